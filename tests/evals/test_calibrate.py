@@ -103,7 +103,7 @@ def test_workers_are_measured_by_kind(podium: Podium, server: ChatServer) -> Non
     assert "Best: poet, with probability" in told
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert "not asked, because they are tools: sums" in result.stderr
-    assert "20 calls at $0.0044; 0 answers were there before" in result.stderr
+    assert "20 calls at $0.0044; 0 answers were recorded before" in result.stderr
     assert 'write measured = "measured.json" under [pool]' in result.stderr
     assert len(server.calls) == 20
     found = read_measured("measured.json").kinds["sums"]
@@ -257,7 +257,7 @@ def test_a_grader_of_your_own(podium: Podium) -> None:
         "def high(row, text):\n    return 7\n\ndef broken(row, text):\n    row['x']\n"
     )
     for name, why in (
-        ("mine_wrong:high", "returned 7.0: a score is from 0 to 1"),
+        ("mine_wrong:high", "returned 7.0: a score is a number from 0 to 1"),
         ("mine_wrong:broken", "failed on the question 'Add the numbers 10 and 7.': KeyError: 'x'"),
         ("mine_wrong:none", "has no function 'none'"),
         ("mine_missing:f", "cannot be imported: ModuleNotFoundError"),
@@ -273,8 +273,8 @@ def test_a_grader_of_your_own(podium: Podium) -> None:
         ("", (), "new.jsonl has no questions"),
         ("{}\n", (), "line 1 has no text under `question`"),
         ("nonsense\n", (), "line 1 is not JSON"),
-        (rows().replace('"answer"', '"other"'), (), "has no right answer to grade by"),
-        (rows(), ("--grader", "vibes"), "--grader 'vibes' is not one of exact, number"),
+        (rows().replace('"answer"', '"other"'), (), "has no right answer, which the grader needs"),
+        (rows(), ("--grader", "vibes"), "--grader 'vibes' is unknown: use one of exact, number"),
         (rows(), ("--grader", "number"), "is not a number: choose another grader"),
         (rows(), ("--worker", "nobody"), "--worker 'nobody' is not a worker of"),
         (rows(), ("--kind", " "), "--kind ' ': use printable characters"),

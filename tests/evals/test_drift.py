@@ -136,7 +136,7 @@ def test_what_is_left_out_is_told(podium: Podium, journaled: list[str]) -> None:
     write_measured(MeasuredFile(kinds=kinds), "later.json")
     shown = podium("drift", "scores.jsonl", "--measured", "later.json")
     assert "1 left out: the run began before the rate was measured" in shown.stderr
-    assert "No recent answers to measured kinds." in shown.stdout
+    assert "There are no recent answers to questions of measured kinds." in shown.stdout
 
 
 @pytest.mark.usefixtures("config")
@@ -144,7 +144,7 @@ def test_what_is_left_out_is_told(podium: Podium, journaled: list[str]) -> None:
     ("content", "told"),
     [
         ("x\n", "line 1 is not JSON"),
-        ("{}\n", "line 1 has no id under `run`"),
+        ("{}\n", "line 1 has no run id under `run`"),
         ('{"run": "a", "score": 2}\n', "the score 2 is not a number from 0 to 1"),
         ('{"run": "a", "score": true}\n', "the score True is not a number from 0 to 1"),
         ('{"run": "a", "score": 1, "kind": 3}\n', "the kind 3 is not a text"),

@@ -214,7 +214,7 @@ async def test_what_is_not_served_is_told(
 
 async def test_kinds_and_workers_that_may_not_be_fetched(tmp_path: Path) -> None:
     """Before anything is downloaded."""
-    with pytest.raises(ConfigError, match="no kind"):
+    with pytest.raises(ConfigError, match="is not a kind"):
         await fetch_reasoning_gym(level="easy", kinds=["unlisted"], folder=tmp_path)
     with pytest.raises(ConfigError, match="'gpt'"):
         await fetch_mmlu_pro(workers=["gpt"], folder=tmp_path)

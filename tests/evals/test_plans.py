@@ -78,8 +78,8 @@ def test_recorded_plans_are_the_planner(podium: Podium, recording: str, server: 
     result = podium(*asking)
     assert result.exit_code == 0, result.stderr
     told = " ".join(result.stderr.split())
-    assert "recorded 10 in p.jsonl, with 10 calls at an unknown cost; 0 were there before" in told
-    assert "of these 10, 10 plans can be answered from the recording, and 0 texts have no usable plan" in told
+    assert "recorded 10 plans in p.jsonl, with 10 calls at an unknown cost; 0 were recorded before" in told
+    assert "of these 10, 10 have recorded answers, and 0 are not usable plans" in told
     again = podium(*asking, "--json")
     assert (again.exit_code, json.loads(again.stdout)["already"], len(server.calls)) == (0, 10, 10)
     kept = arm(podium, recording, "--questions", "10", "--arms", "best,planner:p.jsonl")
@@ -121,7 +121,9 @@ def test_unrecorded_plans_are_counted_and_not_scored(
     assert found["score"]["mean"] == pytest.approx(told["answerable"] / found["recorded"])
     assert (found["difference"], found["questions"]) == (None, 40)
     shown = podium("evals", "run", recording, "--arms", "best,planner:p.jsonl", *ONE)
-    assert f"plans of p: {40 - found['recorded']} of 40 are not recorded: " in " ".join(shown.stdout.split())
+    assert f"plans of p: {40 - found['recorded']} of 40 are not recorded, the first because " in " ".join(
+        shown.stdout.split()
+    )
 
 
 def test_bundles_are_split_by_plans(podium: Podium, recording: str, server: ChatServer) -> None:
@@ -136,12 +138,12 @@ def test_bundles_are_split_by_plans(podium: Podium, recording: str, server: Chat
     same = ("--bundles", "6", "--seed", "3")
     result = podium("record", "plans", recording, "--out", "p.jsonl", *same)
     assert result.exit_code == 0, result.stderr
-    assert "of these 6, 6 plans can be answered" in " ".join(result.stderr.split())
+    assert "of these 6, 6 have recorded answers" in " ".join(result.stderr.split())
     assert "each part in a step of its own" in server.calls[0].body["messages"][-1]["content"]
     found = arm(podium, recording, *same, "--arms", "best,planner:p.jsonl")
     assert (found["recorded"], found["score"]["mean"]) == (6, 1.0)
     other = podium("evals", "run", recording, *ONE, "--arms", "best,planner:p.jsonl")
-    assert "none of its 6 plans is for a question that is asked here" in " ".join(other.stdout.split())
+    assert "none of its 6 plans is for a question of this comparison" in " ".join(other.stdout.split())
 
 
 def test_a_budget_stops_it_and_the_next_command_goes_on(podium: Podium, recording: str) -> None:
@@ -151,7 +153,7 @@ def test_a_budget_stops_it_and_the_next_command_goes_on(podium: Podium, recordin
     told = json.loads(result.stdout)
     assert (result.exit_code, told["recorded"], told["left"], told["calls"]) == (3, 4, 5, 4)
     shown = podium(*asking, "--calls", "1")
-    assert (shown.exit_code, "podium: 4 were not asked for: " in shown.stderr) == (3, True)
+    assert (shown.exit_code, "podium: 4 plans were not asked for: " in shown.stderr) == (3, True)
     assert podium(*asking).exit_code == 0
     assert len(read_plans("p.jsonl").of_query) == 9
 
@@ -183,7 +185,7 @@ def test_a_server_that_is_down_is_not_asked_for_each_question(
     assert 3 <= asked <= 5  # two calls begin before the third failure is known
     told = " ".join(result.stderr.split())
     assert f"{asked} failed: " in told
-    assert re.search(rf"{40 - asked} were not asked for: the last [345] calls failed", told)
+    assert re.search(rf"{40 - asked} plans were not asked for: the last [345] calls failed", told)
     assert read_plans("p.jsonl").of_query == {}
 
 
@@ -220,13 +222,13 @@ def test_plans_of_different_planners_are_not_mixed(podium: Podium, recording: st
     assert podium(*asking).exit_code == 0
     before = Path("p.jsonl").read_bytes()
     for option, told in (
-        (("--trained",), "is_told True, and this is False"),
+        (("--trained",), "is_told True, but this is False"),
         (("--pool", f"{VERBS},{SUMS}"), "workers"),
     ):
         result = podium(*asking, *option)
         assert (result.exit_code, told in " ".join(result.stderr.split())) == (2, True), result.stderr
     config.write_text(config.read_text().replace('worker = "thinker"', 'worker = "speaker"'))
-    assert "planner thinker, and this is speaker" in " ".join(podium(*asking).stderr.split())
+    assert "planner thinker, but this is speaker" in " ".join(podium(*asking).stderr.split())
     Path("notes.txt").write_text("not mine")
     wrong = podium("record", "plans", recording, "--out", "notes.txt")
     assert (wrong.exit_code, "notes.txt is not a file of plans" in wrong.stderr) == (2, True)
@@ -263,7 +265,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "no whole line"),
+        ("", "no complete line"),
         ("plans\n", "cannot be read"),
         ('{"type": "recording", "version": 1}\n', "not a file of plans"),
         ('{"type": "plans", "version": 2}\n', "version"),
@@ -288,7 +290,7 @@ def test_wrong_options_are_told(podium: Podium, recording: str) -> None:
     """Before anything is asked."""
     for options, told in (
         (("--split", "days"), "--split 'days'"),
-        (("--pool", "nobody,else"), "nothing is recorded of 'else'"),
+        (("--pool", "nobody,else"), "the recording has no worker 'else'"),
         (("--bundles", "90"), "too few questions or kinds left"),
         (("--config", "missing.toml"), "missing.toml"),
     ):

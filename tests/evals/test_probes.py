@@ -58,8 +58,8 @@ async def test_without_probes_the_arm_is_unfit() -> None:
     """And probes are of new kinds alone."""
     parts = list(folds(specialists(), "kinds", count=3))
     *_, arm = await evaluate([BestSingle(), CalibratedArm()], parts, base="best single", unit="kind")
-    assert "ask for probes" in arm.unfit
-    with pytest.raises(ArmUnfit, match="split by kinds"):
+    assert "needs probes" in arm.unfit
+    with pytest.raises(ArmUnfit, match="need the split `kinds`"):
         list(folds(specialists(), "questions", probes=3))
 
 
@@ -136,7 +136,7 @@ def test_the_commands(podium: Podium, tmp_path: Path) -> None:
     assert not [arm for arm in json.loads(bare.stdout)["arms"] if "calibrated" in arm["name"]]
     for options, why in (
         (("--counts", "x"), "--counts 'x': write whole numbers"),
-        (("--counts", "0"), "is 1 or more"),
+        (("--counts", "0"), "must be 1 or more"),
         (("--counts", "50"), "0 kinds with more than 50 questions"),
     ):
         wrong = podium("evals", "probes", path, *options)

@@ -44,7 +44,10 @@ def test_a_pool_is_asked(podium: Podium, sums: Path, server: ChatServer) -> None
     asking = ("record", "ask", str(sums), "--out", "r.jsonl", "--grader", "number")
     result = podium(*asking)
     assert result.exit_code == 0, result.stderr
-    assert "recorded 12 in r.jsonl, with 12 calls at an unknown cost; 0 were there before" in result.stderr
+    assert (
+        "recorded 12 answers in r.jsonl, with 12 calls at an unknown cost; 0 were recorded "
+        "before" in result.stderr
+    )
     read = read_recordings("r.jsonl")
     assert (read.workers, read.kinds) == (("thinker", "speaker"), ("sums",))
     assert {recording.score for recording in read} == {1.0}
@@ -61,8 +64,8 @@ def test_a_budget_stops_it_and_the_next_time_goes_on(podium: Podium, sums: Path)
     told = json.loads(result.stdout)
     assert (result.exit_code, told["recorded"], told["left"], told["calls"]) == (3, 4, 2, 4)
     shown = podium(*asking, "--calls", "1")
-    assert (shown.exit_code, "the same command asks for what is missing" in shown.stderr) == (3, True)
-    assert "podium: 1 were not asked for: " in shown.stderr
+    assert (shown.exit_code, "repeat the command to ask for the missing answers" in shown.stderr) == (3, True)
+    assert "podium: 1 answers were not asked for: " in shown.stderr
     assert podium(*asking).exit_code == 0
     assert len(list(read_recordings("r.jsonl"))) == 6
 
@@ -77,7 +80,7 @@ def test_a_cost_needs_prices(podium: Podium, sums: Path, server: ChatServer) -> 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--grader", "vibes"), "--grader 'vibes' is not one of exact, number"),
+        (("--grader", "vibes"), "--grader 'vibes' is unknown: use one of exact, number"),
         (("--worker", "nobody"), "--worker 'nobody' is not a worker of"),
     ],
 )
@@ -132,7 +135,7 @@ def test_runs_of_the_journal_are_recorded(podium: Podium, sums: Path, config: Pa
     assert (found.question.kind, [sample.text for sample in found.samples]) == ("sums", ["6", "6"])
     assert found.score == 1.0
     again = podium(*recording)
-    assert "recorded 0 in r.jsonl; 2 were there before" in again.stderr
+    assert "recorded 0 answers in r.jsonl; 2 were recorded before" in again.stderr
 
 
 def test_a_grader_of_runs_needs_right_answers(podium: Podium, config: Path) -> None:
@@ -145,7 +148,7 @@ def test_a_file_that_is_there_is_not_fetched_into(podium: Podium, tmp_path: Path
     """Before anything is downloaded."""
     (tmp_path / "r.jsonl").write_text("")
     result = podium("record", "fetch", "mmlu-pro", "--out", str(tmp_path / "r.jsonl"))
-    assert (result.exit_code, "is there already" in result.stderr) == (2, True)
+    assert (result.exit_code, "already exists" in result.stderr) == (2, True)
 
 
 def test_fetching_shows_licence_and_citation(
@@ -210,7 +213,7 @@ def test_questions_are_written(podium: Podium, tmp_path: Path) -> None:
     assert "wrote 3 questions" in result.stderr
     assert len(Path(out).read_text().splitlines()) == 3
     again = podium(*gym)
-    assert (again.exit_code, "is there already" in again.stderr) == (2, True)
+    assert (again.exit_code, "already exists" in again.stderr) == (2, True)
     own = tmp_path / "aime.jsonl"
     own.write_text(
         "".join(json.dumps({"id": str(n), "problem": f"{n}?", "answer": n}) + "\n" for n in range(9))
@@ -227,10 +230,10 @@ def test_questions_are_written(podium: Podium, tmp_path: Path) -> None:
     ("arguments", "told"),
     [
         (("nothing",), "there is no task 'nothing': the tasks are reasoning-gym, aime25"),
-        (("aime25", "--kind", "dice"), "--kind and --setting are for reasoning-gym alone"),
-        (("reasoning-gym", "--file", "x"), "--file is for tasks that are downloaded"),
+        (("aime25", "--kind", "dice"), "--kind and --setting are for reasoning-gym only"),
+        (("reasoning-gym", "--file", "x"), "--file has no effect for reasoning-gym"),
         (("reasoning-gym", "--kind", "nothing"), "'nothing' is not a kind"),
-        (("reasoning-gym", "--kind", "rearc"), "rejects the right answer"),
+        (("reasoning-gym", "--kind", "rearc"), "rejects the question's right answer"),
         (("reasoning-gym", "--kind", "dice", "--setting", "x"), "write NAME=JSON"),
         (("reasoning-gym", "--kind", "dice", "--setting", "x=1"), "does not make 'dice'"),
         (("aime25", "--file", "missing.jsonl"), "missing.jsonl cannot be read"),

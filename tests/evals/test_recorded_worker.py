@@ -146,12 +146,16 @@ def test_a_named_text_that_is_the_question_is_answered(recordings: Recordings) -
 @pytest.mark.parametrize(
     ("steps", "show_question", "told"),
     [
-        ([(0, "Is the sky blue?", ())], False, "no worker was recorded on the question 'Is the sky blue?'"),
-        ([(1, BRACES.id, ())], False, "no worker was recorded"),
-        ([(1, "42", ())], False, "'b' was not recorded on 'next'"),
-        ([(0, SUM.text, ())], True, "beside another question"),
-        ([(0, f"Think hard. {SKY.text}", ())], True, "beside another question"),
-        ([(0, SUM.text, ()), (0, SKY.text, (0,))], False, "shown step 0 beside its subtask"),
+        (
+            [(0, "Is the sky blue?", ())],
+            False,
+            "no worker has a recorded answer to the question 'Is the sky blue?'",
+        ),
+        ([(1, BRACES.id, ())], False, "no worker has a recorded answer"),
+        ([(1, "42", ())], False, "'b' has no recorded answer to 'next'"),
+        ([(0, SUM.text, ())], True, "and another question"),
+        ([(0, f"Think hard. {SKY.text}", ())], True, "and another question"),
+        ([(0, SUM.text, ()), (0, SKY.text, (0,))], False, "shown step 0 besides its subtask"),
         ([(0, SKY.text, ()), (0, SUM.text, ()), (0, "{{1}}", (0, 1))], False, "shown step 0"),
     ],
 )

@@ -71,7 +71,7 @@ def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
         ("", "no line has the type"),
         ("no JSON\n", "cannot be read"),
         ("[]\n", "line 1"),
-        ('{"type": "other"}\n', "no type 'other'"),
+        ('{"type": "other"}\n', "the type 'other' is unknown"),
         ('{"type": "recording", "version": 9}\n', "version 9"),
         ('{"type": "sample", "question": "k"}\n', "line 1 cannot be read: KeyError"),
     ],
@@ -90,5 +90,5 @@ def test_samples_need_their_question(tmp_path: Path) -> None:
     write_recordings(WHOLE, path)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if '"question", "id": "sea"' not in line))
-    with pytest.raises(RecordingInvalid, match="a question that it lacks"):
+    with pytest.raises(RecordingInvalid, match="a question that is missing"):
         read_recordings(path)

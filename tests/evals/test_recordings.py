@@ -78,8 +78,8 @@ def test_a_score_is_between_nothing_and_one() -> None:
 
 
 def test_the_mean_of_samples_needs_a_grade() -> None:
-    """Answers that nobody graded have no mean."""
-    with pytest.raises(RecordingInvalid, match="nobody graded"):
+    """Answers without scores have no mean."""
+    with pytest.raises(RecordingInvalid, match="have no scores"):
         _ = Recording(RED, "a", (Sample(text="red"),)).score
 
 

@@ -71,7 +71,7 @@ async def test_what_is_chosen(reducer: Reducer, outputs: list[str], chosen: str)
 async def test_steps_without_answers_have_no_answer() -> None:
     """Which is told."""
     answer = await complete(Vote(), showing([NO_ANSWER, ""]))
-    assert (answer.text, answer.missing) == (NO_ANSWER, "no step has an answer")
+    assert (answer.text, answer.missing) == (NO_ANSWER, "no visible step has an answer")
 
 
 @pytest.mark.anyio

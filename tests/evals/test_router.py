@@ -180,7 +180,7 @@ async def test_a_vote_needs_a_worker_that_votes(router: Router) -> None:
 
 async def test_a_router_of_another_pool_is_refused(router: Router) -> None:
     """With the names that it knows."""
-    with pytest.raises(PlannerError, match=rf"knows {CHEAP}, {DEAR}, and the pool has none of them"):
+    with pytest.raises(PlannerError, match=rf"knows {CHEAP}, {DEAR}, but the pool has none of them"):
         await Conductor(RouterPlanner(router), [Vote("a"), Vote("b")]).run("?")
 
 

@@ -101,7 +101,7 @@ def test_no_gain_is_said(podium: Podium, tmp_path: Path) -> None:
     write_recordings(recorded(knows=ALL), path)
     result = podium("train", "router", str(path), "-o", str(tmp_path / "router.npz"))
     assert result.exit_code == 0, result.stderr
-    assert f"On 60 questions no gain over {DEAR} is shown (+.000 to +.000). There, use {DEAR} alone." in (
+    assert f"no gain over {DEAR} is shown (+.000 to +.000). For such questions, use {DEAR} alone." in (
         " ".join(result.stdout.split())
     )
 
@@ -247,15 +247,18 @@ def test_a_drawing_is_readable_on_light_and_dark_pages(tmp_path: Path) -> None:
     ("options", "told"),
     [
         (("none.jsonl",), "'none.jsonl' is neither a file nor a public recording"),
-        (("mine.jsonl", "--pool", "mid"), "nothing is recorded of 'mid'"),
+        (("mine.jsonl", "--pool", "mid"), "the recording has no worker 'mid'"),
         (("mine.jsonl", "--pool", CHEAP), "2 workers: there are 60 questions and 1 workers"),
-        (("mine.jsonl", "--quality", "0.5", "--price", "1"), "--quality and --price each choose a tier"),
+        (("mine.jsonl", "--quality", "0.5", "--price", "1"), "--quality and --price both choose a tier"),
         (("mine.jsonl", "--quality", "7"), "--quality"),
-        (("mine.jsonl", "--pool", "all", "--config", "p.toml"), "--pool and --config both name the workers"),
+        (
+            ("mine.jsonl", "--pool", "all", "--config", "p.toml"),
+            "--pool and --config both choose the workers",
+        ),
         (("mine.jsonl", "--config", "none.toml"), "none.toml cannot be read"),
         (("mine.jsonl", "--curve", "c.txt"), "must end in .json, .csv, .svg"),
         (("mine.jsonl", "--curve", "no/c.csv"), "there is no folder no"),
-        (("mine.jsonl", "--output", "."), "is a folder: name a file"),
+        (("mine.jsonl", "--output", "."), "is a folder: give the path of a file"),
         (("mine.jsonl", "--output", "no/r.npz"), "there is no folder no"),
         (("text.txt",), "text.txt"),
         (("ungraded.jsonl",), "no answer in the recording has a score: record with --grader"),
@@ -294,7 +297,7 @@ def test_several_files_are_one_recording(podium: Podium, folder: Path) -> None:
     write_recordings(Recordings([*whole[100:], extra]), "two.jsonl")
     result = podium("train", "router", "one.jsonl", "two.jsonl", "-o", "r.npz")
     assert result.exit_code == 0, result.stderr
-    assert "podium: 1 questions are left out: not all workers have a graded answer" in result.stderr
+    assert "podium: 1 questions are left out, because some workers have no graded answer" in result.stderr
     assert Router.load("r.npz").facts.fingerprint == train_router(recorded()).router.facts.fingerprint
 
 
@@ -376,7 +379,7 @@ def test_a_vote_brings_the_worker_that_counts(own: Path, podium: Podium) -> None
         (('path = "router.npz"', 'path = "router.npz"\nstrategy = "value"'), "'value' needs worth"),
         (
             ("workers.large", "workers.huge"),
-            "router.npz was trained for small, large, and there is no [workers.large]",
+            "router.npz was trained for small, large, but there is no [workers.large]",
         ),
     ],
 )

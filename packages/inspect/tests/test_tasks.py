@@ -54,7 +54,7 @@ def test_code_is_run_with_permission_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="runs the code in answers"):
         questions(str(tmp_path / "code.jsonl"))
     (tmp_path / "plain.jsonl").write_text('{"question": "Why?"}\n')
-    with pytest.raises(ConfigError, match="names no `grader`"):
+    with pytest.raises(ConfigError, match="has no `grader`"):
         questions(str(tmp_path / "plain.jsonl"))
 
 

@@ -162,7 +162,7 @@ async def test_a_mixture_of_agents_is_not_recorded() -> None:
     found = await _evaluate(_recorded(_specialists), MixtureOfAgents())
     mixture = found["mixture of agents"]
     assert (mixture.recorded, mixture.score, mixture.difference) == (0, None, None)
-    assert "recordings have questions alone" in mixture.unrecorded
+    assert "recordings have single questions only" in mixture.unrecorded
 
 
 async def test_an_oracle_gains_nothing_from_luck() -> None:
@@ -215,9 +215,9 @@ async def test_an_arm_that_does_not_fit_says_why() -> None:
     found = await _evaluate(recordings, MajorityVote(4))
     assert "needs 4 workers: the pool has 3" in found["vote of the best 4"].unfit
     parts = list(folds(recordings, "questions"))
-    with pytest.raises(ArmUnfit, match="no arm is called 'worst'"):
+    with pytest.raises(ArmUnfit, match="no arm has the name 'worst'"):
         await evaluate([BestSingle()], parts, base="worst", unit="question")
-    with pytest.raises(ArmUnfit, match="nothing can be compared"):
+    with pytest.raises(ArmUnfit, match="no arm can be compared"):
         await evaluate([MixtureOfAgents()], parts, base="mixture of agents", unit="question")
     with pytest.raises(ArmUnfit, match="7 folds"):
         list(folds(recordings, "kinds", count=7))
@@ -249,13 +249,13 @@ async def test_an_arm_that_is_fitted_on_what_it_is_asked_is_caught() -> None:
     """Planners get the questions without scores and right answers; a fold whose parts overlap is refused."""
     recordings = _recorded(_specialists)
     (fold,) = folds(recordings, "questions")
-    with pytest.raises(RecordingInvalid, match="nobody graded"):
+    with pytest.raises(RecordingInvalid, match="have no scores"):
         await evaluate([BestSingle(), Cheat()], [fold], base="best single", unit="question")
     assert fold.test.questions[0].expected == "yes"
     assert {question.expected for question in fold.blind.test.questions} == {None}
     assert fold.blind.train is fold.train
     leaky = Fold(train=recordings, test=fold.test)
-    with pytest.raises(ArmUnfit, match="and asked it too"):
+    with pytest.raises(ArmUnfit, match="and asked the same question"):
         await evaluate([BestSingle()], [leaky], base="best single", unit="question")
 
 

@@ -123,7 +123,7 @@ async def test_an_answer_without_a_grade_has_no_score() -> None:
         _told(each) for each in await _answers(PlannerArm.answer(arm, fold, (0,)))
     ]
     assert {each.answered.score for each in found} == {None}
-    assert "was not graded" in found[0].answered.unrecorded
+    assert "has no score" in found[0].answered.unrecorded
 
 
 def _ungraded() -> Recordings:

@@ -40,7 +40,7 @@ def test_a_report_on_the_terminal(podium: Podium, export: Path) -> None:
     assert max(map(len, rows)) <= 80
     told = " ".join(result.stdout.split())
     assert "queries 1 model calls 2" in told
-    assert "Same prompt again, in one query 1 1 $0.0002" in told
+    assert "Same prompt repeated in one query 1 1 $0.0002" in told
     assert "genai-prices" in told
     assert result.stderr == ""
 
@@ -64,7 +64,7 @@ def test_rows_that_cannot_be_read(podium: Podium, export: Path) -> None:
     result = podium("audit-costs", "export.jsonl", "--markdown", "r.md")
     assert result.exit_code == 3
     assert "podium: export.jsonl, line 1: no JSON: " in result.stderr
-    assert "rows that could not be read, and are not in the report: 2" in result.stderr
+    assert "unreadable rows, which are missing in the report: 2" in result.stderr
     assert "\x1b" not in result.stdout + result.stderr + Path("r.md").read_text()
 
 
@@ -111,20 +111,20 @@ def test_journals(podium: Podium, export: Path) -> None:
         (("export.jsonl", "--format", "csv"), "--format 'csv': write auto, langsmith, otlp, openai, journal"),
         (("export.jsonl", "--format", "otlp"), "not a row of the format otlp"),
         (("export.jsonl", "--format", "journal"), "export.jsonl is not a journal"),
-        (("other.db",), "other.db is an SQLite file, but no journal of Podium"),
+        (("other.db",), "other.db is an SQLite file, but not a journal of Podium"),
         (("other.db", "--format", "otlp"), "other.db is a database, not a file of the format otlp"),
         (("sqlite:///nowhere.db",), "nowhere.db cannot be read"),
         (("--format", "otlp"), "--format otlp needs a file"),
         (("export.jsonl", "export.jsonl"), "export.jsonl is named twice"),
         (("export.jsonl", "--html", "./export.jsonl"), "export.jsonl is a file to audit"),
-        (("export.jsonl", "--html", "x", "--markdown", "./x"), "x is named for two reports"),
+        (("export.jsonl", "--html", "x", "--markdown", "./x"), "x is given for two reports"),
         (("export.jsonl", "--html", "no/r.html"), "/no"),
         (("export.jsonl", "--html", "."), ". cannot be written: it is a folder"),
         (("export.jsonl", "--markdown", "m" * 300), "cannot be written: File name too long"),
         (("export.jsonl", "--html", "/dev/full/r.html"), "there is no folder /dev/full"),
         (("export.jsonl", "--html", "/proc/r.html"), "/proc/r.html cannot be written: "),
         (("export.jsonl", "--prices", "no.toml"), "no.toml cannot be read"),
-        (("export.jsonl", "--prices", "export.jsonl"), "export.jsonl is no table of prices"),
+        (("export.jsonl", "--prices", "export.jsonl"), "export.jsonl is not a table of prices"),
     ],
 )
 def test_wrong_arguments(podium: Podium, export: Path, arguments: tuple[str, ...], told: str) -> None:

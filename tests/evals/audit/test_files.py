@@ -157,10 +157,13 @@ def test_byte_order_marks(tmp_path: Path) -> None:
         (b"PK\x03\x04\x00", "a zip archive"),
         (b"\x28\xb5\x2f\xfd\x00", "compressed by zstd"),
         (b"\x1f\x8bnot gzip at all", "cannot be read"),
-        (b'{\n  "id": 7\n}\n{\n  "id": 8\n}\n', "the document: it has no runs, spans or completions"),
-        (b"[]", "the document: it has no runs"),
+        (
+            b'{\n  "id": 7\n}\n{\n  "id": 8\n}\n',
+            "the document: the document has no runs, spans or completions",
+        ),
+        (b"[]", "the document: the document has no runs"),
         (b"a,b,c\n1,2,3\n", "no model call was found"),
-        (b'{"resourceMetrics": []}\n', "rows that were read: 1"),
+        (b'{"resourceMetrics": []}\n', "readable rows: 1"),
         (b"\x00\xff\xfe\x00\n" * 5, "the line is not UTF-8"),
     ],
 )

@@ -137,15 +137,15 @@ def test_what_is_unknown_is_said(tmp_path: Path) -> None:
     calls[4]["response"]["body"]["usage"] = None
     text = markdown_page(audit([lines(tmp_path / "export.jsonl", [*calls, "{"])]))
     for told in (
-        "Rows that could not be read, and are in no figure: 1.",
-        "their price or tokens are unknown: 2.",
-        "Calls that did not fail, and have no tokens in the export: 1.",
-        "Failed calls without tokens, which count as not billed; a timeout may be billed: 1.",
-        "Calls without a prompt in the export, whose repeats and loops cannot be seen: 1.",
-        "Records of spans that were there before, which are not counted: 1.",
+        "Rows that could not be read, and are missing in all figures: 1.",
+        "missing in all sums of costs: 2.",
+        "Successful calls without tokens in the export: 1.",
+        "Failed calls without tokens, counted as not billed (a timeout may be billed): 1.",
+        "Calls without a prompt in the export; their repeats and loops cannot be found: 1.",
+        "Repeated records of spans, which are not counted twice: 1.",
         "Calls of the service tier batch, at the prices of the standard tier: 1.",
         "+ 2 unknown",
-        "Left out, because a cost or a price is unknown: 2 of 4 queries.",
+        "Left out because of an unknown cost or price: 2 of 4 queries.",
     ):
         assert told in text, told
 
@@ -154,6 +154,6 @@ def test_an_estimate_is_called_one(tmp_path: Path) -> None:
     """The report says that nothing was measured, and when plans cost more."""
     calls = [Made(id="c1"), Made(id="c2", at=2.0, prompt=({"role": "user", "content": "Why?"},))]
     text = markdown_page(audit([lines(tmp_path / "export.jsonl", map(exports.pair, calls))]))
-    assert "Estimated, not measured: nothing was run" in text
+    assert "This is an estimate: nothing was run" in text
     assert "At the high end, plans cost more than they save." in text
     assert "saving" not in text.lower()

@@ -170,7 +170,7 @@ def test_a_grader_that_rejects_the_right_answer_is_told() -> None:
     """JSON changes the questions of some kinds, so that each answer would be wrong."""
     (row,) = gym_questions("rearc", 1, seed=7)
     assert reasoning_gym(row.row, str(row.question.expected)) == 1.0
-    with pytest.raises(ConfigError, match="rejects the right answer"):
+    with pytest.raises(ConfigError, match="rejects the question's right answer"):
         reasoning_gym(json.loads(json.dumps(dict(row.row))), str(row.question.expected))
 
 

@@ -24,7 +24,7 @@ def test_all_arms_in_one_table(podium: Podium, tmp_path: Path) -> None:
     assert "any correct, not 1.000" in told
     assert f"gain: above best single ({VERBS})" in told or f"gain: above best single ({SUMS})" in told
     assert "mixture of agents: 40 of 40 are not recorded" in told
-    assert "* reads the right answers: a bound, not a result." in told
+    assert "* * This arm reads the right answers: it is a bound, not a result." in told
     assert "Prices of 2026-10-19 to 2026-11-10." in told
     assert "Answers: made here (CC0-1.0)" in told
     assert "estimated" not in told
@@ -51,7 +51,7 @@ def test_bundles_and_fewer_questions(podium: Podium, tmp_path: Path) -> None:
     path = written(tmp_path, two_specialists())
     result = podium("evals", "run", path, *ONE, "--arms", "workers,kind-rule", "--bundles", "6")
     assert "6 bundles asked" in result.stdout
-    assert "in a call of its own, which favours them" in " ".join(result.stdout.split())
+    assert "in a separate call. This favours them" in " ".join(result.stdout.split())
     few = podium("evals", "run", path, *ONE, "--arms", "kind-rule", "--questions", "9", "--json")
     assert {arm["questions"] for arm in json.loads(few.stdout)["arms"]} == {9}
 
@@ -87,7 +87,7 @@ def test_a_planner_of_a_config_is_an_arm(
     )
     (*_, arm) = json.loads(trained.stdout)["arms"]
     assert (arm["recorded"], arm["score"]) == (0, None)
-    assert "beside another question" in arm["unrecorded"]
+    assert "and another question" in arm["unrecorded"]
 
 
 def _plan(call: Call) -> str:
@@ -103,7 +103,7 @@ def test_what_cannot_be_compared_is_told(podium: Podium, tmp_path: Path) -> None
     for options, why in (
         (("--split", "days"), "--split 'days': write questions, kinds, workers"),
         (("--arms", "magic"), "there is no arm 'magic'"),
-        (("--pool", "nobody,else"), "nothing is recorded of 'else'"),
+        (("--pool", "nobody,else"), "the recording has no worker 'else'"),
         (("--split", "kinds", "--folds", "9"), "in 9 folds"),
         (("--split", "kinds", "--folds", "2", "--bundles", "4"), "cannot be split by kind"),
         (("--bundles", "90"), "too few questions or kinds left"),

@@ -102,12 +102,12 @@ async def test_the_headroom_of_pools() -> None:
     assert routed.verdict == "router"
     assert routed.sentence.startswith("A router that knows the kind can gain +")
     nothing = conclude(await _headroom(two_specialists(better=SUMS)))
-    assert (nothing.verdict, nothing.sentence) == ("nothing", "There is nothing to gain.")
+    assert (nothing.verdict, nothing.sentence) == ("nothing", "No gain is shown, not even for an oracle.")
     oracle = conclude(await _headroom(_one_kind(samples=3)))
     assert oracle.verdict == "oracle"
     assert oracle.sentence.startswith("Only an oracle gains, +")
     lucky = conclude(await _headroom(_one_kind(samples=1)))
-    assert "its luck is not told from skill" in lucky.sentence
+    assert "luck cannot be told from skill" in lucky.sentence
 
 
 async def test_a_vote_can_gain_where_a_rule_does_not() -> None:

@@ -27,5 +27,5 @@ def test_questions_of_a_file_are_the_questions(tmp_path: Path) -> None:
 @SYNTAX
 def test_kinds_that_json_changes_are_refused() -> None:
     """Their graders would reject each answer."""
-    with pytest.raises(ConfigError, match="rejects the right answer"):
+    with pytest.raises(ConfigError, match="rejects the question's right answer"):
         gym_rows("rearc", 1, seed=7)

@@ -353,8 +353,8 @@ class Conductor(Worker):
 
         The context manager does nothing if the caller has entered the conductor.
         """
-        # It enters the parts and not the conductor, so the end of this run does not close the connections
-        # of other runs. A journal that is not entered stays open for the next run.
+        # The parts are entered, not the conductor, so the end of this run does not close the connections of
+        # other runs. A journal that is not entered stays open for the next run.
         parts = [part for part in self._parts() if not isinstance(part, Journal)]
         return nullcontext() if self._entries.get() else _Parts(parts)
 

@@ -1,3 +1,3 @@
-"""Measures whether orchestrating pays for a pool of models, on recorded answers of real models."""
+"""Measures on recorded answers of real models whether plans over several models are worth their cost."""
 
 __version__ = "0.1.0"

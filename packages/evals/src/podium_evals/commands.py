@@ -29,24 +29,24 @@ from podium_evals.recorded import (
 from podium_evals.recording import GrowingFile, QuestionRow, Recorder, Summary, read_questions, record_runs
 
 PARTIAL = 3
-"""The exit code of a recording that lacks answers."""
+"""The exit code if answers are missing."""
 
-Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="The recording, which is appended to.")]
+Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="The recording; answers are appended.")]
 GraderName = Annotated[
     str | None,
     typer.Option(
         "--grader",
         metavar="NAME",
-        help=f"Score answers: {', '.join(GRADERS)}, code, none, or "
-        "MODULE:FUNCTION of yours. Default: `grader` of each question.",
+        help=f"Score answers: {', '.join(GRADERS)}, code, none, or your own MODULE:FUNCTION. Default: "
+        f"each question's field `grader`.",
     ),
 ]
 RunCode = Annotated[
     str | None,
     typer.Option(
         metavar="PYTHON",
-        help="Run the code in answers with this interpreter, which the grader `code` needs. "
-        "Code of models can do harm.",
+        help="Python interpreter for the grader `code`, which runs the code in answers. Code that "
+        "models write can do harm.",
     ),
 ]
 
@@ -55,7 +55,7 @@ record = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CO
 
 @record.callback()
 def about() -> None:
-    """Record answers of models, to evaluate plans and routers on them later."""
+    """Record answers of models, and later evaluate plans and routers on them."""
 
 
 @record.command(epilog=EXIT_CODES)
@@ -78,7 +78,7 @@ def ask(  # noqa: PLR0913 - one parameter for each argument and option
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask workers of the config questions, and record the answers that the file lacks."""
+    """Ask the workers of a config the questions of a file, and record the missing answers."""
     with reporting() as screen:
         rows = read_questions(questions)
         scoring = choose_graders(rows, grader, run_code)
@@ -101,22 +101,28 @@ def ask(  # noqa: PLR0913 - one parameter for each argument and option
 def runs(  # noqa: PLR0913 - one parameter for each argument and option
     *,
     out: Out,
-    limit: Annotated[int | None, typer.Option(min=1, help="How many runs, the latest first.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of runs, the latest first.")
+    ] = None,
     questions: Annotated[
         Path | None,
-        typer.Option(metavar="QUESTIONS", help="JSON lines with kinds and right answers, found by content."),
+        typer.Option(
+            metavar="QUESTIONS",
+            help="JSON lines with the kinds and right answers of questions. Questions are "
+            "matched by content.",
+        ),
     ] = None,
     grader: GraderName = None,
     run_code: RunCode = None,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record the answers of the journal's runs whose worker was shown the question alone."""
+    """Record answers from the journal's runs, if the worker was shown only the question."""
     with reporting() as screen:
         rows: tuple[QuestionRow, ...] = () if questions is None else tuple(read_questions(questions))
         scoring = choose_graders(rows, grader, run_code)
         if grader is not None and not rows:
-            raise ConfigError("a grader needs right answers: name a file of questions (--questions)")
+            raise ConfigError("a grader needs right answers: add a file of questions (--questions)")
         with GrowingFile(out) as file:
             found = anyio.run(
                 partial(record_runs, find_journal(config), file, limit=limit, rows=rows, grader=scoring)
@@ -126,7 +132,9 @@ def runs(  # noqa: PLR0913 - one parameter for each argument and option
                 {"recorded": found.recorded, "already": found.already, "left_out": dict(found.left_out)}
             )
             return
-        screen.note(f"podium: recorded {found.recorded} in {out}; {found.already} were there before")
+        screen.note(
+            f"podium: recorded {found.recorded} answers in {out}; {found.already} were recorded before"
+        )
         _tell_counts(screen, "left out", found.left_out)
 
 
@@ -134,20 +142,22 @@ def runs(  # noqa: PLR0913 - one parameter for each argument and option
 def fetch(
     source: Annotated[Literal["reasoning-gym", "mmlu-pro"], typer.Argument(help="The public recording.")],
     *,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The new file; .gz compresses it.")],
-    level: Annotated[Literal["easy", "hard"], typer.Option(help="Of Reasoning Gym.")] = "easy",
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The new file; with the ending .gz, compressed.")
+    ],
+    level: Annotated[Literal["easy", "hard"], typer.Option(help="Level of Reasoning Gym.")] = "easy",
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", metavar="NAME", help="Of Reasoning Gym; may be repeated. Default: all."),
+        typer.Option("--kind", metavar="NAME", help="Kind of Reasoning Gym; may be repeated. Default: all."),
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Where downloads are kept. Default: the user's cache folder.")
+        Path | None, typer.Option(help="Folder of downloads. Default: the user's cache folder.")
     ] = None,
 ) -> None:
-    """Download a public recording of real models, and write it as one file."""
+    """Download a public recording of real models' answers, and write one file."""
     with reporting() as screen:
         if out.exists():
-            raise ConfigError(f"{out} is there already: name another file")
+            raise ConfigError(f"{out} already exists: choose another file")
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -200,15 +210,15 @@ def _tell(screen: Screen, summary: Summary, out: Path, *, as_json: bool) -> None
     else:
         cost = "an unknown cost" if spent.cost is None else f"${spent.cost:.4f}"
         screen.note(
-            f"podium: recorded {summary.recorded} in {out}, with {spent.calls} calls at {cost}; "
-            f"{summary.already} were there before"
+            f"podium: recorded {summary.recorded} answers in {out}, with {spent.calls} calls at {cost}; "
+            f"{summary.already} were recorded before"
         )
         _tell_counts(screen, "failed", summary.failed)
         if summary.stopped:
-            screen.note(f"podium: {summary.left} were not asked for: {summary.stopped}")
+            screen.note(f"podium: {summary.left} answers were not asked for: {summary.stopped}")
     if summary.failed or summary.left:
         if not as_json:
-            screen.note("podium: the same command asks for what is missing")
+            screen.note("podium: repeat the command to ask for the missing answers")
         raise typer.Exit(PARTIAL)
 
 

@@ -1,15 +1,15 @@
 """The errors of this package.
 
     PodiumError
-    ├── ArmUnfit           an arm cannot be fitted, or cannot work with a pool
-    ├── RouterInvalid      a file is not a router, or a recording is not enough to fit one
+    ├── ArmUnfit           an arm cannot be fitted, or does not support a pool
+    ├── RouterInvalid      a file is not a router, or a recording has too few answers to fit one
     ├── OriginUnavailable  a public recording cannot be downloaded
-    ├── ChecksumMismatch   a downloaded file is not the file that is listed
+    ├── ChecksumMismatch   a downloaded file has another checksum than listed
     ├── ConfigError
-    │   └── RecordingInvalid   a file is not a recording, or a row of it cannot be read
+    │   └── RecordingInvalid a file is not a recording, or one of its rows cannot be read
     └── WorkerError
         └── WorkerRefused
-            └── Unrecorded     a recorded worker is asked a question that nobody recorded
+            └── Unrecorded     a recorded worker has no answer to a question
 
 The other classes are in `podium.errors`.
 """
@@ -19,39 +19,39 @@ from podium.usage import Usage
 
 
 class ArmUnfit(PodiumError):
-    """An arm cannot be fitted on so few answers, or cannot work with the pool."""
+    """There are too few answers to fit an arm, or the arm does not support the pool."""
 
     code = "arm_unfit"
 
 
 class RecordingInvalid(ConfigError):
-    """A file is not a recording, or a row of it cannot be read."""
+    """A file is not a recording, or one of its rows cannot be read."""
 
     code = "recording_invalid"
 
 
 class OriginUnavailable(PodiumError):
-    """A public recording cannot be downloaded; what has arrived of it is kept."""
+    """A public recording cannot be downloaded. The part that has arrived is kept."""
 
     code = "origin_unavailable"
 
 
 class ChecksumMismatch(PodiumError):
-    """A downloaded file is not the one that is listed: the origin was changed, or somebody is between."""
+    """A downloaded file has another checksum than listed: it was changed at its origin or on the way."""
 
     code = "checksum_mismatch"
 
 
 class RouterInvalid(PodiumError):
-    """A file is not a router, or a recording is not enough to fit one."""
+    """A file is not a router, or a recording has too few answers to fit one."""
 
     code = "router_invalid"
 
 
 class Unrecorded(WorkerRefused):
-    """A recorded worker is asked something to which no answer was recorded.
+    """A recorded worker has no recorded answer to a call.
 
-    The answer is never guessed. The step fails with this code, is not retried, and has no fallback.
+    No answer is guessed: the step fails with this code, without a retry and without a fallback.
     """
 
     code = "unrecorded"

@@ -1,4 +1,4 @@
-"""Task groups raise groups of exceptions; callers of this package see the exception that ended the group."""
+"""Replaces the exception group of a task group by the exception that ended it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def first_failure() -> Iterator[None]:
-    """Raise, in place of a group of exceptions, the first of them: the others were cancelled for it."""
+    """Raise the first exception of an exception group; the other tasks were cancelled because of it."""
     try:
         yield
     except BaseExceptionGroup as group:

@@ -1,4 +1,4 @@
-"""Podium for Inspect (`inspect-ai`): a conductor as a model and as a solver, recorded answers as tasks.
+"""Podium for Inspect (`inspect-ai`): conductors as models or solvers, recorded answers as tasks.
 
 Inspect finds the model `podium/NAME`, the solver `inspect_podium/conductor`, and the tasks
 `inspect_podium/questions` and `inspect_podium/recording`, by entry points.

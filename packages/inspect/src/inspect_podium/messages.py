@@ -22,7 +22,7 @@ from podium.types import Message, Part, Sampling, storable
 from podium.usage import Usage
 
 METADATA = "podium"
-"""The key of a run's facts in the metadata of outputs and samples."""
+"""The key under which the metadata of outputs and samples has the facts of a run."""
 _READ = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort")
 _HANDLED = (
     "stop_seqs",
@@ -67,7 +67,7 @@ def _part(content: object) -> Part:
 
 
 def sampling_of(config: GenerateConfig) -> Sampling:
-    """Return the sampling of the worker that writes the answer.
+    """Return the sampling settings for the worker that writes the answer.
 
     Raises:
         ConfigError: a setting is not supported.
@@ -86,7 +86,7 @@ def sampling_of(config: GenerateConfig) -> Sampling:
 
 
 def output_of(answer: ChatAnswer, model: str) -> ModelOutput:
-    """Return the output of a run; its metadata has the plan, the steps, the cost and problems."""
+    """Return the result of a run as an output. Its metadata has the plan, the steps, cost and problems."""
     message = ChatMessageAssistant(content=answer.text, model=model, source="generate")
     reason: StopReason = "max_tokens" if answer.finish_reason == "length" else "stop"
     return ModelOutput(
@@ -99,7 +99,7 @@ def output_of(answer: ChatAnswer, model: str) -> ModelOutput:
 
 
 def _usage(usage: Usage, cost: float | None) -> ModelUsage:
-    """Return a usage; Inspect counts cached tokens apart from the other input tokens."""
+    """Return a usage in Inspect's form, which counts cached tokens separately from other input tokens."""
     cached = usage.total_cached_tokens
     return ModelUsage(
         input_tokens=usage.total_input_tokens - cached,

@@ -18,10 +18,11 @@ from podium.hosts import ChatCall, Partial, check_partial
 
 
 class ConductorAPI(ModelAPI):
-    """A provider whose model is a conductor: of a `podium.toml`, or one that was made in Python.
+    """A provider of models for Inspect. Its model is a conductor of a `podium.toml`, or one made in Python.
 
-    Its `base_url` is not a URL: it says which config it is, because Inspect's cache finds answers by the name
-    of the model, this value, the messages and the settings. A changed config is another model.
+    The attribute `base_url` is not a URL but a digest of the config. Inspect's cache finds answers by the
+    name of the model, this value, the messages and the settings. So a changed config does not get old
+    answers.
 
     Args:
         model_name: any name.
@@ -31,8 +32,8 @@ class ConductorAPI(ModelAPI):
         path: the `podium.toml`; `None` looks for it as the command line does.
         partial: whether an incomplete answer is an answer (`return`) or an error of the sample (`raise`).
         journal: whether runs are recorded in the journal of the config.
-        made: a conductor, in place of one of a config.
-        version: what `base_url` says of it.
+        made: a conductor made in Python; replaces the conductor of a config.
+        version: the value of `base_url` for `made`.
 
     Raises:
         ConfigError: there is no config, or it is wrong; or an argument is not supported.
@@ -72,7 +73,7 @@ class ConductorAPI(ModelAPI):
         tool_choice: ToolChoice,  # noqa: ARG002 - of no tools
         config: GenerateConfig,
     ) -> ModelOutput:
-        """Answer with a run.
+        """Answer the messages with a run of the conductor.
 
         Raises:
             ConfigError: there are tools, or a setting is not supported.
@@ -96,7 +97,7 @@ def podium() -> type[ModelAPI]:
 
 
 def fingerprint(path: Path) -> str:
-    """Return a text that changes with the content of a config and the version of Podium."""
+    """Return a text that changes with the content of a config or the version of Podium."""
     digest = sha256(path.read_bytes()).hexdigest()[:16]
     return f"{podium_package.__version__}:{digest}"
 
@@ -109,13 +110,13 @@ def conductor_model(
     partial: Partial = "return",
     config: GenerateConfig = GenerateConfig(),  # noqa: B008 - never changed
 ) -> Model:
-    """Return a conductor of yours as a model, for `eval(task, model=...)` and `get_model(...)`.
+    """Return your own conductor as a model, for `eval(task, model=...)`.
 
     Args:
         conductor: the conductor.
-        name: its name in logs.
-        version: change it with the planner or the pool, so that Inspect's cache asks again. `None` lets no
-            other process use the cached answers.
+        name: the name of the model in logs.
+        version: a text for Inspect's cache. Change it when you change the planner or the pool, so that old
+            answers are not reused. With `None`, cached answers are used only in this process.
         partial: whether an incomplete answer is an answer (`return`) or an error of the sample (`raise`).
         config: default settings.
     """

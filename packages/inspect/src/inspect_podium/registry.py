@@ -1,4 +1,4 @@
-"""What Inspect's entry point loads: the provider of models, the solver, the tasks and the scorers."""
+"""The objects that Inspect's entry point loads: the provider of models, the solver, tasks and scorers."""
 
 from inspect_podium.model import podium
 from inspect_podium.scorer import graded, recorded_score

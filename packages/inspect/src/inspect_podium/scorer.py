@@ -16,19 +16,20 @@ def graded(file: str, grader: str | None = None, run_code: str | None = None) ->
 
     Args:
         file: the file of questions, JSON lines.
-        grader: the grader of all answers; `None` takes the one that each question names.
-        run_code: the interpreter that runs code in answers, for the grader `code`; `None` runs none.
+        grader: the grader of all answers; `None` uses the field `grader` of each question.
+        run_code: the interpreter that runs code in answers, for the grader `code`; `None` allows no code.
 
     Raises:
-        ConfigError: there is no such grader, a question has none, or code is to be graded and may not be run.
+        ConfigError: there is no such grader, a question has no grader, or answers are code and `run_code` is
+            `None`.
         RecordingInvalid: the file cannot be read.
     """
     rows = {each.question.key: each.row for each in read_questions(file)}
     choose = choose_graders(list(read_questions(file)), grader, run_code)
     if any(choose(row) is None for row in rows.values()):
-        raise ConfigError(f"a question of {file} names no `grader`: name one (-T grader=NAME)")
+        raise ConfigError(f"a question of {file} has no `grader`: choose a grader with -T grader=NAME")
 
-    async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001 - the row has it
+    async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001 - the row has the right answer
         row = rows.get(content_key(state.input_text))
         if row is None:
             raise ConfigError(f"{file} has no question {state.input_text[:80]!r}")
@@ -42,24 +43,26 @@ def graded(file: str, grader: str | None = None, run_code: str | None = None) ->
 
 @scorer(metrics=[mean(), stderr(cluster="kind")])
 def recorded_score(file: str, recordings: Recordings | None = None) -> Scorer:
-    """Return a scorer that gives an answer the score which was recorded for it.
+    """Return a scorer that looks up the recorded score of an answer.
 
-    An answer that nobody gave has no score: the sample fails with `Unrecorded`.
+    An answer that was never recorded has no score: the sample fails with `Unrecorded`.
 
     Args:
-        file: the recording; the log has its path or name.
-        recordings: the recording, where it was read before; `None` reads the file.
+        file: the path or the name of the recording, which also appears in the log.
+        recordings: the recording, if it was read already; `None` reads the file.
 
     Raises:
         RecordingInvalid: the file cannot be read.
     """
     found = recordings or read_recordings(file)
 
-    async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001 - the recording has it
+    async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001 - the recording has the score
         answer = state.output.completion
         value = found.score(state.input_text, answer)
         if value is None:
-            raise Unrecorded(f"nobody gave or graded the answer {answer[:80]!r} to {state.sample_id!r}")
+            raise Unrecorded(
+                f"the answer {answer[:80]!r} to {state.sample_id!r} was not recorded with a score"
+            )
         return Score(value=value, answer=answer)
 
     return score

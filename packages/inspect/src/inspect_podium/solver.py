@@ -19,7 +19,7 @@ def conductor(
     journal: bool = False,
     made: Conductor | HostedConductor | None = None,
 ) -> Solver:
-    """Return a solver that answers each sample with a run.
+    """Return a solver that answers each sample with a run of a conductor.
 
     The transcript and the metadata of the sample have the plan, the steps and their outputs, under `podium`.
 
@@ -27,7 +27,7 @@ def conductor(
         config: a `podium.toml`; `None` looks for it as the command line does.
         partial: whether an incomplete answer is an answer (`return`) or an error of the sample (`raise`).
         journal: whether runs are recorded in the journal of the config.
-        made: a conductor of yours, in place of one of a config.
+        made: your own conductor; replaces the conductor of a config.
 
     Raises:
         ConfigError: there is no config, or it is wrong.
@@ -35,7 +35,7 @@ def conductor(
     check_partial(partial)
     used = made or load_config(find_config(config)).conductor(journaled=journal)
 
-    async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - the interface has it
+    async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - the interface has this parameter
         answer = await ChatCall(used, from_inspect(state.messages), partial=partial).run()
         return answered(state, output_of(answer, "conductor"))
 
@@ -43,7 +43,7 @@ def conductor(
 
 
 def answered(state: TaskState, output: ModelOutput) -> TaskState:
-    """Return the state with a run's answer, its facts in the metadata and in the transcript."""
+    """Return the state with a run's answer. The facts of the run are in the metadata and the transcript."""
     facts = (output.metadata or {})[METADATA]
     transcript().info(facts, source=METADATA)
     state.output = output

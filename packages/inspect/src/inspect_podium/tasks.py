@@ -1,4 +1,4 @@
-"""Files of questions and recordings as tasks of Inspect."""
+"""Tasks of Inspect that read files of questions, or recordings."""
 
 from functools import partial
 from pathlib import Path
@@ -23,15 +23,15 @@ from podium_evals.results import read_pool
 
 @task
 def questions(file: str, grader: str | None = None, run_code: str | None = None) -> Task:
-    """Return a task of a file of questions, for any model or solver.
+    """Return a task with the questions of a file, for any model or solver.
 
     Args:
-        file: the file, JSON lines, as `podium evals questions` writes it.
-        grader: the grader of all answers; `None` takes the one that each question names.
-        run_code: the interpreter that runs code in answers, for the grader `code`; `None` runs none.
+        file: a file of questions (JSON lines), for example from `podium evals questions`.
+        grader: the grader of all answers; `None` uses the field `grader` of each question.
+        run_code: the interpreter that runs code in answers, for the grader `code`; `None` allows no code.
 
     Raises:
-        ConfigError: there is no such grader, or code is to be graded and may not be run.
+        ConfigError: there is no such grader, or answers are code and `run_code` is `None`.
         RecordingInvalid: the file cannot be read.
     """
     rows = read_questions(file)
@@ -50,16 +50,17 @@ def recording(
     data: str | None = None,
     planner: Planner | None = None,
 ) -> Task:
-    """Return a task of a recording: recorded workers answer, and no model is called.
+    """Return a task with the questions of a recording. Recorded workers answer them, and no model is called.
 
-    Each epoch takes the next recorded sample of each answer.
+    Each epoch uses the next recorded sample of each worker.
 
     Args:
         file: a file of recorded answers, or the name of a public recording, as for `podium evals run`.
-        workers: names of workers separated by commas, `all`, or a named pool. One worker answers alone; the
-            answers of several are voted on.
+        workers: names of workers separated by commas, `all`, or a named pool. With one worker, its answer is
+            the answer; with several, a vote chooses the answer.
         data: the folder with the packed files of public recordings; `None` downloads them.
-        planner: plans for the recorded workers, `Vote`, `FirstAgreeing` and `Longest`, in place of the vote.
+        planner: a planner that replaces the vote. Its pool has the recorded workers, `Vote`, `FirstAgreeing`
+            and `Longest`.
 
     Raises:
         ConfigError: there is no such recording or worker.
@@ -77,16 +78,16 @@ def recording(
 
 @solver
 def recorded(recordings: Recordings, planner: Planner | None = None) -> Solver:
-    """Return a solver whose workers are recorded.
+    """Return a solver that runs a conductor over recorded workers.
 
     Args:
         recordings: the recorded answers of the pool.
-        planner: plans the runs; `None` asks each worker, and several vote.
+        planner: plans the runs. `None` asks each worker; with several workers, a vote chooses the answer.
     """
     chosen = planner or FixedPlanner(_plan(len(recordings.workers)))
     conductors = dict[int, Conductor]()
 
-    async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - the interface has it
+    async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - the interface has this parameter
         if state.epoch not in conductors:
             pool = [*recorded_pool(recordings, seed=state.epoch - 1), Vote(), FirstAgreeing(), Longest()]
             conductors[state.epoch] = Conductor(chosen, pool)

@@ -41,10 +41,12 @@ ADD_ONS = (
         "evals",
         {
             "audit-costs": "Report the cost and failures of model calls in traces, logs and journals.",
-            "record": "Record answers of models, to evaluate plans and routers on them later.",
-            "evals": "Compare ways to answer on recorded answers, or see what there is to gain.",
-            "calibrate": "Measure how good each worker is at a kind of questions.",
-            "drift": "Name the workers whose recent runs do not fit their measured rates.",
+            "record": "Record answers of models, and later evaluate plans and routers on them.",
+            "evals": "Compare ways to answer questions on recorded answers, or estimate the possible "
+            "gains of a pool.",
+            "calibrate": "Ask the workers a few questions of each kind, and measure the share of right "
+            "answers.",
+            "drift": "Report workers whose recent answers do not fit their measured rates.",
             "train": "Train planners on recorded answers.",
         },
         planners=("router",),

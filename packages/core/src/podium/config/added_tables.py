@@ -53,7 +53,7 @@ def read_added_tables(data: Mapping[str, object]) -> AddedTables:
 
 
 def _read_planner(added: AddedTables, table: object) -> None:
-    """Check `[planner]` if its type is not one of core; core complains about types that nobody has."""
+    """Check `[planner]` if its type is not a type of core. Core reports unknown types."""
     name = table.get("type") if isinstance(table, Mapping) else None
     if not isinstance(name, str) or name in OWN_PLANNERS:
         return

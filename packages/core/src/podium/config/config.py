@@ -81,11 +81,11 @@ class Config:
         self.chat_names = tuple(
             name for name, worker in sections.workers.items() if isinstance(worker, ChatSection)
         )
-        """Those of `worker_names` that are models behind an endpoint."""
+        """The names in `worker_names` that are models behind an endpoint."""
         self.is_hosted = sections.hosted is not None
         measured = sections.pool.measured
         self.measured_path = None if measured is None else self._near(measured)
-        """The file of measured rates; `None` if the file names none."""
+        """The file of measured rates; `None` if the config has none."""
 
     def conductor(
         self, *, limits: Mapping[str, float | None] | None = None, journaled: bool = True

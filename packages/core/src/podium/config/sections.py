@@ -232,7 +232,7 @@ class HostedSection(Section):
 
 
 class PoolSection(Section):
-    """`[pool]`: what is known of the workers together."""
+    """`[pool]`: measurements of the workers."""
 
     measured: str | None = None
     """File of measured rates, relative to `podium.toml`, which `podium calibrate` writes."""
@@ -346,14 +346,14 @@ OWN_PLANNERS = ("chat", "rule", "fixed")
 
 
 class Sections(Section):
-    """The whole file."""
+    """The content of `podium.toml`."""
 
     endpoints: dict[str, EndpointSection] = Field(default_factory=dict)
     """Servers, by name."""
     workers: dict[str, WorkerSection] = Field(default_factory=dict)
     """Workers, by name."""
     pool: PoolSection = PoolSection()
-    """What is known of the workers together."""
+    """Measurements of the workers."""
     planner: PlannerSection | None = None
     """The planner."""
     hosted: HostedSection | None = None

@@ -1,7 +1,7 @@
 """Finds the worker whose card fits a part of a question best.
 
-Arithmetic goes to a calculator. Of the other parts, those of a measured kind go to the worker with the best
-measured rate, and the rest by the type of task and by common words.
+Arithmetic goes to a calculator. A part of a measured kind goes to the worker with the best measured rate. For
+any other part, the type of task and common words decide.
 """
 
 import re

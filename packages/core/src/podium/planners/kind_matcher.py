@@ -1,7 +1,7 @@
 """Finds the measured kind of a question: the kind with the most similar question.
 
-Similarity is the cosine between the sets of words, with rare words weighing more (the inverse document
-frequency over the measured questions). All numbers are one word.
+Similarity is the cosine between the sets of words. Rare words weigh more (by the inverse document frequency
+over the measured questions). All numbers count as the same word.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from podium.workers.measured import Kind, MeasuredRate
 from podium.workers.worker import Card
 
 LEAST = 0.3
-"""The similarity, 0 to 1, from which two questions are of one kind. Measured in docs/log.md."""
+"""Minimum similarity, 0 to 1, of two questions of one kind. The value was measured (docs/log.md)."""
 _READ = 8 * 1024
 
 
@@ -38,7 +38,7 @@ def kind_of(text: str, kinds: Sequence[Kind]) -> Kind | None:
 
 
 def rate_on(card: Card, kind: Kind) -> MeasuredRate | None:
-    """Return what was measured of a worker on a kind; `None` if it was not measured on it."""
+    """Return a worker's measured rate on a kind; `None` if there is none."""
     return next((rate for rate in card.measured if rate.kind == kind), None)
 
 

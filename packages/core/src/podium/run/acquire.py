@@ -26,7 +26,7 @@ LONGEST_LOOK = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Acquired:
-    """A run to execute, with its recorder; or a run that has ended, without one."""
+    """A run to execute, with its recorder; or a run that has ended, without a recorder."""
 
     request: RunRequest
     """The request; for a resumed run, with the recorded query."""

@@ -1,6 +1,7 @@
-"""What was measured of a worker: how many of its answers to questions of a kind were right.
+"""The measured rates of a worker: its share of right answers on each kind of questions.
 
-`podium calibrate` measures it. Cards carry it, and planners choose workers by it.
+`podium calibrate` measures the rates. They are on the cards of workers, and planners use them to choose
+workers.
 """
 
 from dataclasses import dataclass
@@ -9,22 +10,22 @@ from datetime import date
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Questions that are alike."""
+    """A kind of questions, such as riddles."""
 
     name: str
     questions: tuple[str, ...]
-    """The questions by which it was measured. A question belongs to the kind if it is similar to one of
-    them."""
+    """The questions with which the kind was measured. Another question belongs to the kind if it is similar
+    to one of these questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRate:
-    """The share of a worker's answers to a kind of questions that are right."""
+    """The share of a worker's answers to a kind of questions that were right."""
 
     kind: Kind
     rate: float
-    """The estimate, 0 to 1. It is between the measured share and what the worker reaches on other kinds,
-    and the more answers there are, the nearer to the measured share."""
+    """The estimated rate, 0 to 1. It is between the measured share and the worker's rate on other kinds. With
+    more answers, it is nearer to the measured share."""
     low: float
     """The lower end of the 95 % interval of the rate."""
     high: float

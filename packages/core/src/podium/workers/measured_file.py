@@ -26,16 +26,16 @@ class _Table(BaseModel):
 
 
 class RateEntry(_Table):
-    """What was measured of one worker on one kind."""
+    """The measured rate of one worker on one kind."""
 
     identity: str
-    """The digest of the worker's identity, see `identity_of`."""
+    """The digest of the worker's identity; see `identity_of`."""
     answers: Annotated[int, Field(ge=1)]
     """The number of graded answers."""
     right: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     """The sum of their scores."""
     prior: Share
-    """What was expected of the worker before it answered."""
+    """The expected rate of the worker before its first answer."""
     rate: Share
     """The estimate, from `prior` and the answers."""
     low: Share
@@ -43,16 +43,16 @@ class RateEntry(_Table):
     high: Share
     """The upper end of the 95 % interval of `rate`."""
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
-    """What the answers cost, in USD; `None` if unknown."""
+    """The cost of the answers, in USD; `None` if unknown."""
 
 
 class KindEntry(_Table):
-    """What was measured on one kind."""
+    """The measured rates of all workers on one kind."""
 
     measured_on: date
     """The day of the latest answer."""
     fingerprint: str
-    """Changes with the questions and their right answers."""
+    """A digest of the questions and their right answers."""
     questions: tuple[str, ...]
     """The questions that the workers were asked."""
     rates: dict[str, RateEntry]
@@ -60,10 +60,10 @@ class KindEntry(_Table):
 
 
 class MeasuredFile(_Table):
-    """The whole file."""
+    """The content of a file of measured rates."""
 
     version: Literal[1] = 1
-    """The version of this form."""
+    """The version of the file format."""
     kinds: dict[str, KindEntry] = Field(default_factory=dict)
     """The kinds, by name."""
 
@@ -72,7 +72,7 @@ def read_measured(path: Path | str) -> MeasuredFile:
     """Read a file of measured rates.
 
     Raises:
-        ConfigError: the file cannot be read, or is something else.
+        ConfigError: the file cannot be read, or is not a file of measured rates.
     """
     path = Path(path)
     try:
@@ -96,7 +96,7 @@ def read_measured(path: Path | str) -> MeasuredFile:
 
 
 def write_measured(measured: MeasuredFile, path: Path | str) -> None:
-    """Write a file of measured rates; it is replaced as a whole.
+    """Write a file of measured rates. An existing file is replaced when the new one is complete.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -112,16 +112,16 @@ def write_measured(measured: MeasuredFile, path: Path | str) -> None:
 
 
 def identity_of(worker: Worker) -> str:
-    """Return a digest of what answers under a worker's name: its model, server and sampling.
+    """Return a digest of a worker's model, server and sampling.
 
-    It is empty if the worker does not tell, such as code without a version.
+    The digest is empty if the worker has no identity, such as code without a version.
     """
     identity = worker.identity
     return "" if identity is None else sha256(identity.encode()).hexdigest()[:12]
 
 
 def put_on_cards(measured: MeasuredFile, workers: Iterable[Worker]) -> None:
-    """Put the measured rates on the cards of workers, which are found by name.
+    """Put the measured rates on the cards of the workers with the same names.
 
     Raises:
         ConfigError: a worker with this name was measured, but with another model, server or sampling.

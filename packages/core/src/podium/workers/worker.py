@@ -104,7 +104,7 @@ class Card:
     concurrency: int | None = None
     """Maximum concurrent calls; `None` for no limit."""
     measured: tuple[MeasuredRate, ...] = ()
-    """How many of its answers were right, for each kind of questions that was measured; see
+    """The measured rates of right answers, by kind of questions; see
     `podium.workers.read_measured`."""
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Ways to answer the same questions with the same pool, which are compared: arms."""
+"""Arms: ways to answer questions with a pool of models. An evaluation compares arms on the same questions."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The seam between an arm and the evaluation: it is fitted on some questions and asked others."""
+"""The interface of an arm, a way to answer questions: it is fitted on some questions and asked others."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -10,22 +10,22 @@ from podium_evals.recorded import Bundle, Question, Recording, Recordings
 
 @dataclass(frozen=True, kw_only=True)
 class Fold:
-    """What an arm is fitted on, and what it is asked."""
+    """The recorded answers to fit an arm on, and the questions to ask it."""
 
     train: Recordings
-    """Recorded answers that the arm may read. Workers that must be new to the arm are not in it."""
+    """Recorded answers that the arm may read. Workers that must be new to the arm are left out."""
     test: Recordings
     """Recorded answers of the whole pool to the questions that the arm is asked."""
     bundles: tuple[Bundle, ...] = ()
-    """Bundles of questions of `test`, which are asked in place of the single questions; empty where the
-    questions are asked one by one."""
+    """Bundles of questions of `test`, which the arm is asked in place of the single questions; empty if the
+    arm is asked single questions."""
     probes: Recordings | None = None
-    """Recorded answers of the whole pool to a few other questions of the kinds of `test`, which arms may read
-    with their scores; `None` for no probes."""
+    """Recorded answers of the whole pool to a few other questions of the kinds in `test`. Arms may read these
+    answers with their scores. `None` for no probes."""
 
     @cached_property
     def blind(self) -> "Fold":
-        """The fold without scores and right answers of `test`, so that a planner cannot be fitted on them."""
+        """The fold without scores and right answers of `test`, so that planners cannot be fitted on them."""
         blind = (
             Recording(_blind(each.question), each.worker, tuple(replace(s, score=None) for s in each.samples))
             for each in self.test
@@ -40,12 +40,12 @@ class Fold:
 
     @property
     def asked(self) -> Sequence[Question | Bundle]:
-        """What the arm is asked."""
+        """The questions or bundles that the arm is asked."""
         return self.bundles or self.test.questions
 
     @property
     def kinds(self) -> Mapping[str, str]:
-        """The kind of each query that the arm is asked, by its key."""
+        """The kind of each query that the arm is asked, by the key of the query."""
         return {key_of(query): kind_of(query) for query in self.asked}
 
 
@@ -54,12 +54,12 @@ def _blind(question: Question) -> Question:
 
 
 def key_of(query: Question | Bundle) -> str:
-    """Return the key of a query, by which answers are joined."""
+    """Return the key of a query. Answers with the same key belong to the same query."""
     return query.id if isinstance(query, Bundle) else query.key
 
 
 def kind_of(query: Question | Bundle) -> str:
-    """Return the kind of a question; the number of parts of a bundle, and whether parts are linked."""
+    """Return the kind of a question. For a bundle: its number of parts, and whether parts are linked."""
     if not isinstance(query, Bundle):
         return query.kind
     is_linked = any(part.needs is not None for part in query.parts)
@@ -71,21 +71,22 @@ class Answered:
     """How an arm answered a query."""
 
     score: float | None
-    """0 to 1; `None` if the arm asked a worker something that was not recorded."""
+    """0 to 1; `None` if the arm needed an answer that was not recorded."""
     calls: int = 0
-    """Number of calls of models; reducers and planners without a model do not count."""
+    """Number of model calls; reducers, and planners without a model, make none."""
     tokens: int = 0
     cost: float | None = 0.0
     """In USD; `None` if the price of a worker is not known."""
     latency_s: float | None = None
-    """Seconds on the longest path of the plan; `None` if a call's time was not recorded."""
+    """Seconds of the slowest chain of dependent steps in the plan; `None` if the time of a call was not
+    recorded."""
     unrecorded: str = ""
-    """What was not recorded."""
+    """Why the answer is unrecorded; empty if it is recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A query, a seed that chooses the samples, and how an arm answered."""
+    """A query, the seed that chooses the recorded samples, and the arm's answer."""
 
     query: Question | Bundle
     seed: int
@@ -100,9 +101,9 @@ class Arm(ABC):
     """
 
     achievable = True
-    """Whether the arm knows nothing of the right answers to the questions that it is asked."""
+    """Whether the arm cannot read the right answers and scores of the questions that it is asked."""
     waits = False
-    """Whether the arm waits for servers, so that a process of its own would not make it faster."""
+    """Whether the arm waits for servers. A separate process would not make such an arm faster."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -112,5 +113,5 @@ class Arm(ABC):
         """Fit on `fold.train` and answer each query of `fold.asked`, once for each seed.
 
         Raises:
-            ArmUnfit: the arm cannot work with this pool, or cannot be fitted on so little.
+            ArmUnfit: the arm does not support this pool, or there are too few recorded answers to fit it.
         """

@@ -1,4 +1,4 @@
-"""Arms that need no learning: single workers, random ones, a rule by kind, votes."""
+"""Simple arms to compare with: single workers, random workers, a rule by kind, votes."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -22,19 +22,19 @@ class Alone(ChoosingArm):
     def __init__(self, worker: str) -> None:
         super().__init__(worker)
 
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
         """Return the same plan for each question."""
         plan = _one(_number(fold, self.name))
         return lambda _question: plan
 
 
 class BestSingle(ChoosingArm):
-    """The worker with the best mean score on the training part answers everything."""
+    """The worker with the best mean score on the training questions answers everything."""
 
     def __init__(self) -> None:
         super().__init__("best single")
 
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
         """Return the same plan for each question."""
         plan = _one(_number(fold, best_of(fold.train)))
         return lambda _question: plan
@@ -53,7 +53,7 @@ class RandomWorker(ChoosingArm):
 
 
 class RandomPlan(ChoosingArm):
-    """One to five workers are drawn for each question, and a vote decides if there are several."""
+    """One to five workers are drawn for each question; if there are several, a vote chooses the answer."""
 
     def __init__(self) -> None:
         super().__init__("random plan")
@@ -70,15 +70,16 @@ class RandomPlan(ChoosingArm):
 
 
 class KindRule(ChoosingArm):
-    """The worker with the best mean score on a question's kind answers it, as a rule by hand would have it.
+    """The worker with the best mean score on a question's kind answers it, like a routing rule by hand.
 
-    It is told the kind of each question. For a kind without training questions it takes the best single.
+    The arm is given the kind of each question. For a kind without training questions, the best single worker
+    answers.
     """
 
     def __init__(self) -> None:
         super().__init__("kind rule")
 
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
         """Return plans with the best worker of each kind."""
         names = fold.test.workers
         otherwise = _one(names.index(best_of(fold.train)))
@@ -87,7 +88,7 @@ class KindRule(ChoosingArm):
 
 
 class MajorityVote(ChoosingArm):
-    """The best workers of the training part answer, and the answer that most of them gave wins.
+    """The best workers on the training questions answer, and the most frequent answer wins.
 
     Args:
         voters: the number of workers.
@@ -97,11 +98,11 @@ class MajorityVote(ChoosingArm):
         super().__init__(f"vote of the best {voters}")
         self.voters = voters
 
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
         """Return the same plan for each question.
 
         Raises:
-            ArmUnfit: the pool has fewer workers.
+            ArmUnfit: the pool has fewer workers than `voters`.
         """
         names = fold.test.workers
         scores = mean_scores(fold.train)
@@ -113,36 +114,37 @@ class MajorityVote(ChoosingArm):
 
 
 class OwnMajority(ChoosingArm):
-    """The best single worker answers several times, and the answer it gave most often wins.
+    """The best single worker answers several times, and its most frequent answer wins.
 
     Args:
-        times: the number of answers. A question with fewer samples is unrecorded.
+        times: the number of answers. A question with fewer recorded answers is unrecorded.
     """
 
     def __init__(self, times: int = 3) -> None:
         super().__init__(f"best single {times} times")
         self._times = times
 
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
         """Return the same plan for each question."""
         return own_vote(fold, self._times)
 
 
 class EqualBudgetVote(ChoosingArm):
-    """The best single worker answers as often as the budget of another arm allows, and a vote decides.
+    """The best single worker answers as often as the budget of another arm allows, and a vote chooses.
 
-    The budget is the mean cost of a question in the other arm, estimated on the training part, and the number
-    of its calls: neither is exceeded. With a more expensive best single, that can be one answer.
+    The budget is the other arm's mean cost of a question, estimated on the training questions, and its number
+    of calls. Both are upper limits. If the best single worker is expensive, the budget may allow one answer
+    only.
 
     Args:
-        of: the arm whose budget it has.
+        of: the arm whose budget is used.
     """
 
     def __init__(self, of: MajorityVote) -> None:
         super().__init__(f"best single, budget of {of.name}")
         self._of = of
 
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
         """Return the same plan for each question.
 
         Raises:
@@ -156,19 +158,20 @@ class EqualBudgetVote(ChoosingArm):
 
 
 class MixtureOfAgents(ChoosingArm):
-    """Several workers answer and the best of them writes an answer from theirs (arXiv 2406.04692).
+    """Several workers answer; then the best worker reads their answers and writes one (arXiv 2406.04692).
 
-    The last step reads other answers, so no recording answers it: on recordings each question is unrecorded.
+    The last step depends on other answers, so its own answer was never recorded. On recordings, all questions
+    are unrecorded.
 
     Args:
-        proposers: the number of workers whose answers the last one reads.
+        proposers: the number of workers whose answers the last step reads.
     """
 
     def __init__(self, proposers: int = 3) -> None:
         super().__init__("mixture of agents")
         self._proposers = proposers
 
-    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the seam has both
+    def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
         """Return the same plan for each question."""
         names = fold.test.workers
         scores = mean_scores(fold.train)
@@ -180,7 +183,7 @@ class MixtureOfAgents(ChoosingArm):
 
 
 def mean_scores(recordings: Recordings) -> dict[str, float]:
-    """Return the mean score of each worker over all questions that it answered, a question counting once.
+    """Return the mean score of each worker over its questions. A question with several samples counts once.
 
     Raises:
         ArmUnfit: there are no recorded answers.
@@ -189,12 +192,12 @@ def mean_scores(recordings: Recordings) -> dict[str, float]:
     for recording in recordings:
         scores[recording.worker].append(recording.score)
     if not scores:
-        raise ArmUnfit("there are no training questions to choose a worker by")
+        raise ArmUnfit("there are no training questions, which are needed to choose the best worker")
     return {worker: fmean(each) for worker, each in scores.items()}
 
 
 def kind_scores(recordings: Recordings) -> dict[str, dict[str, float]]:
-    """Return for each kind the mean score of each worker, a question counting once."""
+    """Return the mean score of each worker on each kind. A question with several samples counts once."""
     scores = defaultdict[str, defaultdict[str, list[float]]](lambda: defaultdict[str, list[float]](list))
     for recording in recordings:
         scores[recording.question.kind][recording.worker].append(recording.score)
@@ -204,7 +207,7 @@ def kind_scores(recordings: Recordings) -> dict[str, dict[str, float]]:
 
 
 def best_of(recordings: Recordings) -> str:
-    """Return the worker with the best mean score; of several the first."""
+    """Return the worker with the best mean score; the first of several equal ones."""
     return _best(mean_scores(recordings))
 
 
@@ -216,7 +219,7 @@ def mean_cost(worker: RecordedWorker) -> float:
     """Return the mean cost of an answer of a worker, in USD.
 
     Raises:
-        ArmUnfit: its price is not known.
+        ArmUnfit: the price of the worker is not known.
     """
     price = worker.card.price
     if price is None:
@@ -225,11 +228,11 @@ def mean_cost(worker: RecordedWorker) -> float:
 
 
 def vote_plan(workers: Sequence[int], vote: int) -> Plan:
-    """Return a plan in which workers answer and a vote decides, if there are several.
+    """Return a plan in which workers answer; if there are several, a vote chooses the answer.
 
     Args:
-        workers: numbers of the workers; a number may repeat.
-        vote: the number of the worker that votes.
+        workers: numbers of the workers; a number that repeats is a worker that answers several times.
+        vote: the number of the worker `Vote`.
     """
     if len(workers) == 1:
         return _one(workers[0])
@@ -238,7 +241,7 @@ def vote_plan(workers: Sequence[int], vote: int) -> Plan:
 
 
 def own_vote(fold: Fold, times: int) -> Callable[[Question], Plan]:
-    """Return a function that has the best single answer several times, and refuses to use a sample twice."""
+    """Return a function that plans several answers of the best single worker, from different samples."""
     names, best = fold.test.workers, best_of(fold.train)
     plan = vote_plan([names.index(best)] * times, len(names))
 

@@ -1,4 +1,4 @@
-"""Upper bounds: arms that read the scores of the questions that they are asked."""
+"""Upper bounds: arms that read the scores of the answers before they choose one."""
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
@@ -10,12 +10,12 @@ from podium_evals.recorded import Bundle, Question, RecordedWorker, recorded_poo
 
 
 class Bound(Arm):
-    """An arm that reads scores. The parts of a bundle are answered one by one, each as it was recorded."""
+    """An arm that reads scores, and therefore is a bound. It answers the parts of a bundle one by one."""
 
     achievable = False
 
     async def answer(self, fold: Fold, seeds: Sequence[int]) -> AsyncIterator[Asked]:
-        """Answer each query; the seed is the number of the sample that is scored."""
+        """Answer each query. The seed is the number of the sample whose score counts."""
         pool = recorded_pool(fold.test)
         self.look_at(fold)
         for seed in seeds:
@@ -27,19 +27,19 @@ class Bound(Arm):
                 yield Asked(query=query, seed=seed, answered=found)
 
     def look_at(self, fold: Fold) -> None:
-        """Read the training part, where the arm needs it."""
+        """Read the training questions, if the arm needs them."""
 
     @abstractmethod
     def best(self, pool: Sequence[RecordedWorker], question: Question, number: int) -> Answered:
-        """Return the best answer of a pool to a question, in its own sense."""
+        """Return the best answer of a pool to a question; each subclass defines "best"."""
 
 
 class RoutingOracle(Bound):
-    """Each question is answered by the worker that is best on it, judged by the other samples.
+    """For each question, the best worker answers. The other samples of the question say which worker is best.
 
-    The sample that is scored does not choose: an oracle that chooses by the score it is given takes luck for
-    skill. Of workers that are equally good it takes the one that is best on the kind in the training part,
-    then on all of that part. Questions with one sample are unrecorded.
+    The scored sample takes no part in the choice, because an oracle that chooses by its own score mistakes
+    luck for skill. Of equally good workers, the best one on the kind's training questions answers, then the
+    best one on all training questions. Questions with one sample are unrecorded.
     """
 
     def __init__(self) -> None:
@@ -48,12 +48,12 @@ class RoutingOracle(Bound):
         self._on_kind: dict[str, dict[str, float]] = {}
 
     def look_at(self, fold: Fold) -> None:
-        """Read how good each worker is on the training part."""
+        """Read the mean scores of each worker on the training questions."""
         self._on_all = mean_scores(fold.train)
         self._on_kind = kind_scores(fold.train)
 
     def best(self, pool: Sequence[RecordedWorker], question: Question, number: int) -> Answered:
-        """Return the scored sample of the worker whose other samples are best."""
+        """Return the scored sample of the worker with the best other samples."""
         scores = {worker: _others(worker, question, number) for worker in pool}
         known = {worker: score for worker, score in scores.items() if score is not None}
         if not known:
@@ -68,13 +68,13 @@ class RoutingOracle(Bound):
 
 
 class AnyCorrect(Bound):
-    """Each question has the score of the best answer that any worker gave: no planner can achieve it."""
+    """Each question gets the score of the best recorded answer. No planner can achieve this."""
 
     def __init__(self) -> None:
         super().__init__("any correct, not achievable")
 
     def best(self, pool: Sequence[RecordedWorker], question: Question, number: int) -> Answered:
-        """Return the best score, at the cost of all answers."""
+        """Return the best score. The cost is the sum over all answers."""
         answers = [_sampled(worker, question, number) for worker in pool]
         scores = [answer.score for answer in answers if answer.score is not None]
         return Answered(
@@ -82,12 +82,12 @@ class AnyCorrect(Bound):
             calls=len(pool),
             tokens=sum(each.tokens for each in answers),
             cost=_sum([each.cost for each in answers]),
-            unrecorded="" if scores else f"nobody graded an answer to {question.id!r}",
+            unrecorded="" if scores else f"no answer to {question.id!r} has a score",
         )
 
 
 def _whole(parts: Sequence[Answered]) -> Answered:
-    """Return the answer to a bundle from those to its parts."""
+    """Return the answer to a bundle, given the answers to its parts."""
     scores = [part.score for part in parts if part.score is not None]
     return Answered(
         score=fmean(scores) if len(scores) == len(parts) else None,

@@ -1,4 +1,4 @@
-"""Arms that choose a plan for each question by a function."""
+"""Arms in which a function chooses the plan for each question."""
 
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -18,9 +18,9 @@ __all__ = ["ASK", "ChoosingArm", "ChosenPlan"]
 
 
 class ChoosingArm(PlannerArm):
-    """An arm that chooses a plan for each question, and for each part of a bundle, by a function.
+    """An arm in which a function chooses the plan for each question, and for each part of a bundle.
 
-    What the plainest plans of questions reach is looked up; every other plan is run by a conductor.
+    The results of the simplest plans are looked up in the recording. A conductor runs all other plans.
     """
 
     plans_parts = True
@@ -31,7 +31,7 @@ class ChoosingArm(PlannerArm):
         return ChosenPlan(questions, self.chooser(fold, seed))
 
     async def answer(self, fold: Fold, seeds: Sequence[int]) -> AsyncIterator[Asked]:
-        """Plan each query, and look up or run what the plan reaches.
+        """Plan each query, and look up or compute the result of the plan.
 
         Raises:
             ArmUnfit: the function cannot be fitted.
@@ -53,9 +53,9 @@ class ChoosingArm(PlannerArm):
 
     @abstractmethod
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
-        """Return the function that chooses, fitted on `fold.train`.
+        """Return the function that chooses plans, fitted on `fold.train`.
 
-        In the plans, a step without an access list asks the question, by the subtask `ASK`.
+        In these plans, a step with an empty access list has the subtask `ASK` and asks the whole question.
         """
 
 
@@ -73,7 +73,7 @@ def _looked_up(
 
 
 class ChosenPlan(Planner):
-    """Writes the plan that a function chooses for a question.
+    """A planner that writes the plan which a function chooses for a question.
 
     Args:
         questions: the questions by their key.
@@ -91,7 +91,7 @@ class ChosenPlan(Planner):
         """Write the plan.
 
         Raises:
-            PlannerError: what the plan needs was not recorded.
+            PlannerError: the plan needs an answer that was not recorded.
         """
         try:
             plan = self._choose(self._questions[content_key(request.query[-1].text)])

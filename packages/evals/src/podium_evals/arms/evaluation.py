@@ -22,22 +22,24 @@ from podium_evals.statistics import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmResult:
-    """What an arm reached on all folds."""
+    """The result of an arm over all folds."""
 
     name: str
     achievable: bool
-    """Whether the arm knows nothing of the right answers."""
+    """Whether the arm cannot read right answers and scores."""
     questions: int
-    """Number of questions or bundles that it was asked."""
+    """Number of questions or bundles that the arm was asked."""
     recorded: int = 0
-    """Number of those whose calls were all recorded. The figures are about these."""
+    """Number of these questions for which all needed answers were recorded. The other figures are about
+    these."""
     score: Interval | None = None
-    """The mean score and its interval; `None` where fewer than two questions are recorded."""
+    """The mean score and its interval; `None` if fewer than two questions are recorded."""
     difference: Difference | None = None
-    """The difference to the base arm on the same questions; `None` for the base, and where the arm has
-    unrecorded questions: those are not left out at random."""
+    """The difference to the base arm on the same questions. `None` for the base itself, and for an arm with
+    unrecorded questions, because unrecorded questions are not left out at random."""
     calls: float | None = None
-    """The mean per question, like `tokens`; `None` where no question is recorded."""
+    """The mean number of calls for a question; `None` if no question is recorded. The same holds for
+    `tokens`."""
     tokens: float | None = None
     cost: float | None = None
     """The mean cost of a question, in USD; `None` if a price is not known."""
@@ -46,9 +48,9 @@ class ArmResult:
     kinds: dict[str, float] | None = None
     """The mean score of each kind."""
     unrecorded: str = ""
-    """Why a question is unrecorded, of the first such question."""
+    """Why the first unrecorded question is unrecorded; empty if all are recorded."""
     unfit: str = ""
-    """Why the arm could not be asked at all."""
+    """Why the arm could not be asked any question; empty if it was asked."""
 
 
 async def evaluate(  # noqa: PLR0913 - all but two are settings with defaults
@@ -61,19 +63,20 @@ async def evaluate(  # noqa: PLR0913 - all but two are settings with defaults
     processes: int = 1,
     on_answers: OnAnswers = lambda _arm, _number: None,
 ) -> list[ArmResult]:
-    """Ask each arm the questions of all folds, and compare each with one of them.
+    """Ask each arm the questions of all folds, and compare all arms with the arm `base`.
 
-    A question's score is the mean over folds and seeds: samples of one question are not independent, so
-    questions are the smallest unit that is drawn.
+    The score of a question is the mean over folds and seeds. Samples of one question are not independent, so
+    the bootstrap draws whole questions.
 
     Args:
         arms: the arms, in the order of the table; names differ.
-        folds: what arms are fitted on and asked.
-        base: the name of the arm that the others are compared with.
-        unit: what intervals are about: other questions or other kinds.
-        seeds: the numbers of the samples to take.
-        processes: how many processes compute at a time; with more than one, arms can be pickled.
-        on_answers: is called with an arm and its number of new answers.
+        folds: the answers to fit arms on, and the questions to ask.
+        base: the name of the arm to compare the others with.
+        unit: the population of the intervals: other questions of the same kinds, or other kinds.
+        seeds: the numbers of the samples to use.
+        processes: the number of processes that compute at the same time. With more than one, the arms must be
+            picklable.
+        on_answers: called with an arm and the number of its new answers.
 
     Raises:
         ArmUnfit: no arm is called `base`, two arms have one name, a question is in both parts of a fold,
@@ -85,7 +88,7 @@ async def evaluate(  # noqa: PLR0913 - all but two are settings with defaults
 
 
 def check_comparable(arms: Sequence[Arm], folds: Sequence[Fold], *, base: str, unit: Unit) -> None:
-    """Check before anything is asked that the arms can be compared.
+    """Check that the arms can be compared, before any question is asked.
 
     Raises:
         ArmUnfit: no arm is called `base`, two arms have one name, a question is in both parts of a fold, or
@@ -93,13 +96,13 @@ def check_comparable(arms: Sequence[Arm], folds: Sequence[Fold], *, base: str, u
     """
     names = [arm.name for arm in arms]
     if base not in names:
-        raise ArmUnfit(f"no arm is called {base!r}: there are {', '.join(names)}")
+        raise ArmUnfit(f"no arm has the name {base!r}: the arms are {', '.join(names)}")
     if len(set(names)) < len(names):
         raise ArmUnfit(f"two arms are called {next(name for name in names if names.count(name) > 1)!r}")
     for fold in folds:
         _check_apart(fold)
     if unit == "kind" and any(fold.bundles for fold in folds):
-        raise ArmUnfit("a bundle has several kinds, so no interval is about other kinds: draw bundles")
+        raise ArmUnfit("a bundle has several kinds, so there is no interval about other kinds: draw bundles")
     kinds = _kinds(folds)
     _resampling(sorted(kinds), kinds, unit)
 
@@ -111,10 +114,10 @@ def compare_answers(
 
     Args:
         arms: the arms, in the order of the table.
-        folds: what they were asked.
-        asked: the tallies of each arm, by its name.
-        base: the name of the arm that the others are compared with.
-        unit: what intervals are about: other questions or other kinds.
+        folds: the folds that the arms were asked.
+        asked: the tallies of each arm, by the arm's name.
+        base: the name of the arm to compare the others with.
+        unit: the population of the intervals: other questions of the same kinds, or other kinds.
 
     Raises:
         ArmUnfit: the base could not be asked all questions, or there are fewer than two questions or kinds.
@@ -130,7 +133,7 @@ def compare_answers(
     if base not in whole:
         why = asked[base].unfit or asked[base].unrecorded
         raise ArmUnfit(
-            f"no recorded answer of {base!r} to some questions, so nothing can be compared with it: {why}"
+            f"{base!r} has no recorded answer to some questions, so no arm can be compared with it: {why}"
         )
     differences = compare(whole, resampling, against=base)
     means = dict(zip(whole, intervals_of_means(list(whole.values()), resampling), strict=True))
@@ -147,7 +150,7 @@ def _kinds(folds: Sequence[Fold]) -> dict[str, str]:
 
 
 def _interval(scores: Mapping[str, float], kinds: Mapping[str, str], unit: Unit) -> Interval | None:
-    """Return the mean score of the recorded questions alone; `None` where an interval needs more of them."""
+    """Return the mean score of the recorded questions; `None` if they are too few for an interval."""
     keys = sorted(scores)
     if len({kinds[key] for key in keys} if unit == "kind" else keys) < 2:
         return None
@@ -157,7 +160,7 @@ def _interval(scores: Mapping[str, float], kinds: Mapping[str, str], unit: Unit)
 def _check_apart(fold: Fold) -> None:
     fitted = {question.split_key for question in fold.train.questions}
     if both := [question for question in fold.test.questions if question.split_key in fitted]:
-        raise ArmUnfit(f"arms would be fitted on {both[0].id!r} and asked it too")
+        raise ArmUnfit(f"arms would be fitted on {both[0].id!r} and asked the same question")
 
 
 def _resampling(keys: Sequence[str], kinds: Mapping[str, str], unit: Unit) -> Resampling:

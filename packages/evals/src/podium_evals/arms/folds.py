@@ -1,4 +1,4 @@
-"""Folds: what arms are fitted on, and what is new to them when they are asked."""
+"""Folds: splits of a recording into answers to fit arms on and questions that are new to them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +11,8 @@ from podium_evals.statistics import halves, leave_kinds_out
 from podium_evals.statistics.splits import Places
 
 SplitName = Literal["questions", "kinds", "workers"]
-"""What is new to an arm: the questions, their kinds too, or some workers too."""
+"""What is new to an arm: only the questions, the questions and their kinds, or the questions and one
+worker."""
 
 
 def folds(
@@ -25,25 +26,26 @@ def folds(
 ) -> Iterator[Fold]:
     """Yield the folds of a split.
 
-    - `questions`: one fold, fitted on half of each kind and asked the other half.
-    - `kinds`: `count` folds; each kind is asked once, by arms that were fitted on other kinds.
-    - `workers`: one fold for each worker, which is missing in the half that arms are fitted on.
+    - `questions`: one fold. Arms are fitted on half of each kind and asked the other half.
+    - `kinds`: `count` folds. Each kind is asked in one fold, in which arms are fitted on other kinds.
+    - `workers`: one fold for each worker. Arms are fitted on half of the questions, without this worker.
 
     Args:
         recordings: recorded answers of the pool. Each worker has answered each question.
-        split: what is new.
+        split: what is new to arms.
         count: the number of folds of kinds.
         seed: the seed of the split.
-        questions: the most questions of a fold that arms are asked, the same for each arm; `None` asks all.
-        probes: the number of questions of each kind that arms may read with their scores in place of being
-            asked them; only with `kinds`.
+        questions: the maximum number of questions that arms are asked in a fold; `None` asks all. Each arm is
+            asked the same questions.
+        probes: the number of probes of each kind: questions that arms are not asked, and whose scores they
+            may read. Only with the split `kinds`.
 
     Raises:
-        ArmUnfit: a worker has not answered a question, there are too few kinds or workers to split, or there
-            are probes in another split than `kinds`.
+        ArmUnfit: a worker has not answered a question, there are too few kinds or workers to split, or
+            `probes` is set for another split than `kinds`.
     """
     if probes and split != "kinds":
-        raise ArmUnfit("probes are questions of new kinds: split by kinds")
+        raise ArmUnfit("probes need the split `kinds`")
     incomplete = [worker for worker in recordings.workers if not _has_all(recordings, worker)]
     if incomplete:
         raise ArmUnfit(f"{incomplete[0]!r} has not answered each question: use `recordings.only(pool)`")
@@ -70,16 +72,16 @@ def folds(
         yield Fold(train=train, test=test)
         return
     if len(recordings.workers) < 3:
-        raise ArmUnfit("to leave a worker out, the pool needs at least three")
+        raise ArmUnfit("the pool has fewer than three workers, so none can be left out")
     for worker in recordings.workers:
         rest = [name for name in recordings.workers if name != worker]
         yield Fold(train=train.only(rest), test=test)
 
 
 def bundled(fold: Fold, count: int, *, seed: int = 0) -> Fold:
-    """Return a fold that asks bundles of its questions in place of the questions.
+    """Return the fold with bundles of its questions, which are asked in place of the single questions.
 
-    A bundle has two to five parts, and not more than there are kinds.
+    A bundle has two to five parts of different kinds.
 
     Raises:
         RecordingInvalid: there are too few questions or kinds for so many bundles.
@@ -102,7 +104,7 @@ def _only(recordings: Recordings, keys: set[str]) -> Recordings:
 
 
 def _probes(recordings: Recordings, count: int, seed: int) -> set[str]:
-    """Return the split keys of the first questions of each kind, in an order that depends on the seed."""
+    """Return the split keys of some questions of each kind; the seed chooses the questions."""
     drawn: set[str] = set()
     for kind in recordings.kinds if count else ():
         found = {each.split_key: each.position(seed) for each in recordings.questions if each.kind == kind}

@@ -1,4 +1,4 @@
-"""An arm that is a planner of the user: a prompted chat model, a trained conductor, or code."""
+"""An arm for a planner of your own: a prompted chat model, a trained conductor, or code."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,16 +25,17 @@ steps of all parts on its access list, in the order of the parts."""
 
 
 class GivenPlanner(PlannerArm):
-    """An arm that is any planner of core, such as a chat model on an OpenAI-compatible server.
+    """An arm for any `podium` planner, such as a chat model on an OpenAI-compatible server.
 
-    Recordings answer questions as they were asked, and planners like to rephrase. A planner that was not
-    trained on recordings should be told so, or most of its steps are unrecorded.
+    A recording has answers only to the exact texts of its questions, but planners often rephrase questions. A
+    planner that was not trained on recordings should know this rule; otherwise most of its steps are
+    unrecorded.
 
     Args:
         name: the name in tables.
         planner: the planner, or a function that returns one for a fold.
-        is_told: whether the question that the planner is shown ends with what recorded workers can answer.
-            Leave it out for a conductor that was trained without it.
+        is_told: whether the planner's prompt says which subtasks recorded workers can answer. Use `False` for
+            a conductor that was trained without this text.
         at_once: number of runs at the same time.
     """
 
@@ -53,7 +54,7 @@ class GivenPlanner(PlannerArm):
         self._is_told = is_told
         self.at_once = at_once
 
-    def planner(self, fold: Fold, seed: int) -> Planner:  # noqa: ARG002 - the seam has both
+    def planner(self, fold: Fold, seed: int) -> Planner:  # noqa: ARG002 - the interface has both parameters
         """Return the planner."""
         planner = self._planner if isinstance(self._planner, Planner) else self._planner(fold)
         if not self._is_told:
@@ -62,17 +63,17 @@ class GivenPlanner(PlannerArm):
 
 
 def told_planner(planner: Planner, *, of_bundles: bool) -> Planner:
-    """Return a planner whose question ends with what recorded workers can answer.
+    """Return a planner whose prompt says which subtasks recorded workers can answer.
 
     Args:
         planner: the planner.
-        of_bundles: whether it plans bundles, in place of questions.
+        of_bundles: whether it plans bundles; otherwise it plans single questions.
     """
     return _Told(planner, _OF_BUNDLE if of_bundles else _OF_QUESTION)
 
 
 class _Told(WrappedPlanner):
-    """Shows a planner the question with a text after it."""
+    """A planner that appends a text to the question for another planner."""
 
     def __init__(self, planner: Planner, text: str) -> None:
         super().__init__(planner)

@@ -1,7 +1,7 @@
-"""Answers the plainest plans from the recording: what a run of a conductor returns for them, without the run.
+"""Looks up the results of the simplest plans in the recording. They equal the results of a run.
 
-A run takes about a millisecond, a look-up a fiftieth of it, and most arms write nothing but such plans. A
-test compares the two on random plans.
+A run takes about a millisecond, and a look-up a fiftieth of this time. Most arms write only such plans. A
+test compares look-ups with runs on random plans.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,18 @@ ASK = "Answer the question."
 def looked_up(
     plan: Plan, question: Question, pool: Sequence[Worker], recordings: Recordings
 ) -> Answered | None:
-    """Return what the first round of a run of this plan reaches.
+    """Return the result that a run of this plan would have, without the run.
 
     Args:
-        plan: recorded workers are asked the question by the subtask `ASK`; if there are several, a reducer
-            chooses among all of their answers.
+        plan: the plan. One worker is asked the question by the subtask `ASK`; or several workers are, and a
+            reducer chooses among all of their answers.
         question: the question.
         pool: recorded workers and reducers.
         recordings: the scores.
 
     Returns:
-        `None` for any other plan, and if a worker has no answer to the question: that needs a run.
+        `None` if the plan is of another form, or a worker has no answer to the question. Such a plan needs a
+        run.
     """
     *steps, last = plan.steps
     chosen_by = pool[last.worker]
@@ -73,5 +74,5 @@ def _answered(
         tokens=sum(usage.total_tokens for usage in usages),
         cost=sum(costs) if len(costs) == len(asked) else None,
         latency_s=max(known) if len(known) == len(seconds) else None,
-        unrecorded="" if score is not None else f"the answer {answer[:80]!r} was not graded",
+        unrecorded="" if score is not None else f"the answer {answer[:80]!r} has no score",
     )

@@ -1,4 +1,4 @@
-"""Plans each part of a bundle as a question of its own."""
+"""Plans a bundle part by part, each part as a separate question."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -14,14 +14,14 @@ from podium_evals.recorded import Bundle, Part, content_key
 
 
 class PartByPart(Planner):
-    """Asks a planner of questions for a plan of each part of a bundle, and joins the answers.
+    """Plans a bundle with a planner for single questions: a plan for each part, then a step that joins them.
 
-    In a plan of the planner, a step without an access list asks the question.
+    In the plan for a part, a step with an empty access list asks the part's question.
 
     Args:
-        planner: plans questions.
-        bundles: the bundles that it is asked.
-        join: the number of a `JoinParts` in the pool.
+        planner: plans single questions.
+        bundles: all bundles that may be planned.
+        join: the number of the worker `JoinParts` in the pool.
     """
 
     def __init__(self, planner: Planner, bundles: Iterable[Bundle], join: int) -> None:
@@ -36,7 +36,7 @@ class PartByPart(Planner):
 
         Raises:
             PlannerError: the planner cannot plan a part.
-            PlanInvalid: it writes no plan for a part.
+            PlanInvalid: the planner's text for a part is not a plan.
         """
         bundle = self._bundles[content_key(request.query[-1].text)]
         texts = [await self._of_part(part, request) for part in bundle.parts]
@@ -61,12 +61,13 @@ class PartByPart(Planner):
 
 
 def bundle_plan(bundle: Bundle, plans: Iterable[Plan], join: int) -> Plan:
-    """Return the plan that answers each part by a plan for its question, and joins the answers.
+    """Return one plan for a bundle, made of a plan for each part, and a step that joins the answers.
 
     Args:
         bundle: the bundle.
-        plans: a plan for the question of each part. A step without an access list asks the question.
-        join: the number of a `JoinParts` in the pool.
+        plans: a plan for the question of each part. In it, a step with an empty access list asks the
+            question.
+        join: the number of the worker `JoinParts` in the pool.
     """
     steps: list[Step] = []
     ends: list[int] = []

@@ -1,4 +1,4 @@
-"""Arms that are planners: each query is a run of a conductor over recorded workers."""
+"""Arms that are planners: a conductor runs each query over recorded workers."""
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
@@ -26,22 +26,24 @@ from podium_evals.recorded import (
 
 
 class PlannerArm(Arm):
-    """An arm that is a planner: each query is a run of a conductor over recorded workers.
+    """An arm that is a planner: a conductor runs each query over recorded workers.
 
-    The pool of the run has the workers in the order of `fold.test.workers`, then `Vote`, `FirstAgreeing`,
-    `Longest`, and for bundles `JoinParts`. Workers see the question; with a bundle, their subtask alone.
+    The pool of a run has the workers in the order of `fold.test.workers`, then `Vote`, `FirstAgreeing` and
+    `Longest`, and for bundles also `JoinParts`. Workers are shown the question; in runs of bundles, they are
+    shown their subtask only.
 
-    A planner that writes no usable plan scores 0. A question that it refuses is unrecorded.
+    If the planner writes no usable plan, the question scores 0. If the planner refuses the question, the
+    question is unrecorded.
     """
 
     at_once = 1
     """Number of runs at the same time."""
     plans_parts = False
-    """Whether the planner plans questions: of a bundle it then plans each part, in place of the whole."""
+    """Whether the planner plans single questions only. Then each part of a bundle is planned separately."""
 
     @abstractmethod
     def planner(self, fold: Fold, seed: int) -> Planner:
-        """Return the planner, fitted on `fold.train`. The scores of `fold.test` are left out."""
+        """Return the planner, fitted on `fold.train`. The fold has no scores of `fold.test`."""
 
     async def answer(self, fold: Fold, seeds: Sequence[int]) -> AsyncIterator[Asked]:
         """Plan and run each query.

@@ -1,4 +1,4 @@
-"""From the result of a run to what the arm reached: score, calls, tokens, cost, seconds."""
+"""Computes score, calls, tokens, cost and seconds of an arm's answer from the result of a run."""
 
 import re
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from podium_evals.recorded import Bundle, Part, Question, Recordings, Sample
 
 
 def unrecorded(error: BaseException | None) -> Unrecorded | None:
-    """Return the first cause of an error that is `Unrecorded`."""
+    """Return the `Unrecorded` error among the causes of an error; `None` if there is none."""
     while error is not None and not isinstance(error, Unrecorded):
         error = error.__cause__
     return error
 
 
 def answered(result: Result, query: Question | Bundle, recordings: Recordings) -> Answered:
-    """Return how good and how expensive a run was."""
+    """Return score, calls, tokens, cost and seconds of a run."""
     score, missing = _scored(result, query, recordings)
     asked = [outcome for outcome in result.outcomes if outcome.worker in recordings.workers]
     return Answered(
@@ -33,7 +33,7 @@ def answered(result: Result, query: Question | Bundle, recordings: Recordings) -
 
 
 def _scored(result: Result, query: Question | Bundle, recordings: Recordings) -> tuple[float | None, str]:
-    """Return the score, or why there is none."""
+    """Return the score, or the reason why there is none."""
     if isinstance(query, Bundle):
         parts = query.score(result.answer, recordings.score)
         score, allowed = parts.whole, _follows_an_error(query, parts.parts)
@@ -46,12 +46,12 @@ def _scored(result: Result, query: Question | Bundle, recordings: Recordings) ->
         if asked is None or asked is not allowed:
             return None, outcome.problem.message
     if score is None:
-        return None, f"the answer {result.answer[:80]!r} was not graded"
+        return None, f"the answer {result.answer[:80]!r} has no score"
     return score, ""
 
 
 def _follows_an_error(bundle: Bundle, scores: Sequence[float | None]) -> Part | None:
-    """Return the part that needs a number which a worker got wrong: a question nobody was asked scores 0."""
+    """Return the part that depends on a number which a worker got wrong. Such a part scores 0."""
     for part in bundle.parts:
         if part.needs is not None and scores[part.needs] != 1:
             return part
@@ -61,7 +61,7 @@ def _follows_an_error(bundle: Bundle, scores: Sequence[float | None]) -> Part | 
 def _longest_path(result: Result, query: Question | Bundle, recordings: Recordings) -> float | None:
     """Return the recorded seconds of the slowest path through the last plan.
 
-    `None` if a call's time was not recorded, or if a model planned, whose time is not recorded either.
+    `None` if the time of a call was not recorded, or if a model wrote the plan: its time is never recorded.
     """
     if not result.plans or any(proposal.usage.total_tokens for proposal in result.proposals):
         return None
@@ -90,7 +90,7 @@ def _seconds(outcome: Outcome, step: Step, query: Question | Bundle, recordings:
 
 
 def latency(samples: Sequence[Sample], text: str) -> float | None:
-    """Return the recorded seconds of an answer; `None` where nobody recorded them."""
+    """Return the recorded seconds of an answer; `None` if they were not recorded."""
     return next((sample.latency_s for sample in samples if sample.text == text), None)
 
 
@@ -101,7 +101,7 @@ def _step(result: Result, outcome: Outcome) -> Step:
 
 
 def _part_asked(step: Step, bundle: Bundle) -> Part | None:
-    """Return the part of a bundle that a step asks; `None` if it asks something else."""
+    """Return the part of a bundle that a step asks; `None` if its subtask is not a part."""
     for number, part in enumerate(bundle.parts, 1):
         if part.needs is None:
             if step.subtask in (literal(part.question.text), f"{{{{part_{number}}}}}"):

@@ -1,4 +1,4 @@
-"""Asks several arms at a time, each in a process of its own."""
+"""Asks several arms at the same time, each in a separate process."""
 
 import pickle
 from collections.abc import Callable, Sequence
@@ -22,18 +22,18 @@ async def ask_all(
     on_answers: OnAnswers = lambda _arm, _number: None,
     on_arm: OnArm = lambda _arm, _tallies: None,
 ) -> dict[str, Tallies]:
-    """Ask each arm all folds.
+    """Ask each arm the questions of all folds.
 
-    With one process all arms are asked in this one, one after the other. With more, arms that wait for
-    servers stay in this process.
+    With one process, all arms are asked in the current process, one after the other. With more, only arms
+    that wait for servers are asked in the current process.
 
     Args:
-        arms: the arms; for more than one process they can be pickled.
-        folds: what they are fitted on and asked.
-        seeds: the numbers of the samples to take.
-        processes: how many processes compute at a time.
-        on_answers: is called with an arm and its number of new answers.
-        on_arm: is called with an arm and its tallies as soon as it has been asked everything.
+        arms: the arms. With more than one process, they must be picklable.
+        folds: the answers to fit arms on, and the questions to ask.
+        seeds: the numbers of the samples to use.
+        processes: the number of processes that compute at the same time.
+        on_answers: called with an arm and the number of its new answers.
+        on_arm: called with an arm and its tallies when the arm has been asked everything.
     """
     found: dict[str, Tallies] = {}
 
@@ -74,6 +74,6 @@ def _ask(arm: Arm, packed: bytes, seeds: Sequence[int]) -> Tallies:
 
 @lru_cache(maxsize=1)
 def _unpacked(packed: bytes) -> Sequence[Fold]:
-    """Return the folds, which a process reads once for all arms that it is given."""
+    """Return the folds. A process unpickles them once for all of its arms."""
     folds: Sequence[Fold] = pickle.loads(packed)  # noqa: S301 - from the process that started this one
     return folds

@@ -1,4 +1,4 @@
-"""The answers of an arm, added up for each query: all that is kept of them."""
+"""Adds up the answers of an arm for each query, so that the single answers need not be kept."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +10,7 @@ from podium_evals.errors import ArmUnfit
 
 @dataclass(slots=True)
 class Tally:
-    """Sums over the answers to one query, of all folds and seeds."""
+    """Sums over an arm's answers to one query in all folds and for all seeds."""
 
     answers: int = 0
     unscored: int = 0
@@ -34,17 +34,17 @@ class Tally:
 
 @dataclass(slots=True)
 class Tallies:
-    """The tallies of an arm."""
+    """The tallies of an arm for all of its queries."""
 
     of_query: dict[str, Tally] = field(default_factory=lambda: defaultdict[str, Tally](Tally))
     unrecorded: str = ""
-    """Why the first answer without a score has none."""
+    """Why the first answer without a score has no score."""
     unfit: str = ""
-    """Why the arm could not be asked."""
+    """Why the arm could not be asked; empty if it was asked."""
 
     @property
     def scores(self) -> dict[str, float]:
-        """The mean score of each query of which all answers have one."""
+        """The mean score of each query whose answers all have a score."""
         whole = ((key, tally) for key, tally in self.of_query.items() if not tally.unscored)
         return {key: tally.score / tally.answers for key, tally in whole}
 
@@ -55,13 +55,13 @@ async def tallied(
     seeds: Sequence[int],
     on_answers: Callable[[int], object] = lambda _number: None,
 ) -> Tallies:
-    """Ask an arm all folds, and add its answers up.
+    """Ask an arm the questions of all folds, and add up its answers.
 
     Args:
         arm: the arm.
-        folds: what it is fitted on and asked.
-        seeds: the numbers of the samples to take.
-        on_answers: is called after each answer with 1.
+        folds: the answers to fit the arm on, and the questions to ask.
+        seeds: the numbers of the samples to use.
+        on_answers: called with 1 after each answer.
     """
     found = Tallies()
     try:

@@ -1,4 +1,4 @@
-"""A planner around another one."""
+"""The base class of planners that change the requests or calls of another planner."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -10,7 +10,7 @@ from podium.types import Message
 
 
 class WrappedPlanner(Planner):
-    """Does what another planner does. Subclasses change the request or the call.
+    """Passes everything on to another planner. Subclasses change the request or the call.
 
     Args:
         planner: the other planner.
@@ -22,11 +22,11 @@ class WrappedPlanner(Planner):
         self._inner = planner
 
     def shown(self, request: PlanRequest) -> PlanRequest:
-        """Return the request as the other planner gets it."""
+        """Return the request for the other planner."""
         return request
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Yield what the other planner yields.
+        """Yield the plan text of the other planner.
 
         Raises:
             PodiumError: the other planner gave no plan text.

@@ -1,4 +1,4 @@
-"""Audits exports of model calls: tokens, costs, latency, failures and loops."""
+"""Reports tokens, costs, latency, failures and loops of model calls in exports and journals."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Reads answers of models: why they ended, and whether they are empty or refused."""
+"""Reads the answers of models in exports: the finish reason, and whether an answer is empty or a refusal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from podium_evals.audit.texts import digest, text_of
 
 
 class Answer(NamedTuple):
-    """What an answer says about itself, as fields of a `Span`."""
+    """Facts from an answer, as fields of a `Span`."""
 
     answer: str = ""
     finish: str = ""
@@ -17,7 +17,7 @@ class Answer(NamedTuple):
 
 
 def finish_of(said: object) -> str:
-    """Return a finish reason in Podium's words; an unknown reason as it is, empty for none."""
+    """Translate a finish reason into Podium's words. Unknown reasons stay unchanged; empty for none."""
     if isinstance(said, Sequence) and not isinstance(said, str):
         said = said[0] if said else None
     if not isinstance(said, str) or not said:
@@ -26,7 +26,7 @@ def finish_of(said: object) -> str:
 
 
 def chat_answer(message: object, finish: object = None) -> Answer:
-    """Read a message of an assistant, in the form of OpenAI, LangChain or OpenTelemetry."""
+    """Read an assistant's message in the form of OpenAI, LangChain or OpenTelemetry."""
     if not isinstance(message, Mapping):
         return Answer(finish=finish_of(finish))
     why = finish_of(finish) or finish_of(message.get("finish_reason"))
@@ -40,7 +40,7 @@ def chat_answer(message: object, finish: object = None) -> Answer:
 
 
 def responses_answer(body: Mapping[str, Any]) -> Answer:
-    """Read an object of the Responses API."""
+    """Read an answer in the form of OpenAI's Responses API."""
     output = [item for item in body.get("output") or () if isinstance(item, Mapping)]
     parts = [part for item in output if item.get("type") == "message" for part in _parts(item.get("content"))]
     refused = any(part.get("type") == "refusal" for part in parts)

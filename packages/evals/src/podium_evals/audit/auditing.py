@@ -1,4 +1,4 @@
-"""Audits exports and journals: reads them, adds up their queries, and returns the report."""
+"""Reads exports and journals, adds up the costs of their queries, and returns a report."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,13 +21,13 @@ from podium_evals.audit.tally import Tally, amounts, by_cost
 from podium_evals.audit.texts import excerpt
 
 TURNS = 10
-"""Default number of turns that an agent may have."""
+"""Default limit of turns: an agent with more turns is reported as a loop."""
 _PROBLEMS = 5
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What was read of a source so far."""
+    """The state of reading one source: a file or a journal."""
 
     name: str
     rows: Counter[str] = field(default_factory=Counter)
@@ -51,16 +51,16 @@ def audit(
     turns: int = TURNS,
     on_bytes: Callable[[Path, int], object] = lambda _path, _bytes: None,
 ) -> Report:
-    """Audit files and journals together; a query may have spans in several of them.
+    """Audit files and journals together; the spans of a query may be in several of them.
 
-    It reads files and waits, also in an event loop: call it in a thread of its own there.
+    This function blocks until all files are read. In an event loop, call it in a separate thread.
 
     Args:
         sources: files of exports, and journals.
         file_format: the format of the rows of files: `auto`, `langsmith`, `otlp` or `openai`.
-        prices: the prices of calls; by default those of today.
-        turns: how many turns an agent may have.
-        on_bytes: is told a file and how many of its bytes are read.
+        prices: the prices of calls; default: today's prices.
+        turns: the limit of turns; an agent with more turns is reported as a loop.
+        on_bytes: called with a file and the number of its bytes that were read so far.
 
     Raises:
         ConfigError: a file cannot be read, or no source has a model call.
@@ -137,7 +137,5 @@ def _nothing(readings: Sequence[_Reading]) -> str:
     for reading in readings:
         read = sum(reading.rows.values())
         why = f"; {reading.problems[0]}" if reading.problems else ""
-        told.append(
-            f"{reading.name}: rows that were read: {read:,}; rows that could not be: {reading.bad:,}{why}"
-        )
+        told.append(f"{reading.name}: readable rows: {read:,}; unreadable rows: {reading.bad:,}{why}")
     return "\n".join(told)

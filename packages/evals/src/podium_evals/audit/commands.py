@@ -24,7 +24,7 @@ from podium_evals.audit.written import check_targets, write
 from podium_evals.recorded.prices import PriceTable
 
 PARTIAL = 3
-"""The exit code of a report that lacks rows which could not be read."""
+"""The exit code if some rows could not be read and are missing in the report."""
 
 audit_costs = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
 
@@ -51,9 +51,11 @@ def report(  # noqa: PLR0913 - one parameter for each argument and option
     ] = None,
     prices: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Your own prices (TOML), before those of genai-prices."),
+        typer.Option(metavar="FILE", help="Your own prices (TOML). They replace the prices of genai-prices."),
     ] = None,
-    turns: Annotated[int, typer.Option(min=1, help="How many turns an agent may have.")] = TURNS,
+    turns: Annotated[
+        int, typer.Option(min=1, help="Limit of turns: an agent with more turns is reported as a loop.")
+    ] = TURNS,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -75,7 +77,7 @@ def report(  # noqa: PLR0913 - one parameter for each argument and option
 def _sources(files: list[str], file_format: str, config: Path | None) -> list[Path | Journal]:
     if not files:
         if file_format not in ("auto", "journal"):
-            raise ConfigError(f"--format {file_format} needs a file: name an export")
+            raise ConfigError(f"--format {file_format} needs a file: give the path of an export")
         return [find_journal(config)]
     if twice := next((file for file in files if files.count(file) > 1), None):
         raise ConfigError(f"{twice} is named twice")
@@ -84,7 +86,7 @@ def _sources(files: list[str], file_format: str, config: Path | None) -> list[Pa
 
 @contextmanager
 def _bar(screen: Screen, paths: list[Path]) -> Iterator[Callable[[Path, int], object]]:
-    """Yield a function for the number of bytes read; it draws a bar on stderr if that is a terminal."""
+    """Yield a callback for the number of bytes read. It draws a progress bar if stderr is a terminal."""
     console = screen.console(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -118,5 +120,5 @@ def _tell(screen: Screen, made: Report, html: Path | None, markdown: Path | None
         for source in made.sources:
             for problem in source.problems:
                 screen.note(f"podium: {source.name}, {problem}")
-        screen.note(f"podium: rows that could not be read, and are not in the report: {made.bad_rows:,}")
+        screen.note(f"podium: unreadable rows, which are missing in the report: {made.bad_rows:,}")
         raise typer.Exit(PARTIAL)

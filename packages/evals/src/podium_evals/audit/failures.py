@@ -1,4 +1,4 @@
-"""Reads errors of any export: a short code, and the first line of the message."""
+"""Reads the errors in exports of any format: a short code, and the first line of the message."""
 
 import re
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ _LENGTH = 200
 
 
 class Failure(NamedTuple):
-    """An error in two texts without secrets."""
+    """A short code and a message of an error, without secrets."""
 
     code: str
     text: str
 
 
 def failure(error: object, status: object = None) -> Failure | None:
-    """Return an error of an export; `None` if there is none.
+    """Return the code and message of an error in an export; `None` if there is no error.
 
     Args:
         error: a text, or an object with `type`, `code` and `message`.

@@ -1,6 +1,6 @@
-"""Reads the rows of files piece by piece: lines of JSON, and documents of JSON; plain or compressed by gzip.
+"""Reads the rows of JSON files, plain or gzipped, piece by piece: JSON lines or one JSON document.
 
-A bad line is counted and left out. The rest of a document cannot be read after an error in it.
+Bad lines are counted and left out. In a JSON document, everything after an error is lost.
 """
 
 import gzip
@@ -16,28 +16,28 @@ import ijson
 from podium.errors import ConfigError
 
 MOST_LINE = 64 * 2**20
-"""The longest line in bytes; a longer line is bad."""
+"""Maximum length of a line in bytes; longer lines are bad rows."""
 _HEAD = 2**20
 _LISTS = ("", "runs", "data")
-"""Names of the lists of a document whose items are rows; the first is the document itself."""
+"""Where a JSON document has its list of rows: the document itself, or the list under one of these names."""
 _SPAN_LISTS = (
     ("resourceSpans", "resource_spans"),
     ("scopeSpans", "scope_spans", "instrumentationLibrarySpans"),
     ("spans",),
 )
-"""Names of the nested lists of OTLP; the items of the last are spans."""
+"""Names of the nested lists of OTLP. The items of the last list are spans."""
 _SPANS = ("resourceSpans.item.scopeSpans.item.spans.item", "resource_spans.item.scope_spans.item.spans.item")
 
 
 class Row(NamedTuple):
-    """A row and its place."""
+    """A row of a file, and its place in the file."""
 
     place: str
-    """As in `line 7`."""
+    """The place in the file, such as `line 7`."""
     value: Mapping[str, Any] | None
-    """`None` if it cannot be read."""
+    """The JSON object of the row; `None` if the row cannot be read."""
     problem: str = ""
-    """Why it cannot be read."""
+    """Why the row cannot be read; empty if it can."""
 
 
 def is_journal(path: Path) -> bool:
@@ -46,7 +46,7 @@ def is_journal(path: Path) -> bool:
     Raises:
         ConfigError: the file cannot be read.
     """
-    if path.is_fifo() or path.is_char_device():  # what is read of a pipe is gone
+    if path.is_fifo() or path.is_char_device():  # bytes that are read from a pipe cannot be read again
         return False
     with _opened(path) as file:
         return _head(file, path).startswith(b"SQLite format 3\x00")
@@ -57,10 +57,10 @@ def read_rows(path: Path, on_bytes: Callable[[int], object] = lambda _: None) ->
 
     Args:
         path: the file.
-        on_bytes: is told after each row how many bytes of the file are read.
+        on_bytes: called after each row with the number of bytes read so far.
 
     Raises:
-        ConfigError: the file cannot be read, or is of another kind.
+        ConfigError: the file cannot be read, or is not JSON.
     """
     with _opened(path) as plain:
         head = _head(plain, path)
@@ -97,7 +97,7 @@ def _head(file: Any, path: Path) -> bytes:
 
 
 def _refuse(path: Path, head: bytes) -> None:
-    """Refuse files that have no text of JSON."""
+    """Refuse files that cannot be JSON text."""
     kinds = {
         b"PAR1": "a Parquet file: export it as JSON lines",
         b"PK\x03\x04": "a zip archive: unpack it first",
@@ -113,7 +113,7 @@ def _refuse(path: Path, head: bytes) -> None:
 
 
 def _is_document(head: bytes) -> bool:
-    """Return whether a file is an array, or an object on several lines, and not one object on each line."""
+    """Return whether a file is one JSON document; otherwise it has one object on each line."""
     text = head.lstrip()
     line, _, rest = text.partition(b"\n")
     is_whole = bool(rest) or len(head) < _HEAD
@@ -153,7 +153,7 @@ def _line(place: str, line: bytes) -> Iterator[Row]:
 
 
 def _exploded(place: str, value: object) -> Iterator[Row]:
-    """Yield the rows of a line: the line itself, or the items of the list that it has."""
+    """Yield the rows of a line: its object, or the items of the list in its object."""
     if isinstance(value, Mapping):
         if any(key in value for key in _SPAN_LISTS[0]):
             yield from _spans(place, value, 0)
@@ -173,7 +173,7 @@ def _exploded(place: str, value: object) -> Iterator[Row]:
 
 
 def _spans(place: str, value: object, level: int) -> Iterator[Row]:
-    """Yield the spans in the nested lists of OTLP, so that a bad one does not make the others bad."""
+    """Yield the spans in the nested lists of OTLP one by one, so that a bad span spoils no other span."""
     if level == len(_SPAN_LISTS):
         yield (
             Row(place, value) if isinstance(value, Mapping) else Row(place, None, "the span is not an object")
@@ -197,7 +197,7 @@ def _is_list_of_rows(value: Mapping[str, Any], key: str) -> bool:
 
 
 def _document(file: BufferedReader) -> Iterator[Row]:
-    """Yield the items of an array, of the list of an object, or the spans of an OTLP document."""
+    """Yield the rows of a JSON document: items of its list, or spans of OTLP."""
     number, depth = 0, 0
     targets = {f"{name}.item".removeprefix(".") for name in _LISTS} | set(_SPANS)
     events = ijson.parse(file, use_float=True, multiple_values=True)
@@ -217,7 +217,7 @@ def _document(file: BufferedReader) -> Iterator[Row]:
                 number += 1
                 yield Row(f"item {number}", None, "the item is not an object")
         if not number:
-            told = "it has no runs, spans or completions: write one object on each line"
+            told = "the document has no runs, spans or completions: write one object on each line"
             yield Row("the document", None, told)
     except (ijson.JSONError, UnicodeDecodeError, RecursionError) as error:
         told = str(error).splitlines()[0] if str(error) else type(error).__name__

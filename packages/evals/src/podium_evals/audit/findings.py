@@ -1,4 +1,4 @@
-"""The failures and loops of a query, with the cost of each."""
+"""Finds failures and loops in a query, with the cost of each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,10 +10,11 @@ from podium_evals.audit.query import Call, Query, by_prompt
 KINDS = {
     "failed_call": "Failed calls",
     "rate_limit": "Failed calls: rate limits",
-    "retry": "Calls sent again after a failure",
-    "repeat": "Same prompt again, in one query",
+    "retry": "Calls repeated after a failure",
+    "repeat": "Same prompt repeated in one query",
     "growing": "Calls that send their history again",
-    "growing_by_tokens": "Calls whose input grows as if they did (no prompts in the export)",
+    "growing_by_tokens": "Calls whose input grows as if they sent their history again (no prompts in "
+    "the export)",
     "many_turns": "Agents beyond the limit of turns",
     "unended": "Steps without an end",
     "cut": "Answers cut at a token limit",
@@ -23,19 +24,19 @@ KINDS = {
 }
 """The kinds of findings, in the order of reports."""
 WITHOUT_COST = ("retry", "tool_error")
-"""Kinds whose cost is not wasted, or that have none."""
+"""Kinds without a cost, or whose cost is not wasted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A failure or loop."""
+    """A failure or a loop in a query."""
 
     kind: str
     """A key of `KINDS`."""
     span: str
-    """The id of its span; for several calls the first one's."""
+    """The id of the span; for several calls, the id of the first call's span."""
     costs: tuple[tuple[str, float | None], ...] = ()
-    """The calls with the cost of the part that failed or was repeated, in USD; `None` if it is unknown."""
+    """The calls. Each has the cost of its failed or repeated part, in USD; `None` if the cost is unknown."""
 
 
 def findings(query: Query, turns: int) -> Iterator[Finding]:
@@ -43,7 +44,7 @@ def findings(query: Query, turns: int) -> Iterator[Finding]:
 
     Args:
         query: the query.
-        turns: how many turns an agent may have.
+        turns: the limit of turns; an agent with more turns is reported as a loop.
     """
     for call in query.calls:
         yield from _of_call(call)
@@ -64,7 +65,7 @@ def findings(query: Query, turns: int) -> Iterator[Finding]:
 
 
 def repeats(query: Query) -> Iterator[tuple[Call, bool]]:
-    """Yield each call whose prompt was answered before, and whether an earlier answer is the same."""
+    """Yield each call whose prompt was answered before, and whether it got the same answer before."""
     for calls in by_prompt(query.calls).values():
         answers: list[str] = []
         for call in calls:

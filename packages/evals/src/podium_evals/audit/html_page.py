@@ -1,4 +1,4 @@
-"""Writes a report as one HTML page, without scripts and without anything from elsewhere."""
+"""Writes a report as one HTML page. The page has no scripts and loads no other files."""
 
 from collections.abc import Iterator
 from html import escape

@@ -1,4 +1,4 @@
-"""Finds loops in a query: prompts that grow by the history of a conversation, and agents with many turns."""
+"""Finds loops in a query: calls that send a growing history again, and agents with many turns."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,22 +8,23 @@ from itertools import pairwise
 from podium_evals.audit.query import Call, Query, without
 
 _LEAST = 3
-"""The shortest chain of growing prompts that counts as a loop; two calls are one use of a tool."""
+"""Minimum length of a chain of growing prompts that counts as a loop. Two calls are a single use of a
+tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Calls each of which sends the prompt of the call before it again, and more."""
+    """A chain of calls. The prompt of each call begins with the prompt of the call before."""
 
     calls: tuple[Call, ...]
     resent: tuple[float | None, ...]
-    """For each call, the cost in USD of the history that it sends again: the previous prompt beyond the first
-    one; `None` if it is unknown."""
+    """For each call, the cost in USD of the history that it sends again. This is the previous prompt without
+    the chain's first prompt. `None` if the cost is unknown."""
     is_certain: bool
-    """Whether the prompts show it; otherwise only the numbers of tokens do."""
+    """Whether the chain is known from prompts; otherwise it is guessed from numbers of tokens."""
 
 
-@lru_cache(maxsize=1)  # findings and estimates of a query need it
+@lru_cache(maxsize=1)  # findings and estimates of a query need the same chains
 def growing(query: Query) -> tuple[Chain, ...]:
     """Return the longest chains of at least three calls with growing prompts."""
     calls = [call for call in query.calls if not call.span.error]
@@ -51,7 +52,7 @@ def _resent(query: Query, calls: Sequence[Call]) -> tuple[float | None, ...]:
 
 
 def _cost(query: Query, call: Call, history: int, cached: int) -> float | None:
-    """Return the cost of a part of a call's input, some of it from a cache."""
+    """Return the cost of a part of a call's input; some of its tokens may be from a cache."""
     if call.cost is None or call.cost_source != "prices":
         return None
     rest = query.cost_of(call, without(call.usage, history, cached), call.span.cache_writes)
@@ -59,13 +60,13 @@ def _cost(query: Query, call: Call, history: int, cached: int) -> float | None:
 
 
 def turns_beyond(query: Query, most: int) -> Iterator[tuple[Call, ...]]:
-    """Yield, for each agent with more turns than allowed, the calls after that many turns.
+    """Yield the calls beyond the limit of turns, for each agent that exceeds the limit.
 
-    The turns of an agent are its calls that do not overlap, or the calls of a chain.
+    The turns of an agent are its calls that do not overlap in time, or the calls of a chain.
 
     Args:
         query: the query.
-        most: how many turns are allowed.
+        most: the limit of turns.
     """
     agents: dict[tuple[str, str], list[Call]] = {}
     for call in query.calls:
@@ -78,7 +79,7 @@ def turns_beyond(query: Query, most: int) -> Iterator[tuple[Call, ...]]:
 
 
 def _by_prompts(calls: Sequence[Call]) -> Iterator[list[Call]]:
-    """Yield the chains whose prompts begin with the prompt before, or continue its conversation."""
+    """Yield chains by prompts: each prompt begins with the prompt before, or continues its conversation."""
     by_id = {call.span.id: call for call in calls}
     calls = sorted(calls, key=lambda call: len(call.span.prompt))
     ends: dict[int, Call] = {}
@@ -96,11 +97,11 @@ def _by_prompts(calls: Sequence[Call]) -> Iterator[list[Call]]:
 
 
 def _chains(calls: Sequence[Call], before: Mapping[str, Call]) -> Iterator[list[Call]]:
-    """Yield the chains of calls, the longest prompts first; a call is in one chain, except the first of one.
+    """Yield the chains of calls, the longest prompts first. Only the first call of a chain may be in others.
 
     Args:
         calls: the calls, those with the longest prompts last.
-        before: for the id of a call, the call that it continues.
+        before: by the id of a call, the call that it continues.
     """
     continued = {call.span.id for call in before.values()}
     taken = set[str]()
@@ -109,7 +110,7 @@ def _chains(calls: Sequence[Call], before: Mapping[str, Call]) -> Iterator[list[
             continue
         chain, here = [call], {call.span.id}
         while (earlier := before.get(chain[-1].span.id)) is not None:
-            if earlier.span.id in taken or earlier.span.id in here:  # a hostile export may have circles
+            if earlier.span.id in taken or earlier.span.id in here:  # a hostile export may have cycles
                 break
             chain.append(earlier)
             here.add(earlier.span.id)
@@ -119,7 +120,7 @@ def _chains(calls: Sequence[Call], before: Mapping[str, Call]) -> Iterator[list[
 
 
 def _by_tokens(calls: Sequence[Call]) -> Iterator[list[Call]]:
-    """Yield the chains whose inputs have at least the tokens of the input and the output before."""
+    """Yield chains by tokens: each input has at least the tokens of the input and output before."""
     groups: dict[tuple[str, str, str], list[Call]] = {}
     for call in calls:
         if call.span.usage is not None and call.span.started is not None:
@@ -141,7 +142,7 @@ def _by_tokens(calls: Sequence[Call]) -> Iterator[list[Call]]:
 
 
 def _in_turn(calls: Sequence[Call]) -> Iterator[Call]:
-    """Yield the calls that start after the end of the call before."""
+    """Yield calls that do not overlap: each starts after the end of the call before."""
     ended = float("-inf")
     for call in calls:
         started = call.span.started

@@ -1,4 +1,4 @@
-"""Writes a report as Markdown, in which texts of the export have no meaning."""
+"""Writes a report as Markdown. Texts from the export are escaped, so that they cannot add markup."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -37,6 +37,6 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text on one line in which no character is a mark of Markdown or HTML."""
+    """Return a text on one line, with escapes for all marks of Markdown and HTML."""
     line = " ".join(escape(text, quote=False).split())
     return _MARKS.sub(r"\\\1", line).replace("://", ":\\//")

@@ -1,6 +1,6 @@
-"""What a plan would have cost: the same calls once each, and a call of a planner.
+"""Estimates the cost of a plan in place of a query's calls: each call once, and a call of a planner.
 
-This is an estimate from the export. Nothing was run, and nobody knows the quality of the answers.
+The estimate uses the export only. Nothing was run, and the quality of the plan's answers is unknown.
 """
 
 from dataclasses import dataclass
@@ -26,11 +26,12 @@ class PlanCost:
 
 
 def plan_cost(query: Query) -> PlanCost | None:
-    """Return what a plan would have cost; `None` if the query has no calls, or a cost is unknown.
+    """Return the estimated cost of a plan; `None` if the query has no calls, or a cost is unknown.
 
-    The high end leaves out failed calls whose prompt was answered later, and repeats with the same answer;
-    the planner is the dearest model of the query. The low end leaves out all failed calls, all repeats and
-    the history that loops send again; the planner is the cheapest model. A query of one call has none.
+    The high end leaves out failed calls whose prompt was answered later, and repeats with the same answer.
+    Its planner is the most expensive model of the query. The low end leaves out all failed calls, all
+    repeats, and the history that loops send again. Its planner is the cheapest model. For a query of one
+    call, no planner is added.
     """
     if not query.calls or any(call.cost is None for call in query.calls):
         return None
@@ -44,7 +45,7 @@ def plan_cost(query: Query) -> PlanCost | None:
 
 
 def _left_out(query: Query) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the costs of calls that a plan certainly and perhaps leaves out."""
+    """Return the cost of the calls that a plan certainly leaves out, and of those it perhaps leaves out."""
     failed = {call.span.id: call.cost or 0.0 for call in query.calls if call.span.error}
     again = {call.span.id: (call.cost or 0.0, same) for call, same in repeats(query)}
     answered = {
@@ -58,7 +59,7 @@ def _left_out(query: Query) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def _history(query: Query, left_out: dict[str, float]) -> float:
-    """Return the cost of the history that loops send again, in calls that are not left out."""
+    """Return the cost of the history that loops send again; calls that are left out do not count."""
     return sum(
         cost or 0.0
         for chain in growing(query)

@@ -1,7 +1,7 @@
-"""Prices of models on a day: a table of the user first, then the data of genai-prices.
+"""Looks up prices of models on a day: first in the user's own table, then in the data of genai-prices.
 
-Unlike `podium.workers.look_up_model`, which returns the highest price for budgets, this returns what the
-provider lists, so that costs are not too high. Nothing is downloaded.
+These are the list prices of providers. `podium.workers.look_up_model` returns the highest price instead,
+because budgets need an upper limit. Nothing is downloaded.
 """
 
 from datetime import UTC, date, datetime, time
@@ -36,11 +36,11 @@ _PROVIDERS = {
     "mistralai": "mistral",
     "together_ai": "together",
 }
-"""Names of providers in traces, and their names in genai-prices."""
+"""The names of providers in genai-prices, by their names in traces."""
 
 
 class Prices:
-    """The prices of a day.
+    """The prices of models on a day.
 
     Args:
         table: the user's own prices, by the name of the model; they take precedence.
@@ -54,7 +54,7 @@ class Prices:
 
     @property
     def source(self) -> str:
-        """Where the prices are from, with their day."""
+        """The source of the prices, and their day."""
         import genai_prices  # noqa: PLC0415  (slow; the help does not need it)
 
         own = "" if self._table is None else "your table, then "
@@ -91,7 +91,7 @@ class Prices:
             try:
                 return snapshot.find_provider_model(model, None, None, base_url.lower())[1]
             except LookupError:
-                pass  # a gateway of a company has a URL of its own: the provider's name says more
+                pass  # the URL may be a company's gateway, so the provider's name says more
         name = provider.lower().replace(" ", "_")
         known = {each.id for each in snapshot.providers}
         found = name if name in known else _PROVIDERS.get(name)

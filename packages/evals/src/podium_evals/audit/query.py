@@ -1,4 +1,4 @@
-"""One query: its model calls with their costs, its tools, its latency."""
+"""Finds the model calls of a query, their costs, and the query's latency."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +11,9 @@ from podium_evals.audit.span import Span
 
 CostSource = Literal["prices", "export", "none", "unknown"]
 _SKEW = 0.001
-"""Seconds that a span may start before the span around it, because clocks round."""
+"""Seconds by which a span may start before the span around it, because clocks round."""
 _WRAPPERS = "Runnable"
-"""The beginning of names of LangChain's classes that only compose steps."""
+"""Beginnings of the names of LangChain classes that only compose steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +22,20 @@ class Call:
 
     span: Span
     step: str
-    """The name of its step: as in the export, else the name of the span around it, else its own."""
+    """The name of the call's step: as in the export, else the name of the span around the call, else of its
+    own span."""
     agent: str
-    """The id of the agent around it; empty if there is none."""
+    """The id of the agent that made the call; empty if there is none."""
     cost: float | None
-    """In USD; `None` if it is unknown."""
+    """The cost in USD; `None` if it is unknown."""
     cost_source: CostSource
-    """`prices`: tokens times prices; `export`: the cost in the export, because no price is known; `none`: the
-    call failed without tokens, and counts as not billed; `unknown`: no price or no tokens are known."""
+    """Where the cost is from. `prices`: tokens times prices; `export`: the cost in the export, because no
+    price is known; `none`: the call failed without tokens, and counts as not billed; `unknown`: the price or
+    the tokens are unknown."""
 
     @property
     def usage(self) -> Usage:
-        """Its tokens; zero if they are unknown."""
+        """The tokens of the call; zero if they are unknown."""
         return self.span.usage or Usage()
 
 
@@ -52,7 +54,7 @@ class Query:
         self._by_id = {span.id: span for span in spans}
         counted, self.wrappers = self._counted()
         self.calls = tuple(self._call(span) for span in counted)
-        """The model calls in order of their start. A call around other calls is not counted."""
+        """The model calls in order of their start. A call that contains other calls is left out."""
 
     @cached_property
     def question(self) -> str:
@@ -79,7 +81,7 @@ class Query:
 
     @cached_property
     def seconds(self) -> float | None:
-        """The time of its outermost span if there is one, else from the first start to the last end."""
+        """The duration of the outermost span; without such a span, from the first start to the last end."""
         roots = [span for span in self.spans if span.parent not in self._by_id]
         if len(roots) == 1 and roots[0].seconds is not None:
             return roots[0].seconds
@@ -90,7 +92,7 @@ class Query:
 
     @property
     def orphans(self) -> int:
-        """Number of spans whose outer span is not in the export."""
+        """Number of spans whose parent span is not in the export."""
         return sum(bool(span.parent) and span.parent not in self._by_id for span in self.spans)
 
     @property
@@ -126,19 +128,19 @@ class Query:
         )
 
     def _counted(self) -> tuple[list[Span], int]:
-        """Return the spans that count as calls, and the number of calls around them, which do not."""
+        """Return the spans that count as calls, and the number of model calls that do not count."""
         billed = [span for span in self.spans if span.kind == "call" or span.usage is not None]
         bearing = {span.id for span in billed if span.usage is not None or span.cost is not None}
         inside = {outer.id for span in billed if span.id in bearing for outer in self._around(span)}
         called = [span for span in billed if span.id not in inside]
         left = [span for span in billed if span.id in inside and span.kind == "call"]
-        # A call inside a counted call has no tokens of its own: the outer one has them.
+        # A call inside a counted call does not count: the outer call has the tokens.
         counted = {span.id for span in called if span.id in bearing}
         inner = {span.id for span in called if any(outer.id in counted for outer in self._around(span))}
         return [span for span in called if span.id not in inner], len(left) + len(inner)
 
     def _around(self, span: Span) -> list[Span]:
-        """Return the spans around a span, the nearest first; none if it is in a circle of spans."""
+        """Return the spans around a span, the nearest first; no span if the parents form a cycle."""
         found: dict[str, Span] = {}
         outer = self._by_id.get(span.parent)
         while outer is not None and outer.id not in found:
@@ -173,7 +175,7 @@ def _cost(span: Span, prices: Prices) -> tuple[float | None, CostSource]:
 
 
 def by_prompt(calls: Iterable[Call]) -> Mapping[tuple[str, str], list[Call]]:
-    """Return the calls of each model and prompt, in order; calls without a recorded prompt are left out."""
+    """Return the calls, grouped by model and prompt. Calls without a recorded prompt are left out."""
     found: dict[tuple[str, str], list[Call]] = {}
     for call in calls:
         if call.span.prompt:
@@ -187,6 +189,6 @@ def without(usage: Usage, read: int, cached: int) -> Usage:
     Args:
         usage: the counts.
         read: the tokens to remove from the input.
-        cached: the part of them that came from a cache.
+        cached: the number of removed tokens that were from a cache.
     """
     return replace(usage, input_tokens=usage.input_tokens - read, cached_tokens=usage.cached_tokens - cached)

@@ -14,36 +14,36 @@ class Source:
     bad_rows: int
     """Number of rows that could not be read."""
     problems: tuple[str, ...]
-    """Place and reason of the first of them."""
+    """Place and reason of the first unreadable row; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """Calls with their tokens and costs."""
+    """Sums over calls: their number, tokens and costs."""
 
     calls: int = 0
     failed: int = 0
     input_tokens: int = 0
     cached_tokens: int = 0
-    """The part of the input that came from a cache."""
+    """The part of the input tokens that was read from a cache."""
     output_tokens: int = 0
     reasoning_tokens: int = 0
-    """The part of the output that is hidden reasoning."""
+    """The part of the output tokens that is hidden reasoning."""
     cost: float = 0.0
     """The sum of the known costs, in USD."""
     unpriced: int = 0
     """Number of calls of unknown cost."""
     exported: int = 0
-    """Number of calls with the cost of the export, because their price is unknown."""
+    """Number of calls whose cost is the cost in the export, because their price is unknown."""
     unbilled: int = 0
     """Number of failed calls without tokens, which count as not billed."""
     uncounted: int = 0
-    """Number of calls that did not fail, and whose tokens are unknown."""
+    """Number of successful calls with unknown tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedAmounts:
-    """The calls of a model or a step."""
+    """Sums over the calls of one model or one step."""
 
     name: str
     amounts: Amounts
@@ -84,59 +84,60 @@ class FindingRow:
     title: str
     count: int
     queries: int
-    """Number of queries that have some."""
+    """Number of queries with such a failure or loop."""
     wasted: float | None
     """The cost of the calls, or of their repeated parts, in USD; `None` for a kind without a cost."""
     unpriced: int
-    """Number of calls of unknown cost among them."""
+    """Number of these calls with an unknown cost."""
     examples: tuple[str, ...]
-    """Ids of queries and spans, as in `query/span`."""
+    """Examples, as ids of query and span: `query/span`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What plans would have cost, estimated; nothing was run."""
+    """The estimated cost of plans in place of the calls of the queries. Nothing was run."""
 
     queries: int
-    """Number of queries whose costs are all known; the amounts are theirs."""
+    """Number of queries whose costs are all known. The amounts are about these queries."""
     left_out: int
-    """Number of the other queries."""
+    """Number of queries with an unknown cost, which are left out."""
     actual: float
-    """The cost of their calls, in USD."""
+    """The actual cost of the calls, in USD."""
     low: float
     high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubts:
-    """What the export leaves open."""
+    """Counts of records in the export that make the report uncertain."""
 
     duplicates: int
-    """Number of records of spans that were there before."""
+    """Number of repeated records of spans. They are not counted twice."""
     wrappers: int
-    """Number of calls around other calls, or without tokens inside a call; they are not counted."""
+    """Number of calls that are not counted: calls around other calls, and calls without tokens inside a
+    call."""
     orphans: int
-    """Number of spans whose outer span is not in the export: it never ended, or was not exported."""
+    """Number of spans whose parent span is not in the export: the parent never ended, or was not exported."""
     backwards: int
     """Number of spans that end before they start."""
     early: int
     """Number of spans that start before the span around them, because clocks differ."""
     without_prompt: int
-    """Number of calls without a prompt in the export; repeats and loops of these cannot be seen."""
+    """Number of calls without a prompt in the export. Their repeats and loops cannot be found."""
     tiers: dict[str, int]
-    """Number of calls of service tiers whose prices differ from standard prices, by tier."""
+    """Number of calls by service tier, for tiers whose prices differ from standard prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """An audit of exports."""
+    """The result of `audit`: tokens, costs, latency, failures and loops."""
 
     made: str
-    """When, in ISO 8601."""
+    """When the report was made, in ISO 8601."""
     prices: str
-    """The source of the prices, with their day."""
+    """The source of the prices, and their day."""
     turns: int
-    """How many turns an agent may have."""
+    """The limit of turns: an agent with more turns is reported as a loop."""
     sources: tuple[Source, ...]
     queries: int
     total: Amounts
@@ -144,13 +145,13 @@ class Report:
     expensive: tuple[ExpensiveQuery, ...]
     """The ten most expensive queries."""
     models: tuple[NamedAmounts, ...]
-    """By cost, the highest first."""
+    """Failures and loops by kind, the highest cost first."""
     steps: tuple[NamedAmounts, ...]
     findings: tuple[FindingRow, ...]
     wasted: float
-    """The cost of all findings in USD, where each call counts once, with its largest finding."""
+    """The cost of all findings in USD. A call with several findings counts once, with the largest cost."""
     errors: dict[str, int]
-    """Number of failed calls and tools by error, the most frequent first."""
+    """Number of failed model calls and tool calls by error, the most frequent first."""
     estimate: Estimate
     doubts: Doubts
 

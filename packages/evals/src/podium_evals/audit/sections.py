@@ -1,4 +1,4 @@
-"""The text of a report: sections with tables, for HTML, Markdown and the terminal."""
+"""Makes the text of a report: sections with tables, which become HTML, Markdown or terminal output."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from podium_evals.audit.plan_estimate import PLANNER_INPUT, PLANNER_OUTPUT
 from podium_evals.audit.report import Amounts, NamedAmounts, Report
 
 MOST_ROWS = 20
-"""Models, steps and errors that are shown; the JSON has all."""
+"""Maximum number of models, steps and errors in a table; the JSON has all."""
 _UNKNOWN = "—"
 
 
@@ -21,7 +21,7 @@ class Column:
     title: str
     is_number: bool = True
     is_wide: bool = False
-    """Whether a terminal has no room for it."""
+    """Whether the column is left out in a terminal, which has too little room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class Section:
 
     title: str
     notes: tuple[str, ...] = ()
-    """Paragraphs, above the table."""
+    """Paragraphs above the table."""
     columns: tuple[Column, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     is_list: bool = False
-    """Whether the notes are points of a list."""
+    """Whether the notes are shown as a list."""
 
 
 def sections(report: Report) -> list[Section]:
@@ -129,7 +129,7 @@ def _named(title: str, what: str, named: Sequence[NamedAmounts]) -> Section:
 
 def _findings(report: Report) -> Section:
     if not report.findings:
-        return Section("Failures and loops", ("None was found.",))
+        return Section("Failures and loops", ("No failures and no loops were found.",))
     columns = (
         Column("what", is_number=False),
         Column("count"),
@@ -148,9 +148,10 @@ def _findings(report: Report) -> Section:
         for each in report.findings
     )
     note = (
-        "Cost is the cost of these calls; for history that is sent again, of its tokens; for agents beyond "
-        f"{report.turns} turns, of the calls after them. A call can be in several rows. Each call counted "
-        f"once, with its largest row, they cost {money(report.wasted)}, "
+        "Cost is the cost of the calls in a row. For history that is sent again, it is the cost "
+        "of the repeated tokens. For agents beyond "
+        f"{report.turns} turns, it is the cost of the further calls. A call can be in several "
+        f"rows. If each call counts once, with its largest cost, all rows cost {money(report.wasted)}, "
         f"{_share(report.wasted, report.total.cost)} of the known cost."
     )
     return Section("Failures and loops", (note,), columns, rows)
@@ -167,30 +168,30 @@ def _plans(report: Report) -> Section:
     title = "What plans would have cost"
     if not made.queries:
         return Section(
-            title, ("No estimate: for no query are the costs of all calls and a price for a planner known.",)
+            title, ("There is no estimate: each query lacks the cost of a call, or a price for a planner.",)
         )
     of = "1 query" if made.queries == 1 else f"{made.queries:,} queries"
     estimated = (
-        "Estimated, not measured: nothing was run, and nobody knows how good the answers would be. The calls "
+        "This is an estimate: nothing was run, and the quality of the plans' answers is unknown. The calls "
         f"of {of} cost {money(made.actual)}. With the same calls once each and a planner, they would have "
         f"cost {money(made.low)} to {money(made.high)}."
     )
     ends = (
         "The high end leaves out failed calls whose prompt was answered later, and repeats of a prompt that "
-        "got the same answer. The low end leaves out all failed calls, all repeats (also those that were "
-        "meant, such as votes), and history that loops send again."
+        "got the same answer. The low end leaves out all failed calls, all repeats (also "
+        "intended repeats, such as votes), and history that loops send again."
     )
     planning = (
         f"A query of several calls gets one call of a planner, with {PLANNER_INPUT} tokens and the shortest "
-        f"prompt of the query as input, and {PLANNER_OUTPUT} tokens of output for each call: at the low end "
-        "of the cheapest model of the query, at the high end of the dearest."
+        f"prompt of the query as input, and {PLANNER_OUTPUT} tokens of output for each call: at "
+        f"the price of the cheapest model of the query (low end) or the most expensive one (high end)."
     )
     notes = [estimated, ends, planning]
     if made.high > made.actual:
         notes.append("At the high end, plans cost more than they save.")
     if made.left_out:
         of = f"{made.left_out:,} of {report.queries:,} queries"
-        notes.append(f"Left out, because a cost or a price is unknown: {of}.")
+        notes.append(f"Left out because of an unknown cost or price: {of}.")
     return Section(title, tuple(notes))
 
 
@@ -201,19 +202,22 @@ def _gaps(report: Report) -> Section:
 def _gap_lines(report: Report) -> Iterator[str]:
     total, doubts = report.total, report.doubts
     for number, told in (
-        (report.bad_rows, "Rows that could not be read, and are in no figure"),
-        (total.unpriced, "Calls of unknown cost, which are in no sum: their price or tokens are unknown"),
-        (total.uncounted, "Calls that did not fail, and have no tokens in the export"),
-        (total.exported, "Calls with the cost of the export, because no price of their model is known"),
-        (total.unbilled, "Failed calls without tokens, which count as not billed; a timeout may be billed"),
+        (report.bad_rows, "Rows that could not be read, and are missing in all figures"),
+        (
+            total.unpriced,
+            "Calls with an unknown price or unknown tokens, which are missing in all sums of costs",
+        ),
+        (total.uncounted, "Successful calls without tokens in the export"),
+        (total.exported, "Calls with the cost from the export, because the price of their model is unknown"),
+        (total.unbilled, "Failed calls without tokens, counted as not billed (a timeout may be billed)"),
         (
             doubts.without_prompt,
-            "Calls without a prompt in the export, whose repeats and loops cannot be seen",
+            "Calls without a prompt in the export; their repeats and loops cannot be found",
         ),
-        (doubts.wrappers, "Calls around counted calls, or inside them without tokens, which are not counted"),
-        (doubts.duplicates, "Records of spans that were there before, which are not counted"),
-        (doubts.orphans, "Spans whose outer span never ended, or was not exported"),
-        (doubts.backwards, "Spans that end before they start, whose time is unknown"),
+        (doubts.wrappers, "Calls that are not counted: around counted calls, or inside them without tokens"),
+        (doubts.duplicates, "Repeated records of spans, which are not counted twice"),
+        (doubts.orphans, "Spans whose parent span never ended, or was not exported"),
+        (doubts.backwards, "Spans that end before they start; their duration is unknown"),
         (doubts.early, "Spans that start before the span around them, because clocks differ"),
     ):
         if number:
@@ -221,8 +225,8 @@ def _gap_lines(report: Report) -> Iterator[str]:
     for tier, number in doubts.tiers.items():
         yield f"Calls of the service tier {tier}, at the prices of the standard tier: {number:,}."
     yield (
-        "Prices are found by the names of provider and model in the export. Prices of searches, audio and "
-        "pictures, and discounts of your own, are not known."
+        "Prices are found by the names of provider and model in the export. Prices of searches, "
+        "audio and images, and your own discounts, are not known."
     )
 
 

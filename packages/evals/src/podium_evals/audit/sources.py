@@ -1,4 +1,4 @@
-"""Finds what an argument of the command names: a file of an export, or a journal."""
+"""Finds out whether an argument of the command is the file of an export or a journal."""
 
 import sqlite3
 from contextlib import closing
@@ -15,10 +15,10 @@ def source_of(named: str, wanted: str) -> Path | Journal:
 
     Args:
         named: a path, or the URL of a journal.
-        wanted: the format that was asked for; `auto` for any.
+        wanted: the format that the user gave; `auto` for any format.
 
     Raises:
-        ConfigError: the file cannot be read, or is not what was asked for.
+        ConfigError: the file cannot be read, or contradicts `wanted`.
     """
     if named.startswith(("sqlite://", "postgresql://", "postgres://")):
         _check(wanted, named, is_database=True)
@@ -43,7 +43,7 @@ def _check(wanted: str, named: str, *, is_database: bool) -> None:
 
 
 def _check_journal(path: Path) -> None:
-    """Refuse an SQLite file without a journal, because opening a journal creates its tables."""
+    """Refuse an SQLite file without a journal, because opening it would create a journal's tables in it."""
     if not is_journal(path):
         raise ConfigError(f"{path} is not an SQLite file")
     try:
@@ -52,4 +52,4 @@ def _check_journal(path: Path) -> None:
     except sqlite3.Error as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     if found is None:
-        raise ConfigError(f"{path} is an SQLite file, but no journal of Podium")
+        raise ConfigError(f"{path} is an SQLite file, but not a journal of Podium")

@@ -1,6 +1,6 @@
-"""The common form of what exports record: model calls, tool calls and steps, as spans of a query.
+"""The common form of records in exports: a span is a model call, a tool call or another step of a query.
 
-A span has digests of its prompt and answer in place of the texts, so that it is small.
+A span stores digests of its prompt and answer, not the texts, so that spans are small.
 """
 
 import json
@@ -22,22 +22,22 @@ class Span:
     trace: str
     """The id of the query."""
     id: str
-    """Unique in its query."""
+    """The id of the span, unique in its query."""
     parent: str = ""
-    """The id of the span around it; empty for the outermost."""
+    """The id of the parent span; empty for the outermost span."""
     continues: str = ""
-    """The id of the call whose conversation it continues, in exports without queries."""
+    """In exports without query ids: the id of the call whose conversation this call continues."""
     is_local_id: bool = False
-    """Whether another file may have the same id for something else, as in files of batches."""
+    """Whether ids are unique in their file only, as in batch files."""
     name: str = ""
     kind: Kind = "step"
     step: str = ""
-    """The name of its step, if the export says it."""
+    """The name of the call's step, if the export has it."""
     started: float | None = None
-    """In seconds of Unix time; `None` if it is unknown."""
+    """Unix time in seconds; `None` if it is unknown."""
     ended: float | None = None
     is_open: bool = False
-    """Whether the export has no end of it."""
+    """Whether the export has no end of this span."""
     model: str = ""
     provider: str = ""
     base_url: str = ""
@@ -50,15 +50,15 @@ class Span:
     cost: float | None = None
     """The cost in the export, in USD."""
     error: str = ""
-    """The type or code of its error; empty if it did not fail."""
+    """The type or code of the error; empty if there was no error."""
     error_text: str = ""
     """The first line of the error, without secrets."""
     finish: str = ""
     """Why the model stopped: `stop`, `length`, `content_filter`, `tool_calls`; empty if it is unknown."""
     prompt: str = ""
-    """The digests of its messages in order, in hex; empty if the export has no prompts."""
+    """The digests of the prompt's messages in order, in hex; empty if the export has no prompts."""
     question: str = ""
-    """The beginning of the last message of the user, without secrets."""
+    """The beginning of the user's last message, without secrets."""
     answer: str = ""
     """The digest of the answer in hex; empty if the export has no answers."""
     is_empty: bool = False
@@ -67,19 +67,19 @@ class Span:
 
     @property
     def seconds(self) -> float | None:
-        """Its duration; `None` if it is unknown, or if it ends before it starts."""
+        """The duration; `None` if it is unknown, or if the end is before the start."""
         if self.started is None or self.ended is None or self.ended < self.started:
             return None
         return self.ended - self.started
 
     @property
     def messages(self) -> tuple[str, ...]:
-        """The digests of the messages of its prompt."""
+        """The digests of the prompt's messages."""
         length = 2 * DIGEST_BYTES
         return tuple(self.prompt[at : at + length] for at in range(0, len(self.prompt), length))
 
     def merged(self, other: Self) -> Self:
-        """Return this span with the facts of another record of it; a record with an end takes precedence."""
+        """Return this span, completed by another record of it. A record with an end takes precedence."""
         first, second = (other, self) if self.is_open else (self, other)
         facts = {}
         for each in fields(self):

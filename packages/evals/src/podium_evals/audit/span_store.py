@@ -1,7 +1,7 @@
-"""Keeps spans in a temporary database on disk, and returns them query by query.
+"""Stores spans in a temporary database on disk, and returns them query by query.
 
-The memory does not grow with the export. The system deletes the database when the process ends, however it
-ends.
+Memory use does not grow with the export. The operating system deletes the database when the process ends,
+even if it is killed.
 """
 
 import sqlite3
@@ -41,13 +41,13 @@ class SpanStore:
         self.spans = 0
         """Number of different spans."""
         self.duplicates = 0
-        """Number of records of spans that were complete before."""
+        """Number of records of spans that already were complete."""
         self._continued = False
 
     def __enter__(self) -> Self:
         self._database = sqlite3.connect(
             "", check_same_thread=False
-        )  # a file that SQLite deletes; journals are read in a thread
+        )  # the empty name is a file that SQLite deletes; journals are read in another thread
         with _translated():
             self._database.execute("PRAGMA journal_mode = OFF")
             self._database.execute(_TABLE)
@@ -59,10 +59,10 @@ class SpanStore:
         self._database.close()
 
     def add(self, span: Span) -> None:
-        """Add a span, or the facts of another record of a span that is there.
+        """Add a span, or complete a stored span by another record of it.
 
         Raises:
-            ConfigError: the temporary folder has no room.
+            ConfigError: the disk of the temporary folder is full.
         """
         with _translated():
             self._add(span)
@@ -71,7 +71,7 @@ class SpanStore:
         """Yield the spans of each query.
 
         Raises:
-            ConfigError: the temporary folder has no room.
+            ConfigError: the disk of the temporary folder is full.
         """
         with _translated():
             yield from self._queries()
@@ -118,7 +118,7 @@ class SpanStore:
         return None if found is None else Span.from_json(found[0])
 
     def _join(self) -> None:
-        """Give calls that continue another call's conversation the query of the first call."""
+        """Move calls that continue another call's conversation into the query of the first call."""
         self._database.execute("CREATE INDEX continued ON spans (continues)")
         self._database.execute(_JOIN)
         self._database.execute("CREATE INDEX threaded ON threads (id)")
@@ -136,5 +136,5 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        told = "make room in the temporary folder, or name another in SQLITE_TMPDIR"
+        told = "free space in the temporary folder, or set SQLITE_TMPDIR to another folder"
         raise ConfigError(f"the temporary database cannot be written: {error}: {told}") from error

@@ -1,4 +1,4 @@
-"""Draws a report in a terminal, without the columns that need much room."""
+"""Prints a report in a terminal, without wide columns."""
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -10,7 +10,7 @@ from podium_evals.audit.sections import Section, heading, sections
 
 
 def draw_report(screen: Screen, report: Report) -> None:
-    """Draw a report on stdout."""
+    """Print a report to stdout."""
     drawn: list[RenderableType] = [Text(screen.shown("\n".join(heading(report))))]
     for section in sections(report):
         drawn += [Text(f"\n{section.title}", style="bold"), *_section(screen, section)]

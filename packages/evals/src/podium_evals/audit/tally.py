@@ -1,4 +1,4 @@
-"""Adds up queries. Its memory does not grow with their number, except by one number for each latency."""
+"""Adds up queries. Memory use grows by one number for each query, its latency."""
 
 import heapq
 from array import array
@@ -23,7 +23,7 @@ from podium_evals.audit.texts import excerpt
 MOST_EXPENSIVE = 10
 EXAMPLES = 5
 MOST_NAMES = 5000
-"""Different models, steps or errors that are told apart; further ones are counted together."""
+"""Maximum number of models, steps or errors with separate sums. Further ones share one sum."""
 _OTHERS = "(others)"
 
 
@@ -42,7 +42,7 @@ class Tally:
     """The sums over queries.
 
     Args:
-        turns: how many turns an agent may have.
+        turns: the limit of turns; an agent with more turns is reported as a loop.
     """
 
     def __init__(self, turns: int) -> None:
@@ -62,7 +62,7 @@ class Tally:
         self._planned = self._unplanned = 0
 
     def add(self, query: Query) -> None:
-        """Add a query. A query without model calls, such as a trace of a web request, does not count."""
+        """Add a query. Queries without model calls, such as traces of web requests, are ignored."""
         if not query.calls:
             return
         self.queries += 1
@@ -140,16 +140,16 @@ class Tally:
             heapq.heapreplace(self._expensive, item)
 
     def latency(self) -> Latency:
-        """Return the percentiles: the smallest time that so many queries in a hundred do not exceed."""
+        """Return percentiles of latency. The 95th is the shortest time that 95 % of queries do not exceed."""
         times = sorted(self._latencies)
         return Latency(queries=len(times), p50=_percentile(times, 50), p95=_percentile(times, 95))
 
     def expensive(self) -> tuple[ExpensiveQuery, ...]:
-        """Return the most expensive queries; of queries of unknown cost, those with most tokens."""
+        """Return the most expensive queries. Queries of unknown cost follow, those with most tokens first."""
         return tuple(item[3] for item in sorted(self._expensive, key=lambda item: item[:3], reverse=True))
 
     def finding_rows(self) -> tuple[FindingRow, ...]:
-        """Return a row for each kind that was found."""
+        """Return a row for each kind of finding that occurred."""
         return tuple(
             FindingRow(
                 kind=name,
@@ -165,12 +165,12 @@ class Tally:
         )
 
     def estimate(self) -> Estimate:
-        """Return what plans would have cost."""
+        """Return the estimated cost of plans."""
         actual, low, high = self._plans
         return Estimate(queries=self._planned, left_out=self._unplanned, actual=actual, low=low, high=high)
 
     def doubts(self, duplicates: int) -> Doubts:
-        """Return what the export leaves open."""
+        """Return the counts of uncertain records."""
         names = ("wrappers", "orphans", "backwards", "early", "without_prompt")
         counts = {name: self._doubts[name] for name in names}
         return Doubts(duplicates=duplicates, tiers=dict(self._tiers.most_common()), **counts)

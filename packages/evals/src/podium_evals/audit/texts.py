@@ -1,7 +1,7 @@
-"""Reads messages of any export: their digests, and short excerpts without secrets.
+"""Computes digests of messages in exports, and short excerpts of them without secrets.
 
-Messages have many forms: OpenAI's, LangChain's, OpenTelemetry's parts. Ids and metadata in them are ignored,
-so that the same message has the same digest each time it is sent.
+Messages may have the form of OpenAI, LangChain or OpenTelemetry. Ids and metadata are ignored, so that a
+message has the same digest each time it is sent.
 """
 
 import json
@@ -16,7 +16,7 @@ from podium_evals.audit.span import DIGEST_BYTES
 EXCERPT = 100
 """Length of an excerpt in characters."""
 _READ = 4000
-"""Characters of a text that are searched for secrets before its excerpt is cut."""
+"""Number of characters that are searched for secrets before the excerpt is cut."""
 _IGNORED = frozenset(
     {"id", "tool_call_id", "call_id", "response_metadata", "usage_metadata", "additional_kwargs", "lc"}
     | {"annotations", "status", "logprobs", "cache_control", "phase"}
@@ -57,7 +57,7 @@ def question_of(messages: Iterable[object]) -> str:
 
 
 def text_of(value: object, depth: int = 0) -> str:
-    """Return the text of a message, of its content, or of a part of it."""
+    """Return the text of a message, of a message's content, or of a part of the content."""
     if isinstance(value, str):
         return value
     if depth > _DEEPEST:

@@ -1,4 +1,4 @@
-"""Writes reports to files: whole, or not at all."""
+"""Writes reports to files. A failed write leaves no partial file."""
 
 import os
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from podium.errors import ConfigError
 
 
 def check_targets(targets: Iterable[Path | None], sources: Iterable[Path]) -> None:
-    """Refuse targets that cannot be written, before an export is read for minutes.
+    """Check that the reports can be written, before minutes are spent on reading an export.
 
     Raises:
         ConfigError: two targets are one file, a target is a source, or its folder does not exist.
@@ -21,9 +21,9 @@ def check_targets(targets: Iterable[Path | None], sources: Iterable[Path]) -> No
             continue
         where = target.resolve()
         if where in read:
-            raise ConfigError(f"{target} is a file to audit: name another file for the report")
+            raise ConfigError(f"{target} is a file to audit: choose another file for the report")
         if where in seen:
-            raise ConfigError(f"{target} is named for two reports: name another file for one of them")
+            raise ConfigError(f"{target} is given for two reports: choose another file for one of them")
         if why := _why_not(where):
             raise ConfigError(f"{target} cannot be written: {why}")
         seen.add(where)
@@ -39,7 +39,7 @@ def _why_not(target: Path) -> str:
 
 
 def write(target: Path, text: str) -> None:
-    """Write a file in place of an earlier one.
+    """Write a file; an earlier file of the same name is replaced.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -54,7 +54,7 @@ def write(target: Path, text: str) -> None:
                 file.flush()
                 made.chmod(0o666 & ~_umask())
                 made.replace(target)
-            except BaseException:  # raised again: no half file stays
+            except BaseException:  # raised again: the partial file is removed first
                 made.unlink()
                 raise
     except OSError as error:

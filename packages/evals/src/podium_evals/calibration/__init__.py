@@ -1,4 +1,4 @@
-"""Measures how good each worker is at a kind of questions, from a few graded answers."""
+"""Measures each worker's rate of right answers on a kind of questions, with few graded answers."""
 
 import lazy_loader
 

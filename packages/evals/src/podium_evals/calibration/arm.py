@@ -1,4 +1,4 @@
-"""Calibration as an arm: on kinds that are new to it, it reads a few graded answers of each worker."""
+"""Arms with calibration: on a new kind, they read a few graded answers of each worker first."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ from podium_evals.router.arm import RouterArm
 
 
 class CalibratedArm(ChoosingArm):
-    """The worker with the best rate on a question's kind answers it.
+    """The worker with the best measured rate on a question's kind answers the question.
 
-    The rates are measured on `fold.probes`, which each worker has answered once. The prior is the share of
-    right answers on the kinds of the training part. A question of another kind goes to the best single.
+    The rates are measured on `fold.probes`, with one answer of each worker. The prior is the share of right
+    answers to the training questions. A question of a kind without probes goes to the best single worker.
 
     Args:
-        is_told: whether the arm is told the kind of a question. Otherwise it finds the kind from the text, as
-            planners do.
+        is_told: whether the arm is given the kind of a question. Otherwise it finds the kind from the text,
+            as planners do.
     """
 
     def __init__(self, *, is_told: bool = True) -> None:
@@ -58,7 +58,7 @@ class CalibratedArm(ChoosingArm):
 
 
 class CalibratedRouterArm(RouterArm):
-    """A router that is fitted on the training part, with measured rates on the cards of the workers.
+    """A router that is fitted on the training questions, with measured rates on the cards of the workers.
 
     Args:
         options: options of `RouterPlanner`.
@@ -68,7 +68,7 @@ class CalibratedRouterArm(RouterArm):
         super().__init__("calibrated router", **options)
 
     def cards(self, fold: Fold, seed: int) -> Sequence[Card]:
-        """Return the cards of the workers, with their rates.
+        """Return the cards of the workers, with measured rates.
 
         Raises:
             ArmUnfit: the fold has no probes.
@@ -82,13 +82,13 @@ def measured_rates(fold: Fold, seed: int) -> Sequence[tuple[MeasuredRate, ...]]:
 
     Args:
         fold: the fold.
-        seed: the number of the sample that each worker answers a probe with.
+        seed: the number of each worker's sample that is its answer to a probe.
 
     Raises:
         ArmUnfit: the fold has no probes.
     """
     if fold.probes is None:
-        raise ArmUnfit("it needs graded questions of the new kinds: ask for probes")
+        raise ArmUnfit("the arm needs probes: graded questions of the new kinds")
     names = fold.test.workers
     texts = defaultdict[str, list[str]](list)
     for question in fold.probes.questions:

@@ -1,6 +1,6 @@
-"""Asks the workers of a pool a few questions of each kind, and measures their rates.
+"""Asks the workers of a pool a few questions of each kind, and measures their rates of right answers.
 
-Answers are recorded as they come, so that a stopped calibration continues and pays for no answer twice.
+Each answer is recorded when it arrives. A stopped calibration continues later, and pays for no answer twice.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -23,40 +23,42 @@ from podium_evals.recording import GrowingFile, QuestionRow, Recorder, Summary
 
 Kinds = dict[str, list[QuestionRow]]
 OnTurn = Callable[[int, int, int], object]
-"""Is called with the number of a question from 1, the number of questions, and the number of calls."""
+"""Called with the number of a question (from 1), the number of questions, and the number of calls for the
+question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What a calibration measured."""
+    """The result of a calibration: the measured rates, and what the calls spent."""
 
     measured: MeasuredFile
-    """The known rates with those that were measured."""
+    """All known rates: those from before, and the new ones."""
     kinds: tuple[str, ...]
     """The kinds of the questions."""
     stale: tuple[tuple[str, str], ...]
-    """Worker and kind of each known rate that is left out, because the worker has changed since."""
+    """Worker and kind of each earlier rate that was removed, because the worker's model, server or sampling
+    has changed."""
     summary: Summary
-    """The calls and what they spent."""
+    """The number of calls, what they spent, and failures."""
     reused: int
-    """The number of answers that were there before."""
+    """The number of answers that were recorded before."""
 
 
 class Calibrator:
-    """Measures the rates of workers.
+    """Measures the rates of workers on kinds of questions.
 
-    The first question of each kind goes to all workers. Each further question goes to the workers that are
-    still likely to be the best, see `allocation`.
+    The first question of each kind goes to all workers. Each further question goes only to workers that are
+    still likely to be the best (`podium_evals.calibration.allocation`).
 
     Args:
-        workers: the workers.
+        workers: the workers to measure.
         grader: scores answers.
-        known: rates that were measured before, on other kinds.
+        known: rates that were measured before. They are kept, and they are the priors on new kinds.
         limits: `calls` and `cost` bound all calls together, `attempt_seconds` each call.
         ask_all: ask every worker every question.
         at_once: maximum calls at the same time.
         retry: which failed calls are retried.
-        on_turn: is called before each turn.
+        on_turn: called before each question is asked.
     """
 
     def __init__(  # noqa: PLR0913 - all but two have defaults
@@ -85,11 +87,11 @@ class Calibrator:
         self._out: set[tuple[str, str]] = set()
 
     async def measure(self, rows: Sequence[QuestionRow], answers: Path | str) -> Calibration:
-        """Ask what is missing, and return the rates.
+        """Ask the questions whose answers are missing, and return the rates.
 
         Args:
             rows: the questions; the order within a kind is the order in which they are asked.
-            answers: the recording of the answers. What is in it is not asked again.
+            answers: the recording of the answers. Calls with a recorded answer are not repeated.
 
         Raises:
             ConfigError: an answer cannot be graded, or a worker is a conductor.
@@ -98,7 +100,7 @@ class Calibrator:
         if not rows:
             raise RecordingInvalid("there is no question to ask")
         for row in rows:
-            self._grader(row.row, "?")  # before anything is paid: can it be graded?
+            self._grader(row.row, "?")  # before the first call: can all questions be graded?
         kinds: Kinds = {}
         for row in rows:
             kinds.setdefault(row.question.kind, []).append(row)
@@ -142,8 +144,8 @@ class Calibrator:
     def _due(self, kinds: Kinds, kind: str, turn: int) -> Iterable[str]:
         """Return the workers that are asked the next question of a kind.
 
-        It depends on the answers to the earlier questions alone, so that a calibration that continues asks
-        the same workers.
+        The result depends only on the answers to the earlier questions. A continued calibration therefore
+        asks the same workers.
         """
         names = [name for name in self._workers if (kind, name) not in self._out]
         if self._asks_all or not names:
@@ -191,7 +193,7 @@ class Calibrator:
         return self._samples.get((key, self._name_of(self._workers[worker])))
 
     def _name_of(self, worker: Worker) -> str:
-        """Return the name under which answers are recorded; another model under a name is asked again."""
+        """Return the name under which the worker's answers are recorded. It changes with the model."""
         name, identity = worker.card.name, self._identities[worker.card.name]
         return f"{name} ({identity})" if identity else name
 

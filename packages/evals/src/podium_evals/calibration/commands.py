@@ -1,4 +1,4 @@
-"""`podium calibrate`: measure how good each worker is at a kind of questions."""
+"""`podium calibrate`: measure each worker's rate of right answers on a kind of questions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,9 +19,9 @@ from podium_evals.grading import GRADERS, find_grader
 from podium_evals.recording import QuestionRow, read_questions
 
 PARTIAL = 3
-"""The exit code of a calibration that lacks answers."""
+"""The exit code if answers are missing."""
 MEASURED = "measured.json"
-"""The file of rates beside a config that names none."""
+"""Default name of the file of rates, in the folder of the config."""
 
 calibrate = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
 
@@ -36,13 +36,14 @@ def measure(  # noqa: PLR0913 - one parameter for each argument and option
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The kind of all questions. Default: the field `kind` of each, else the name of the file.",
+            help="The kind of all questions. Default: each question's field `kind`, else the name of "
+            "the file.",
         ),
     ] = None,
     grader: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help=f"Score answers: {', '.join(GRADERS)}, or MODULE:FUNCTION of yours."
+            metavar="NAME", help=f"Score answers: {', '.join(GRADERS)}, or your own MODULE:FUNCTION."
         ),
     ] = "exact",
     budget: Annotated[float | None, typer.Option(min=0, help="Maximum cost of this command, in USD.")] = None,
@@ -52,31 +53,33 @@ def measure(  # noqa: PLR0913 - one parameter for each argument and option
         typer.Option(
             "--worker",
             metavar="NAME",
-            help="A worker to ask; may be repeated. Default: all workers that read prose.",
+            help="A worker to ask; may be repeated. Default: all workers except tools.",
         ),
     ] = None,
     ask_all: Annotated[
-        bool, typer.Option("--all", help="Ask every worker every question, not only the likely best.")
+        bool,
+        typer.Option("--all", help="Ask every worker every question, not only workers that may be the best."),
     ] = False,
     at_once: Annotated[int, typer.Option(min=1, help="Maximum calls at the same time.")] = 8,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help=f"The rates. Default: the file of [pool] measured, else {MEASURED} beside the config.",
+            help=f"The file of rates. Default: measured in [pool], else {MEASURED} beside the config.",
         ),
     ] = None,
     answers: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="The recorded answers. A new file asks again. Default: beside the rates, .answers.jsonl.",
+            help="The file of recorded answers, which are not asked again. Default: .answers.jsonl "
+            "beside the rates.",
         ),
     ] = None,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the workers a few questions of each kind, and measure how many answers are right."""
+    """Ask the workers a few questions of each kind, and measure the share of right answers."""
     with reporting() as screen:
         loaded = load_config(find_config(config))
         path = out or loaded.measured_path or loaded.path.parent / MEASURED
@@ -99,7 +102,7 @@ def measure(  # noqa: PLR0913 - one parameter for each argument and option
         try:
             found = anyio.run(calibrator.measure, rows, recorded)
         except KeyboardInterrupt as interrupt:
-            interrupt.add_note("the same command asks for what is missing")
+            interrupt.add_note("repeat the command to ask for the missing answers")
             raise
         write_measured(found.measured, path)
         if as_json:
@@ -147,15 +150,15 @@ def _tell(screen: Screen, found: Calibration, path: Path, config: Config) -> Non
     summary = found.summary
     cost = "an unknown cost" if summary.spent.cost is None else f"${summary.spent.cost:.4f}"
     screen.note(
-        f"podium: {summary.spent.calls} calls at {cost}; {found.reused} answers were there before; "
-        f"the rates are in {path}"
+        f"podium: {summary.spent.calls} calls at {cost}; {found.reused} answers were recorded "
+        f"before; the rates are in {path}"
     )
     for reason, number in summary.failed.most_common():
         screen.note(f"podium: {number} failed: {reason}")
     if summary.stopped:
         screen.note(f"podium: stopped: {summary.stopped}")
     if summary.failed or summary.stopped:
-        screen.note("podium: the same command asks for what is missing")
+        screen.note("podium: repeat the command to ask for the missing answers")
     if config.measured_path is None:
         name = path.name if path.parent == config.path.parent else str(path)
         screen.note(f'podium: to use the rates, write measured = "{name}" under [pool] in {config.path}')

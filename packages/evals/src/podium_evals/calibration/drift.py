@@ -1,9 +1,9 @@
-"""Finds workers whose recent answers do not fit their measured rates.
+"""Finds workers that have changed: their recent answers do not fit their measured rates.
 
-The number of right answers among the next n has a beta-binomial distribution, which follows from the
-posterior of the rate. A worker has drifted on a kind if the recent number lies far out in a tail of it. The
-tests of one check are corrected by Holm's method, so that a check in which nothing has changed names a worker
-with a probability of at most `ALPHA`, if rates of kinds are spread as the prior says.
+From the posterior of a worker's rate follows a beta-binomial distribution for the number of right answers
+among the next n. A worker has drifted on a kind if the observed number is in a far tail of this distribution.
+Holm's method corrects for the number of tests in one check. If no worker has changed, a check reports a
+worker with a probability of at most `ALPHA`, provided that rates are spread as the prior assumes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,26 +16,26 @@ from podium.workers import MeasuredFile, RateEntry
 from podium_evals.calibration.rates import PRIOR_WEIGHT, Tally
 
 ALPHA = 0.05
-"""The probability that a check names a worker if none has changed."""
+"""The highest probability that a check reports a worker although none has changed."""
 _EXACT = 1e-9
 _SURE = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """The recent answers of a worker to a kind, beside its measured rate."""
+    """The recent answers of a worker on a kind, and its measured rate for comparison."""
 
     worker: str
     kind: str
     measured: RateEntry
     recent: Tally
     low: int
-    """The lower end of the central 95 % interval of right answers that the measured rate lets expect."""
+    """The lower end of the central 95 % interval of the expected number of right answers."""
     high: int
     """The upper end of that interval."""
     p: float
-    """The probability of so few or so many right answers if nothing has changed, corrected for the number of
-    tests."""
+    """The probability of such an extreme number of right answers if the worker has not changed, corrected for
+    the number of tests."""
 
     @property
     def has_drifted(self) -> bool:
@@ -44,11 +44,11 @@ class Drift:
 
 
 def find_drift(measured: MeasuredFile, recent: Mapping[tuple[str, str], Tally]) -> list[Drift]:
-    """Compare recent answers with measured rates, the least likely first.
+    """Compare recent answers with measured rates. The least likely result comes first.
 
     Args:
         measured: the rates.
-        recent: the recent answers, by worker and kind. Pairs that were not measured are left out.
+        recent: the recent answers, by worker and kind. Pairs without a measured rate are left out.
     """
     found = [
         (worker, kind, measured.kinds[kind].rates[worker], tally)
@@ -65,7 +65,7 @@ def find_drift(measured: MeasuredFile, recent: Mapping[tuple[str, str], Tally]) 
 
 
 def _tail(rate: RateEntry, recent: Tally) -> float:
-    """Return the two-sided probability; a fractional sum of scores is rounded towards the expected."""
+    """Return the two-sided probability. A fractional sum of scores is rounded towards the expected value."""
     following = _following(rate, recent.answers)
     few = following.cdf(ceil(recent.right - _EXACT))
     many = following.sf(floor(recent.right + _EXACT) - 1)
@@ -78,14 +78,14 @@ def _expected(rate: RateEntry, answers: int) -> tuple[int, int]:
 
 
 def _following(rate: RateEntry, answers: int) -> "betabinom":
-    """Return the distribution of the number of right answers among the next so many."""
+    """Return the distribution of the number of right answers among the next answers."""
     for_right = PRIOR_WEIGHT * rate.prior + rate.right + _SURE
     for_wrong = PRIOR_WEIGHT * (1 - rate.prior) + rate.answers - rate.right + _SURE
     return betabinom(answers, for_right, for_wrong)
 
 
 def _holm(alone: Sequence[float]) -> list[float]:
-    """Return probabilities that hold for all tests together (Holm, Scandinavian J. of Statistics 6, 1979)."""
+    """Correct probabilities for the number of tests (Holm, Scandinavian J. of Statistics 6, 1979)."""
     found = [0.0] * len(alone)
     highest = 0.0
     for place, number in enumerate(sorted(range(len(alone)), key=lambda number: alone[number])):

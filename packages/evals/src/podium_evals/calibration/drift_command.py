@@ -1,4 +1,4 @@
-"""`podium drift`: name the workers whose recent answers do not fit their measured rates."""
+"""`podium drift`: report workers whose recent answers do not fit their measured rates."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -31,12 +31,12 @@ def check(
     *,
     measured: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The measured rates. Default: the file of [pool] measured."),
+        typer.Option(metavar="FILE", help="The file of measured rates. Default: measured in [pool]."),
     ] = None,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Name the workers whose recent runs do not fit their measured rates."""
+    """Report workers whose recent answers do not fit their measured rates."""
     with reporting() as screen:
         loaded = load_config(find_config(config))
         path = measured or loaded.measured_path
@@ -57,7 +57,7 @@ def _draw(screen: Screen, found: Sequence[Drift], recent: RecentAnswers) -> None
     for reason, number in recent.left_out.most_common():
         screen.note(f"podium: {number} left out: {reason}")
     if not found:
-        screen.result("No recent answers to measured kinds.")
+        screen.result("There are no recent answers to questions of measured kinds.")
         return
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("worker", overflow="fold", min_width=12)
@@ -84,7 +84,7 @@ def _draw(screen: Screen, found: Sequence[Drift], recent: RecentAnswers) -> None
     if not drifted:
         screen.result("No worker has drifted.")
     screen.result(
-        f"If nothing has changed, a check names a worker with a probability of at most {ALPHA:.0%}."
+        f"If no worker has changed, a check reports a worker with a probability of at most {ALPHA:.0%}."
     )
 
 

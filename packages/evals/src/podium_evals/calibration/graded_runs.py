@@ -1,4 +1,4 @@
-"""From the scores that somebody gave to runs to the recent answers of each worker."""
+"""Finds the recent answers of each worker, from a file with scores of runs."""
 
 import json
 from collections import Counter
@@ -19,14 +19,14 @@ from podium_evals.errors import RecordingInvalid
 
 @dataclass(frozen=True, slots=True)
 class RunScore:
-    """How good the answer of a run was."""
+    """The score that a user or a program gave to the answer of a run."""
 
     run: str
-    """The id of the run, or its beginning."""
+    """The id of the run, or the beginning of the id."""
     score: float
     """0 to 1."""
     kind: str | None = None
-    """The kind of the question; `None` finds it from the text."""
+    """The kind of the question; `None` means that the kind is found from the text."""
 
 
 @dataclass(slots=True)
@@ -34,15 +34,15 @@ class RecentAnswers:
     """The scored answers of a journal."""
 
     tallies: dict[tuple[str, str], Tally] = field(default_factory=dict)
-    """The answers, by worker and kind."""
+    """The scored answers, by worker and kind."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """Scores that were left out, by reason."""
+    """Number of scores that were left out, by reason."""
 
 
 def read_scores(path: Path | str) -> Sequence[RunScore]:
     """Read a file with a JSON object on each line: `run`, `score` (0 to 1) and optionally `kind`.
 
-    Of several scores of a run, the last one counts.
+    If a run has several scores, the last one counts.
 
     Raises:
         RecordingInvalid: the file cannot be read, or a line is not a score.
@@ -65,7 +65,7 @@ def _score(line: str, where: str) -> RunScore:
     except ValueError as error:
         raise RecordingInvalid(f"{where} is not JSON: {error}") from error
     if not isinstance(row, dict) or not isinstance(run := row.get("run"), str) or not run:
-        raise RecordingInvalid(f"{where} has no id under `run`")
+        raise RecordingInvalid(f"{where} has no run id under `run`")
     score, kind = row.get("score"), row.get("kind")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
         raise RecordingInvalid(f"{where}: the score {score!r:.40} is not a number from 0 to 1")
@@ -77,9 +77,9 @@ def _score(line: str, where: str) -> RunScore:
 async def recent_answers(
     journal: Journal, scores: Sequence[RunScore], measured: MeasuredFile
 ) -> RecentAnswers:
-    """Return the scored answers of a journal to measured kinds, given since they were measured.
+    """Return the scored answers in a journal that are newer than the measured rates of their kinds.
 
-    A run counts if its plan has one step, so that its answer is the answer of one worker.
+    Only runs with a plan of one step count, because their answer is the answer of one worker.
 
     Args:
         journal: the journal.
@@ -113,7 +113,7 @@ async def recent_answers(
 async def _answer(
     journal: Journal, score: RunScore, rows: Sequence[RunRow], kinds: Sequence[Kind]
 ) -> tuple[str, str, date] | str:
-    """Return the worker and the kind of a run and the day on which it began, or why it is left out."""
+    """Return a run's worker, kind and first day; or the reason why the run is left out."""
     if len(rows) != 1 and score.run not in [row.run_id for row in rows]:
         return "several runs begin with this id" if rows else "the journal has no such run"
     row = next((row for row in rows if row.run_id == score.run), rows[0])

@@ -1,4 +1,4 @@
-"""From graded answers to the file of measured rates."""
+"""Makes the contents of a file of measured rates from graded answers."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from podium_evals.recording import QuestionRow
 
 
 def tallies_of(measured: MeasuredFile) -> dict[str, Mapping[str, Tally]]:
-    """Return the answers that a file of rates counts."""
+    """Return the tallies of answers in a file of rates."""
     return {
         kind: {name: Tally(rate.right, rate.answers) for name, rate in entry.rates.items()}
         for kind, entry in measured.kinds.items()
@@ -23,11 +23,11 @@ def tallies_of(measured: MeasuredFile) -> dict[str, Mapping[str, Tally]]:
 def still_valid(
     measured: MeasuredFile, identities: Mapping[str, str]
 ) -> tuple[MeasuredFile, tuple[tuple[str, str], ...]]:
-    """Return a file without the rates of workers that have changed, and worker and kind of these rates.
+    """Remove the rates of workers that have changed. Return the other rates, and what was removed.
 
     Args:
         measured: the file.
-        identities: the digests of the workers of today; rates of other workers stay.
+        identities: the current digests of the workers; rates of workers that are not listed stay.
     """
     stale = tuple(
         (name, kind)
@@ -46,7 +46,7 @@ def still_valid(
 def kind_entry(
     rows: Sequence[QuestionRow], samples: Mapping[Worker, Sequence[Sample]], tallies: Mapping[str, Tally]
 ) -> KindEntry | None:
-    """Return what was measured on a kind, before `with_rates`; `None` if there is no answer.
+    """Return the answers on a kind as an entry without rates (see `with_rates`); `None` without answers.
 
     Args:
         rows: the questions.
@@ -79,7 +79,7 @@ def kind_entry(
 
 
 def with_rates(measured: MeasuredFile) -> MeasuredFile:
-    """Return a file with priors, rates and intervals computed from its answers."""
+    """Compute the priors, rates and intervals of a file from its answers."""
     tallies = tallies_of(measured)
     kinds = {kind: _estimated(entry, kind, tallies) for kind, entry in measured.kinds.items()}
     return MeasuredFile(kinds=kinds)

@@ -1,8 +1,8 @@
-"""How much a few graded answers gain on kinds of questions that are new, by the number of questions.
+"""Measures how much probes (a few graded questions of a new kind) gain, by their number.
 
-Each kind of a recording is left out in turn. What workers reach on the other kinds is the prior. Some
-questions of the kind are drawn as probes, workers are asked them, and the worker with the best rate answers
-the other questions of the kind. This is repeated for several draws of the probes.
+Each kind of a recording is the new kind in turn. The scores of workers on the other kinds are the prior. Some
+questions of the new kind are drawn as probes. Workers answer the probes, and the worker with the best rate
+answers the other questions of the kind. This is repeated for several draws of the probes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,37 +19,37 @@ from podium_evals.recorded import Recordings
 from podium_evals.statistics import Interval, Resampling, interval_of_mean
 
 Asked = Literal["all", "likely"]
-"""Which workers are asked: each worker each question, or the workers that are still likely to be the best."""
+"""Which workers are asked the probes: all workers, or only workers that are still likely to be the best."""
 COUNTS = (1, 2, 3, 5, 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbePoint:
-    """What a number of probes gains. Intervals are about other kinds."""
+    """The gain of a number of probes. Intervals are about other kinds."""
 
     probes: int
-    """The number of questions of a kind."""
+    """The number of probes of a kind."""
     asked: Asked
     calls: float
     """The mean number of calls for a kind."""
     score: Interval
-    """The mean score on the other questions."""
+    """The mean score on the other questions of the kind."""
     gain: Interval
     """The difference to the best single worker, on the same questions."""
     lost: Interval
-    """The difference to asking all workers, on the same questions."""
+    """The difference to asking all workers the probes, on the same questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeCurve:
-    """What probes gain, by their number."""
+    """The gain of probes, by their number."""
 
     kinds: int
     questions: int
     workers: tuple[str, ...]
     draws: int
     best_single: Interval
-    """The score of the worker that is best on the other kinds, which is chosen without probes."""
+    """The score without probes: the worker that is best on the other kinds answers."""
     points: tuple[ProbePoint, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -59,20 +59,20 @@ class ProbeCurve:
 
 @dataclass(frozen=True, slots=True)
 class _KindTable:
-    """The scores of a kind."""
+    """The scores of a kind as arrays."""
 
     samples: Sequence[Floats]
-    """One sample of each answer; shape (questions, workers) each."""
+    """The scores of single samples: a list of arrays of shape (questions, workers)."""
     means: Floats
     """The mean of all samples, shape (questions, workers)."""
     prior: Floats
-    """What is expected of each worker."""
+    """The expected rate of each worker."""
 
 
 def probe_curve(
     recordings: Recordings, *, counts: Sequence[int] = COUNTS, draws: int = 40, seed: int = 0
 ) -> ProbeCurve:
-    """Measure what probes gain.
+    """Measure the gain of probes over the best single worker.
 
     Args:
         recordings: graded answers. Each worker has answered each question.
@@ -81,7 +81,7 @@ def probe_curve(
         seed: the seed of the draws.
 
     Raises:
-        ArmUnfit: there are fewer than two kinds with enough questions, or fewer than two workers.
+        ArmUnfit: fewer than two kinds have enough questions, or there are fewer than two workers.
     """
     most = max(counts)
     tables = list(_tables(recordings, most))
@@ -138,21 +138,21 @@ def _of_kind(table: _KindTable, counts: Sequence[int], draws: int, random: np.ra
                 sums[way, at, rest] += table.means[rest, worker]
                 times[way, at, rest] += 1
                 calls[way, at] += made / draws
-    # A question that was a probe in each draw has the mean score of the others.
+    # A question that was a probe in all draws gets the mean score of the other questions.
     fallback = sums.sum(axis=2, keepdims=True) / times.sum(axis=2, keepdims=True)
     scores = np.where(times > 0, sums / np.maximum(times, 1), fallback)
     return _Found(scores, calls)
 
 
 def _ask_all(answers: Floats, prior: Floats, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield for each number of probes the worker that is chosen, and the number of calls."""
+    """Yield the chosen worker and the number of calls, for each number of probes."""
     for count in counts:
         asked = np.full(len(prior), float(count))
         yield int(estimates(prior, answers[:count].sum(axis=0), asked).argmax()), count * len(prior)
 
 
 def _ask_likely(answers: Floats, prior: Floats, counts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the same where only likely workers are asked."""
+    """Yield the same if only likely workers are asked."""
     right, asked = np.zeros(len(prior)), np.zeros(len(prior))
     for turn in range(max(counts)):
         is_asked = asked_next(prior, right, asked)
@@ -162,7 +162,7 @@ def _ask_likely(answers: Floats, prior: Floats, counts: Sequence[int]) -> Iterat
 
 
 def _tables(recordings: Recordings, most: int) -> Iterator[_KindTable]:
-    """Yield the tables of the kinds with more than so many questions."""
+    """Yield the tables of the kinds that have more than `most` questions."""
     workers = recordings.workers
     of_kind: dict[str, list[list[tuple[float, ...]]]] = {}
     for question in recordings.questions:

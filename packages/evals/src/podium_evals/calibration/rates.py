@@ -1,9 +1,9 @@
-"""Estimates of rates: the posterior of a share of right answers, and the chance to be the best worker.
+"""Estimates each worker's rate of right answers, and its probability to be the best worker.
 
-The share of a worker's right answers to a kind has a beta distribution. Before the first answer, its mean is
-the prior, and it weighs as much as `PRIOR_WEIGHT` answers (Gelman et al., Bayesian Data Analysis, 3rd
-edition, section 2.4). A score between 0 and 1 counts as a right answer in part. Arrays have one value for
-each worker.
+The share of a worker's right answers to a kind has a beta distribution. Before the first answer, the mean of
+the distribution is the prior, which weighs as much as `PRIOR_WEIGHT` answers (Gelman et al., Bayesian Data
+Analysis, 3rd edition, section 2.4). A score between 0 and 1 counts as this part of a right answer. Arrays
+have one value for each worker.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,12 +18,13 @@ PRIOR_WEIGHT = 3.0
 """The weight of the prior, in answers."""
 _DRAWS = 2000
 _SURE = 1e-3
-"""Keeps a beta distribution proper where all answers are right, or none."""
+"""Smallest parameter of a beta distribution, which must be positive even if all answers are right, or
+none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Graded answers of a worker to a kind."""
+    """The number of graded answers of a worker on a kind, and how many are right."""
 
     right: float = 0.0
     """The sum of the scores."""
@@ -35,15 +36,15 @@ class Tally:
 
 
 Tallies = Mapping[str, Mapping[str, Tally]]
-"""For each kind the tally of each worker."""
+"""The tally of each worker, by kind."""
 
 
 def priors(workers: Sequence[str], kind: str, tallies: Tallies) -> Floats:
-    """Return what is expected of workers on a kind before they answer.
+    """Return the expected rates of workers on a kind before their first answer.
 
-    It is the worker's share of right answers on the other kinds. A worker without such answers has the share
-    of all workers on the other kinds; without other kinds it is one half. One right and one wrong answer are
-    added to each share, so that it is never 0 or 1.
+    The expected rate of a worker is its share of right answers on the other kinds. A worker without such
+    answers gets the share of all workers on the other kinds. If there are no other kinds, the rate is one
+    half. One right and one wrong answer are added to each share, so that no rate is 0 or 1.
     """
     others = [found for name, found in tallies.items() if name != kind]
     of_all = _share([tally for of_kind in others for tally in of_kind.values()])
@@ -75,8 +76,8 @@ def intervals(
 def best_chances(prior: Floats, right: Floats, answers: Floats) -> Floats:
     """Return for each worker the probability that its rate is the highest.
 
-    It is the share of draws from the posteriors in which the worker is the best, always with the same random
-    numbers.
+    The probability is the share of draws from the posteriors in which the worker is the best. The random
+    numbers are always the same.
     """
     for_right, for_wrong = _posterior(prior, right, answers)
     drawn = np.random.default_rng(0).beta(for_right, for_wrong, size=(_DRAWS, len(for_right)))

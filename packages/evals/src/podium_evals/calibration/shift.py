@@ -8,10 +8,11 @@ from podium_evals.calibration.rates import PRIOR_WEIGHT
 
 
 def with_measured(predicted: Mapping[str, float], cards: Sequence[Card], question: str) -> dict[str, float]:
-    """Return predictions that count the answers to questions that are similar to this one.
+    """Return predictions that also count the graded answers to similar questions.
 
     The prediction of a measured worker weighs as much as `PRIOR_WEIGHT` answers. A worker without a
-    prediction has its measured rate. If no kind is similar to the question, the predictions stay.
+    prediction has its measured rate. If no measured kind is similar to the question, the predictions stay
+    unchanged.
 
     Args:
         predicted: the predicted scores, by the name of the worker.

@@ -1,4 +1,4 @@
-"""Shows what a calibration measured: a table for each kind, or JSON."""
+"""Shows the result of a calibration: a table for each kind, or JSON."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ from podium_evals.calibration.calibrate import Calibration
 from podium_evals.calibration.rates import best_chances
 
 FEW = 3
-"""The number of questions below which a kind is measured by too few."""
+"""Minimum number of questions of a kind; with fewer, the table advises to ask more."""
 
 
 def draw_calibration(screen: Screen, found: Calibration) -> None:
-    """Draw a table for each kind of the questions on stdout."""
+    """Print a table for each kind to stdout."""
     for kind in found.kinds:
         entry = found.measured.kinds.get(kind)
         if entry is None:
@@ -33,7 +33,7 @@ def draw_calibration(screen: Screen, found: Calibration) -> None:
 
 
 def best_of(entry: KindEntry) -> tuple[str, float]:
-    """Return the worker with the highest rate on a kind, and the probability that it is the best."""
+    """Return the worker with the highest rate on a kind, and its probability to be the best."""
     rates = list(entry.rates.values())
     chances = best_chances(
         np.asarray([rate.prior for rate in rates]),
@@ -45,7 +45,7 @@ def best_of(entry: KindEntry) -> tuple[str, float]:
 
 
 def calibration_json(found: Calibration) -> dict[str, Any]:
-    """Return what a calibration measured as JSON values."""
+    """Return the result of a calibration as JSON values."""
     kinds: dict[str, Any] = {}
     for kind in found.kinds:
         entry = found.measured.kinds.get(kind)

@@ -1,4 +1,4 @@
-"""The page of results: what arms reach on the public recordings, with tables and pictures."""
+"""Measures all arms on the public recordings, and writes the page of results with tables and pictures."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The answer of the page in a few sentences, written from what was measured."""
+"""Writes the few sentences at the top of the page of results, from the measured figures."""
 
 from collections.abc import Sequence
 
@@ -12,11 +12,11 @@ MEASURED = "calibrated, kind found"
 
 
 def answer(known: Sequence[Measured], new: Sequence[Measured]) -> str:
-    """Return the sentences.
+    """Return the sentences at the top of the page.
 
     Args:
-        known: the parts with new questions of known kinds.
-        new: the parts with new kinds.
+        known: the measured parts with new questions of known kinds.
+        new: the measured parts with new kinds.
     """
     return " ".join((_of_known_kinds(known), _of_new_kinds(new), _of_measured(new), _of_votes(known)))
 
@@ -31,7 +31,7 @@ def _of_known_kinds(known: Sequence[Measured]) -> str:
     told = (
         "On new questions of kinds that were measured before, choosing the worker by the kind of the "
         f"question answers better than the best single worker in {len(rule)} of {len(known)} pools "
-        f"(the intervals of the gains reach from {_range(rule)})"
+        f"(the intervals of the gains span {_range(rule)})"
     )
     if not router:
         return f"{told}, and a small router that is not told the kind is not shown to gain in any."
@@ -59,7 +59,7 @@ def _of_new_kinds(new: Sequence[Measured]) -> str:
 def _of_measured(new: Sequence[Measured]) -> str:
     measured = _arms(new, MEASURED)
     if not measured:
-        return "What it gains to measure the workers on a few questions of a new kind was not asked."
+        return "The gain of measuring the workers on a few questions of a new kind was not measured."
     graded = max(each.report.setting.probes for each in new)
     told = f"With {graded} graded questions of each new kind, choosing the worker by the measured rates"
     gains = _gaining(new, MEASURED)
@@ -90,7 +90,7 @@ def _arms(measured: Sequence[Measured], name: str) -> list[ArmResult]:
 
 
 def _gaining(measured: Sequence[Measured], name: str) -> list[Interval]:
-    """Return the joint intervals that are above zero."""
+    """Return the joint intervals that lie above zero."""
     found = [arm.difference.together for arm in _arms(measured, name) if arm.difference is not None]
     return [interval for interval in found if interval.low > 0]
 

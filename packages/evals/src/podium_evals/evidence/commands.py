@@ -1,4 +1,4 @@
-"""`podium evals evidence`: measure all parts of the page of results, and write it."""
+"""`podium evals evidence`: measure all parts of the page of results, and write the page."""
 
 from functools import partial
 from pathlib import Path
@@ -28,16 +28,21 @@ def evidence(
         typer.Option(
             metavar="FOLDER",
             envvar="PODIUM_EVALS_DATA",
-            help="Where the files of public recordings are: those of `podium record fetch`.",
+            help="Folder with the public recordings that `podium record fetch` wrote.",
         ),
     ] = Path("data"),
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The page. Pictures are in the folder `images` beside it.")
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="The page. Its pictures are written into the folder `images` beside the page.",
+        ),
     ] = Path("evidence-results.md"),
     kept: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Where answers are kept for the next run. Default: user's cache."
+            metavar="FOLDER",
+            help="Folder that keeps answers for the next time. Default: the user's cache folder.",
         ),
     ] = None,
     processes: Annotated[
@@ -46,7 +51,7 @@ def evidence(
 ) -> None:
     """Measure all arms on the public recordings, and write the page of results.
 
-    What arms have answered is kept. After a stop, the same command asks for what is missing.
+    The answers of arms are kept. After a stop, repeat the command to continue.
     """
     with reporting() as screen:
         check_figures()

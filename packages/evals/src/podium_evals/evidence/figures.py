@@ -1,6 +1,6 @@
 """Pictures of the page of results, as SVG: the same figures give the same bytes.
 
-matplotlib is an extra of this package, so it is imported when a picture is drawn.
+matplotlib is an optional dependency (an extra), so this module imports it only to draw.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _STYLE = {
     "svg.hashsalt": "podium",
-    "svg.fonttype": "none",  # text stays text: small, and searched and read aloud as text
+    "svg.fonttype": "none",  # text stays text, so that files are small and readers can search the text
     "font.family": "sans-serif",
     "font.size": 9,
     "text.color": TEXT,
@@ -32,16 +32,16 @@ _STYLE = {
     "axes.spines.right": False,
     "xtick.color": LINE,
     "ytick.color": LINE,
-    "figure.facecolor": "white",  # pages in the dark show the picture on white
+    "figure.facecolor": "white",  # dark pages show the picture on white
     "savefig.facecolor": "white",
 }
 
 
 def draw_all(measured: Sequence[Measured], folder: Path) -> None:
-    """Draw the pictures into a folder, which is created.
+    """Draw the pictures into a folder, which is created if it is missing.
 
     Args:
-        measured: the parts with new questions of known kinds.
+        measured: the measured parts with new questions of known kinds.
         folder: the folder.
 
     Raises:
@@ -59,7 +59,7 @@ def _draw(path: Path, draw: Callable[["Figure"], object]) -> None:
     from matplotlib import rc_context  # noqa: PLC0415 - an extra
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
 
-    style: Any = _STYLE  # the type that matplotlib asks for has a name for each of its settings
+    style: Any = _STYLE  # matplotlib's type lists the name of each setting
     with rc_context(style):
         figure = Figure(layout="constrained")
         draw(figure)
@@ -104,7 +104,7 @@ def _headroom(figure: "Figure", *, measured: Sequence[Measured]) -> None:
 
 
 def _costs(figure: "Figure", *, measured: Sequence[Measured]) -> None:
-    """Draw the score of each arm over its cost, and the front that no cheaper arm is above."""
+    """Draw the score of each arm over its cost, and a line of the arms that are better than cheaper ones."""
     columns = 2
     rows = len(measured) // columns + 1  # the last place has the legend
     figure.set_size_inches(7.5, 2.7 * rows)
@@ -181,7 +181,7 @@ def _kinds(figure: "Figure", *, measured: Measured) -> None:
 
 
 def _point(arm: ArmResult) -> tuple[float, float] | None:
-    """Return USD for a thousand questions, and the score; `None` if one of them is not known."""
+    """Return the USD for a thousand questions, and the score; `None` if either is not known."""
     whole = _whole(arm)
     if whole is None or whole.score is None or not whole.cost:
         return None
@@ -189,5 +189,5 @@ def _point(arm: ArmResult) -> tuple[float, float] | None:
 
 
 def _whole(arm: ArmResult | None) -> ArmResult | None:
-    """Return an arm of which all questions are recorded."""
+    """Return an arm if all of its questions are recorded; else `None`."""
     return arm if arm is not None and arm.score is not None and arm.recorded == arm.questions else None

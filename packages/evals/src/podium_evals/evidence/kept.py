@@ -1,7 +1,7 @@
-"""Keeps what was measured, so that a second run asks nothing that the first has asked.
+"""Keeps measured results in a folder, so that nothing is measured twice.
 
-Answers are found by all that they depend on: the recorded answers, the setting, the arm, and the source of
-both packages. Another version of the source finds nothing.
+The key of kept answers is a digest of all that they depend on: the recorded answers, the setting, the arm,
+and the source of both packages. After a change of the source, no kept answers are found.
 """
 
 import json
@@ -23,7 +23,15 @@ from podium_evals.arms import Arm, Tallies, Tally
 from podium_evals.results import Setting
 from podium_evals.router import Tiers
 
-_OF_CORE = ("hosted.py", "replay.py", "hosts", "mcp", "a2a", "config", "cli")  # a run imports none of these
+_OF_CORE = (
+    "hosted.py",
+    "replay.py",
+    "hosts",
+    "mcp",
+    "a2a",
+    "config",
+    "cli",
+)  # answers do not depend on these
 _OF_EVALS = ("audit", "commands.py", "evidence", "grading", "plans", "recording", "results", "tasks")
 _OF_COMPARISONS = ("bootstrap.py", "comparison.py")
 _OTHER_SOURCE = frozenset((*_OF_CORE, *_OF_EVALS, *_OF_COMPARISONS))
@@ -32,10 +40,10 @@ _TIERS = TypeAdapter(Tiers)
 
 
 class KeptAnswers:
-    """The tallies of arms, and tiers, in a folder.
+    """The tallies of arms and the tiers of routers in a folder, which is a cache.
 
     Args:
-        folder: the folder; it is created.
+        folder: the folder; created if it is missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,7 +51,7 @@ class KeptAnswers:
         self._folder = folder / source_digest()[:16]
 
     def read(self, fingerprint: str, setting: Setting, arm: Arm) -> Tallies | None:
-        """Return the tallies of an arm; `None` if they are not kept, or if their file is damaged."""
+        """Return the tallies of an arm; `None` if they are not kept, or their file is damaged."""
         try:
             kept = json.loads(self._path(fingerprint, setting, arm).read_text("utf-8"))
             of_query = {key: Tally(*values) for key, values in kept["of_query"].items()}
@@ -54,7 +62,7 @@ class KeptAnswers:
         return tallies
 
     def write(self, fingerprint: str, setting: Setting, arm: Arm, tallies: Tallies) -> None:
-        """Keep the tallies of an arm. A kill leaves no half of a file."""
+        """Keep the tallies of an arm. A killed process leaves no partial file."""
         path = self._path(fingerprint, setting, arm)
         told = {
             "of_query": {key: astuple(tally) for key, tally in tallies.of_query.items()},
@@ -64,10 +72,10 @@ class KeptAnswers:
         _replace(path, json.dumps(told).encode())
 
     def read_tiers(self, fingerprint: str, asked: object) -> Tiers | None:
-        """Return tiers; `None` if they are not kept, or if their file is damaged.
+        """Return tiers; `None` if they are not kept, or their file is damaged.
 
         Args:
-            fingerprint: of the recordings.
+            fingerprint: the fingerprint of the recordings.
             asked: the goals.
         """
         try:
@@ -76,14 +84,14 @@ class KeptAnswers:
             return None
 
     def write_tiers(self, fingerprint: str, asked: object, tiers: Tiers) -> None:
-        """Keep tiers. A kill leaves no half of a file."""
+        """Keep tiers. A killed process leaves no partial file."""
         _replace(self._path_of_tiers(fingerprint, asked), _TIERS.dump_json(tiers))
 
     def _path_of_tiers(self, fingerprint: str, asked: object) -> Path:
         return self._named(["tiers", fingerprint, asked, _digest_of_comparisons()])
 
     def forget_others(self) -> None:
-        """Delete what other versions of the source have kept."""
+        """Delete the answers that other versions of the source have kept."""
         for other in self._root.iterdir():
             if other != self._folder and other.is_dir():
                 shutil.rmtree(other)
@@ -98,7 +106,7 @@ class KeptAnswers:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file that is there as a whole or not at all."""
+    """Write a file. A killed process leaves no partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     begun = path.with_suffix(f".{os.getpid()}")
     begun.write_bytes(content)
@@ -107,7 +115,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 @cache
 def source_digest() -> str:
-    """Return the SHA-256 of all source on which answers depend, and of the versions of numerical packages."""
+    """Return the SHA-256 of all source that answers depend on, and of the versions of numerical packages."""
     digest = sha256(repr([version(name) for name in ("numpy", "scikit-learn", "scipy")]).encode())
     for package in (podium, podium_evals):
         root = _folder(package)
@@ -120,7 +128,7 @@ def source_digest() -> str:
 
 @cache
 def _digest_of_comparisons() -> str:
-    """Return the SHA-256 of the source of intervals, on which tiers depend and answers do not."""
+    """Return the SHA-256 of the source of intervals. Tiers depend on this source, but answers do not."""
     root = _folder(podium_evals) / "statistics"
     return sha256(b"\0".join((root / name).read_bytes() for name in _OF_COMPARISONS)).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Measures a part of the page: asks its arms what is not kept, and compares them."""
+"""Measures a part of the page of results: asks its arms unless their answers are kept, and compares them."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -23,35 +23,36 @@ from podium_evals.results.report import OnShare, asked_folds, report_of
 from podium_evals.router import Tiers, measure_tiers
 
 Told = Callable[[int], AbstractContextManager[OnShare]]
-"""Returns, for a number of arms, the context in which their progress is shown."""
+"""Takes the number of arms, and returns a context manager that shows their progress."""
 OWN = OwnMajority(3).name
 ABOVE_BEST = (0.0, 0.02, 0.05)
-"""The stated qualities of tiers, above the score of the best single where it is chosen."""
+"""The wanted qualities of tiers, as differences to the best single worker's score."""
 PRICES = (0.0001, 0.0003, 0.001)
-"""The stated prices of tiers, in USD for a question."""
+"""The wanted prices of tiers, in USD for a question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a part found."""
+    """The result of a part of the page."""
 
     part: Part
     report: Report
-    """All arms but the single workers, compared with the best single. Its joint intervals hold for these."""
+    """All arms except the single workers, compared with the best single worker. Joint intervals hold for
+    these arms."""
     workers: tuple[ArmResult, ...]
-    """The single workers, compared with the best single by themselves."""
+    """The single workers, compared with the best single worker in a separate comparison."""
     against_own: tuple[ArmResult, ...]
-    """The arms compared with the best single that is asked three times; empty if it has fewer samples."""
+    """The arms, compared with three answers of the best single worker; empty if there are fewer samples."""
     tiers: Tiers | None
-    """Tiers of a router; `None` if the part has none."""
+    """The tiers of a router; `None` if the part has no tiers."""
 
     def arm(self, name: str) -> ArmResult | None:
-        """Return what an arm reached; `None` if it was not asked."""
+        """Return the result of an arm; `None` if the arm was not asked."""
         return next((arm for arm in self.report.arms if arm.name == name), None)
 
     @property
     def best_workers(self) -> str:
-        """The workers that are the best single in a fold."""
+        """The workers that are the best single worker of some fold."""
         return ", ".join(each.name for each in self.report.workers if each.best_in)
 
 
@@ -61,14 +62,14 @@ async def measure(
     """Measure a part.
 
     Args:
-        part: what is compared.
+        part: the comparison to make.
         recordings: the recorded answers of its pool.
-        kept: what arms have answered before, and what is added to it.
-        processes: how many processes compute at a time.
-        told: shows the progress.
+        kept: the answers of earlier commands. New answers are added.
+        processes: the number of processes that compute at the same time.
+        told: returns a context manager that shows the progress.
 
     Raises:
-        ArmUnfit: the recordings cannot be split, or the best single cannot be asked.
+        ArmUnfit: the recordings cannot be split, or the best single worker cannot be asked.
         RecordingInvalid: there are too few questions for bundles.
         RouterInvalid: a router of tiers cannot be fitted, or a price is not known.
     """

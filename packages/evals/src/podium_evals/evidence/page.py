@@ -1,4 +1,4 @@
-"""Writes the page of results."""
+"""Writes the page of results: the figures of all parts, as Markdown."""
 
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
@@ -20,7 +20,7 @@ def write_page(measured: Sequence[Measured], path: Path, command: str) -> None:
     Args:
         measured: all parts.
         path: the Markdown file.
-        command: what the header names as the command.
+        command: the command that the header of the page shows.
 
     Raises:
         ConfigError: matplotlib is not installed.
@@ -41,9 +41,7 @@ def write_page(measured: Sequence[Measured], path: Path, command: str) -> None:
         command=command,
         answer=answer(known, new),
         asked=tables.table(("recording, pool", "workers", "questions", "asked", "samples"), _asked(known)),
-        headroom=tables.table(
-            ("recording, pool", "best single", "what there is to gain"), _headroom(known), 3
-        ),
+        headroom=tables.table(("recording, pool", "best single", "possible gains"), _headroom(known), 3),
         meaning=tables.table(("arm", "how it answers"), _meaning(measured), 2),
         known=tables.grid(known, tables.score_and_gain),
         costs=tables.grid(known, tables.cost),
@@ -84,8 +82,8 @@ def _asked(known: Sequence[Measured]) -> Iterator[Sequence[str]]:
 def _headroom(known: Sequence[Measured]) -> Iterator[Sequence[str]]:
     for each in known:
         best = each.arm("best single")
-        assert best is not None  # every part has it
-        assert best.score is not None  # or nothing would have been compared
+        assert best is not None  # every part has this arm
+        assert best.score is not None  # otherwise no arm would have been compared
         told = f"{each.best_workers}, {tables.score_between(best.score)}"
         yield [each.part.title, told, conclude(each.report).sentence.replace("-", "−")]
 

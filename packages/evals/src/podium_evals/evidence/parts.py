@@ -1,4 +1,4 @@
-"""The comparisons that the page of results is made of."""
+"""Lists the comparisons on the page of results."""
 
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ _NEW = ("random", "kind-rule", "router", *NEED_PROBES, "vote-3", "own-3", "any-c
 _BUNDLES = ("workers", "random", "kind-rule", "router", "vote-3", "own-3", "any-correct")
 _PROBES = 3
 _PARTS_OF_A_BUNDLE = 6
-"""How many questions there are for each bundle at least: a bundle has up to five parts of different kinds."""
+"""Minimum number of recorded questions for each bundle; a bundle has up to five parts of different kinds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,20 +34,21 @@ class Part:
     """A comparison of arms on one pool."""
 
     name: str
-    """Unique among the parts."""
+    """The name of the part, unique on the page."""
     recording: str
     pool: str
     arms: tuple[str, ...] = _KNOWN
-    """Names of `podium_evals.results.ARMS`; the best single is always there."""
+    """Names of arms in `podium_evals.results.ARMS`; the best single worker is always compared."""
     split: SplitName = "questions"
     bundles: int | None = None
-    """The most bundles that are asked in place of the questions; fewer if there are few questions."""
+    """Maximum number of bundles, which are asked in place of the questions; fewer if there are few
+    questions."""
     questions: int | None = None
-    """The most questions of a fold that are asked; `None` asks all."""
+    """Maximum number of questions that are asked in a fold; `None` asks all."""
     probes: int = 0
-    """Number of graded questions of each new kind that arms may read; no arm is asked them."""
+    """Number of probes of each new kind: graded questions that arms may read, and that no arm is asked."""
     tiers: bool = False
-    """Whether tiers of a router are measured besides. The prices of all workers must be known."""
+    """Whether tiers of a router are also measured. This needs the prices of all workers."""
 
     @property
     def title(self) -> str:
@@ -56,7 +57,7 @@ class Part:
         return f"{recording}, {self.pool}"
 
     def setting(self, recordings: Recordings, processes: int) -> Setting:
-        """Return how arms are compared on the recordings of this part."""
+        """Return the setting of this part's comparison."""
         bundles = self.bundles
         if bundles is not None:
             bundles = max(2, min(bundles, len(recordings) // 2 // _PARTS_OF_A_BUNDLE))
@@ -72,7 +73,7 @@ class Part:
 
 _POOLS = ((EASY, "mid"), (EASY, "all"), (HARD, "mid"), (HARD, "all"), (MMLU, "chat"))
 _UNPRICED = (MMLU,)
-"""Recordings with workers whose price nobody listed."""
+"""Recordings in which some workers have no known price."""
 
 PARTS = (
     *(
@@ -93,7 +94,7 @@ PARTS = (
             split="kinds",
             probes=_PROBES,
         )
-        for recording in (EASY, HARD)  # the 14 kinds of MMLU-Pro say little about other kinds
+        for recording in (EASY, HARD)  # MMLU-Pro has 14 kinds, too few for claims about other kinds
     ),
     Part(
         name=f"{HARD}, mid, workers",

@@ -1,4 +1,4 @@
-"""Figures of a prototype that were published before, beside those that are measured here."""
+"""Compares the published figures of a prototype with the figures of this evaluation."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Claim:
     """A published figure.
 
     Attributes:
-        part: the part that measures it here.
+        part: the part of the page that measures the same.
         arm: the arm.
         what: `score`, or `gain` for an interval of the gain over the best single.
         value: the score, or the interval as it was published.
@@ -76,7 +76,7 @@ CLAIMS = (
 
 
 def comparison(measured: Sequence[Measured]) -> str:
-    """Return a table of the published figures that this evaluation has measured as well."""
+    """Return a table of published figures beside the measured figures of this evaluation."""
     head = ("pool, arm", "published prototype", "here", "interval here", "agrees")
     return table(head, _rows({each.part.name: each for each in measured}))
 

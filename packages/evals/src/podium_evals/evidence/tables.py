@@ -10,22 +10,23 @@ from podium_evals.statistics import Interval
 Cell = Callable[[ArmResult], str]
 
 MEANING = {
-    "best single": "the worker with the best mean score where arms are fitted answers each question",
+    "best single": "the worker with the best mean score on the training questions answers each question",
     "random worker": "a worker that is drawn for each question answers it",
     "random plan": "one to five drawn workers answer, and the most frequent answer wins",
-    "kind rule": "the worker that is best at the question's kind answers; the rule is told the kind",
+    "kind rule": "the worker that is best at the question's kind answers; the kind is given",
     "learned router": "a small model reads the question and chooses the worker (TF-IDF, ridge)",
-    "calibrated": "the worker with the best rate on a few graded questions of the kind answers; the arm is "
-    "told the kind",
-    "calibrated, kind found": "the same, with the kind found from the text of the question",
-    "calibrated router": "the learned router, whose predictions are counted together with these rates",
+    "calibrated": "the worker with the best rate on a few graded questions of the kind answers; the "
+    "kind is given",
+    "calibrated, kind found": "like `calibrated`, but the kind is found from the text of the question",
+    "calibrated router": "the learned router, whose predictions are combined with these rates",
     "vote of the best 3": "the three best workers answer, and the most frequent answer wins",
-    "vote of the best 5": "the same with five",
+    "vote of the best 5": "the five best workers answer, and the most frequent answer wins",
     "best single 3 times": "the best single answers three times, and its most frequent answer wins",
-    "best single, budget of vote of the best 3": "the best single answers as often as the money and the "
-    "calls of the vote of the best three allow",
-    "mixture of agents": "three workers answer, and the best single writes an answer from theirs",
-    "routing oracle": "bound: for each question the worker whose other samples of it are best",
+    "best single, budget of vote of the best 3": "the best single answers several times, "
+    "at most at the cost and calls of that vote",
+    "mixture of agents": "three workers answer; then the best single reads their answers and writes one",
+    "routing oracle": "bound: the best worker for each question answers; its other samples show that "
+    "it is best",
     "any correct, not achievable": "bound: the best of all answers",
 }
 """How each arm answers."""
@@ -37,7 +38,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) ->
     Args:
         head: the names of the columns.
         rows: the rows.
-        texts: how many columns are texts, which are aligned to the left; the others are aligned to the right.
+        texts: the number of text columns, which come first and are aligned to the left; other columns are
+            aligned to the right.
     """
     lines = [head, ["---"] * texts + ["---:"] * (len(head) - texts), *rows]
     return "\n".join("| " + " | ".join(each.replace("|", "\\|") for each in line) + " |" for line in lines)
@@ -48,7 +50,7 @@ def grid(measured: Sequence[Measured], cell: Cell) -> str:
 
     Args:
         measured: the parts.
-        cell: the text of an arm in a part.
+        cell: returns the text for an arm in a part.
     """
     names = list(dict.fromkeys(arm.name for each in measured for arm in each.report.arms))
     rows = [[_marked(measured, name), *(_cell(each, name, cell) for each in measured)] for name in names]
@@ -66,7 +68,7 @@ def _marked(measured: Sequence[Measured], name: str) -> str:
 
 
 def score_and_gain(arm: ArmResult) -> str:
-    """Return the score, and the interval of the gain that holds for all arms of the comparison."""
+    """Return the score, and the joint interval of the gain, which holds for all compared arms together."""
     if arm.score is None or arm.recorded < arm.questions:
         return "not recorded"
     told = rounding.score(arm.score.mean)

@@ -15,7 +15,7 @@ _COLUMNS = 2
 
 
 def draw_tiers(figure: "Figure", *, measured: Sequence[Measured]) -> None:
-    """Draw for each part with tiers the score of the router with its interval, and each worker alone."""
+    """Draw the score of the router with its interval, and the single workers, for each part with tiers."""
     shown = [(each.part.title, each.tiers) for each in measured if each.tiers is not None]
     rows = -(-len(shown) // _COLUMNS)
     figure.set_size_inches(7.5, 2.7 * rows + 0.4)

@@ -1,4 +1,4 @@
-"""The table of tiers: what a stated quality or price led to. Nothing is rounded in a router's favour."""
+"""The table of tiers: wanted and reached qualities and prices. Rounding never favours a router."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,10 +12,10 @@ _HEAD = ("recording, pool", "stated", "score", "score, interval", "USD for 1,000
 
 
 def tier_table(measured: Sequence[Measured]) -> str:
-    """Return the table: for each pool the best single, then each goal with what it reached on the other half.
+    """Return the table: each goal, and what its tier reaches on the other half of the questions.
 
     Args:
-        measured: parts; those without tiers are left out.
+        measured: the measured parts; parts without tiers are left out.
     """
     return table(_HEAD, _rows(measured), 2)
 
@@ -46,7 +46,7 @@ def _stated(goal: Goal) -> str:
 
 
 def _kept(tier: Tier) -> str:
-    """Say whether what was stated is kept on the other half, or within its interval."""
+    """Return whether the goal is reached on the other half, or lies within the interval there."""
     if tier.goal.of == "quality":
         reached, edge, stated = tier.reached.quality.mean, tier.reached.quality.high, tier.goal.value
         return "yes" if reached >= stated else "within the interval" if edge >= stated else "no"
@@ -59,7 +59,7 @@ def _cost_between(interval: Interval) -> str:
 
 
 def single_table(measured: Sequence[Measured]) -> str:
-    """Return the score and the cost of the best single of each pool, on the same questions."""
+    """Return the score and the cost of the best single worker of each pool, on the same questions."""
     rows = (
         [each.part.title, worker.name, rounding.score(worker.score), rounding.per_thousand(worker.cost)]
         for each in measured

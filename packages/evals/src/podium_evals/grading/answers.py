@@ -1,4 +1,4 @@
-"""Finds the final answer in what a model wrote: models think aloud, and mark their answer in many ways."""
+"""Finds the final answer in a model's text, which may also have reasoning and marks around the answer."""
 
 import re
 
@@ -11,9 +11,9 @@ _SAID = re.compile(
 
 
 def final_answer(text: str) -> str:
-    r"""Return the final answer in a text: the last one that is marked; else all of it.
+    r"""Return the final answer in a text: the last marked answer; without a mark, the whole text.
 
-    Marks, in the order in which they count: `<answer>…</answer>`, `\boxed{…}`, and a line such as
+    The marks, by precedence: `<answer>…</answer>`, `\boxed{…}`, and a line such as
     `The answer is …` or `Answer: …`. Text before `</think>` is left out.
     """
     if _TAG.search(text):
@@ -26,7 +26,7 @@ def final_answer(text: str) -> str:
 
 
 def is_marked(text: str) -> bool:
-    """Return whether a text has its answer in a tag or a box."""
+    """Return whether a text has an answer in a tag or in a box."""
     return _TAG.search(text) is not None or _last_boxed(without_thoughts(text)) is not None
 
 
@@ -36,9 +36,10 @@ def without_thoughts(text: str) -> str:
 
 
 def tagged_answer(text: str) -> str:
-    """Return what the last `<answer>…</answer>` of a text holds; without a tag all of it.
+    """Return the content of the last `<answer>…</answer>` in a text; without such a tag, the whole text.
 
-    It is for answers of several lines, such as grids, of which `final_answer` might take the first line.
+    Use this function for answers of several lines, such as grids. `final_answer` may return only their first
+    line.
     """
     text = without_thoughts(text)
     tags = _TAG.findall(text)
@@ -46,7 +47,7 @@ def tagged_answer(text: str) -> str:
 
 
 def _last_boxed(text: str) -> str | None:
-    r"""Return what the last `\boxed{…}` holds, with the braces inside it; `None` if there is none."""
+    r"""Return the content of the last `\boxed{…}`, including inner braces; `None` if there is no such box."""
     start = max(text.rfind("\\boxed{"), text.rfind("\\fbox{"))
     if start < 0:
         return None
@@ -60,5 +61,5 @@ def _last_boxed(text: str) -> str | None:
 
 
 def _bare(said: str) -> str:
-    """Return an answer in a sentence without the marks around it."""
+    """Return an answer from a sentence, without the marks around the answer."""
     return said.strip().strip("*`").removesuffix(".").strip("*` ")

@@ -1,4 +1,4 @@
-"""Finds the option that a model chose: models name it by its letter, in many ways."""
+"""Finds the option that a model chose. Models name an option by its letter in many ways."""
 
 import re
 from string import ascii_uppercase
@@ -20,18 +20,18 @@ _NAMED = re.compile(
 _ANOTHER = re.compile(
     rf"{_CLOSE}\s*(?:,|/|&|\+|\band\b|\bor\b)\s*(?:(?:and|or|{_NOUN})\s+)?{_LETTER}", re.IGNORECASE
 )
-"""A second option after the first."""
+"""Matches a second option after the first."""
 _ARTICLE = re.compile(r"\s+(?!is\b|was\b|because\b|since\b|as\b|and\b|or\b|fits\b|holds\b)[a-z]")
-"""What follows the article `A` or the pronoun `I`, and no option."""
+"""Matches text after the article `A` or the pronoun `I`, which are not options here."""
 _AROUND = "*_`$()[]{}.:\"' \n"
 _ANY = re.compile(r"(?<![A-Za-z0-9'’])\(?([A-Z])\)?(?![A-Za-z0-9'’])")
 
 
 def final_choice(text: str) -> str:
-    """Return the letter of the option that a text chooses; where it names none, or several, its final answer.
+    """Return the letter of the option that a text chooses. Without one clear option, return the final answer.
 
-    A letter in a tag or a box counts before one in a sentence such as `The correct option is C`, of which the
-    last counts.
+    A letter in a tag or a box takes precedence over sentences such as `The correct option is C`. Of several
+    such sentences, the last one counts.
     """
     final, text = final_answer(text), without_thoughts(text)
     if not is_marked(text):
@@ -47,7 +47,7 @@ def _is_article(text: str, match: re.Match[str]) -> bool:
 
 
 def _letter(said: str) -> str | None:
-    """Return the letter that a text chooses; `None` where it chooses none, or several."""
+    """Return the letter that a text chooses; `None` if the text chooses no letter, or several."""
     bare = said.strip(_AROUND)
     if len(bare) == 1 and bare.isalpha():
         return bare.upper()
@@ -70,5 +70,5 @@ def _letter(said: str) -> str | None:
 
 
 def _one_letter(said: str) -> str | None:
-    """Return the letter with which a text begins; `None` if another option follows it."""
+    """Return the letter at the beginning of a text; `None` if another option follows."""
     return None if _ANOTHER.match(said, 1) else said[0]

@@ -1,4 +1,4 @@
-"""Chooses the graders of a command: by its options, or by what each question says."""
+"""Chooses the grader of each question: from the command's options, or from the question's field `grader`."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,12 @@ def choose_graders(rows: Sequence["QuestionRow"], name: str | None, python: str 
 
     Args:
         rows: the questions.
-        name: the grader of all rows: a name of `GRADERS`, `code`, `none`, or `MODULE:FUNCTION`; `None` takes
-            the one that each row names under `grader`, which may not be a function.
-        python: the interpreter that runs code of answers; `None` runs none.
+        name: the grader of all rows: a name of `GRADERS`, `code`, `none`, or `MODULE:FUNCTION`; `None` uses
+            each row's field `grader`, which must be a name and not a function.
+        python: the interpreter that runs code in answers; `None` allows no code.
 
     Raises:
-        ConfigError: there is no such grader, or code is to be graded and may not be run.
+        ConfigError: there is no such grader, or answers are code and `python` is `None`.
     """
     if name is not None:
         chosen = _grader(name, python)

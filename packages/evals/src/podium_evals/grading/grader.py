@@ -1,4 +1,4 @@
-"""What a grader is: it reads the final answer in a text, and scores it."""
+"""The interface of graders: a grader finds the final answer in a text, and scores it."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -12,14 +12,15 @@ from anyio.lowlevel import RunVar
 
 @dataclass(frozen=True, slots=True)
 class Grader:
-    """Scores what a worker wrote."""
+    """Scores the text of a worker. It may be called as a function."""
 
     read: Callable[[str], str]
-    """Finds the final answer in a text; empty if there is none."""
+    """Finds the final answer in a text; returns an empty text if there is none."""
     compare: Callable[[Mapping[str, Any], str], float]
-    """Scores a final answer, 0 to 1. It is given the question's row, with the right answer under `answer`."""
+    """Scores a final answer from 0 to 1. The arguments are the answer, and the question's row with the right
+    answer under `answer`."""
     is_slow: bool = False
-    """Whether it waits for another process. A recorder runs such a grader in a thread."""
+    """Whether the grader waits for another process. Such a grader is run in a thread."""
 
     def __call__(self, row: Mapping[str, Any], text: str) -> float:
         """Return the score of a text, 0 to 1.
@@ -31,18 +32,18 @@ class Grader:
 
 
 GraderOf = Callable[[Mapping[str, Any]], Grader | None]
-"""Chooses the grader of a question's row; `None` leaves its answers without a score."""
+"""Chooses the grader of a question's row. `None` leaves the answers to this question without a score."""
 
 
 def grader_of(grader: Grader | GraderOf | None) -> GraderOf:
-    """Return the function that chooses `grader` for each row, where it is none itself."""
+    """Return a function that returns `grader` for each row; `grader` itself if it is such a function."""
     if grader is None or isinstance(grader, Grader):
         return lambda _row: grader
     return grader
 
 
 async def grade(grader: Grader, row: Mapping[str, Any], text: str) -> tuple[str, float]:
-    """Return the final answer in a text, and its score; a slow grader runs in a thread.
+    """Return the final answer in a text, and the score. A slow grader runs in a thread.
 
     Raises:
         ConfigError: the row cannot be graded by this grader.

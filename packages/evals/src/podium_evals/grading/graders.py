@@ -1,6 +1,6 @@
-"""The graders that `podium record` offers, by name.
+"""The graders of `podium record`, by name.
 
-The empty text scores 0 with each of them.
+Every grader scores the empty text 0.
 """
 
 from collections.abc import Mapping
@@ -33,22 +33,25 @@ def _is_choice(row: Mapping[str, Any], answer: str) -> float:
         raise ConfigError(f"the answer {row['answer']!r:.80} is not a letter: choose another grader")
     said = answer.strip()
     options = [_plain(str(option)) for option in row.get("options", ())]
-    if len(said) > 1 and _plain(said) in options:  # a letter is the letter of an option, and not its text
+    if (
+        len(said) > 1 and _plain(said) in options
+    ):  # a single letter is an option's letter, not an option's text
         return float(options.index(_plain(said)) == ascii_uppercase.index(right))
     return float(said.upper() == right)
 
 
 exact = Grader(final_answer, _is_exact)
-"""Scores 1 if the final answer is the right one; case, white space and a full stop do not count."""
+"""Scores 1 if the final answer equals the right one, apart from case, white space and a full stop."""
 number = Grader(final_answer, _is_number)
-"""Scores 1 if the last number of the final answer is the right one, to one part in a million."""
+"""Scores 1 if the last number in the final answer equals the right one, with a relative error of at most one
+millionth."""
 choice = Grader(final_choice, _is_choice)
 """Scores 1 if the final answer names the right option, by its letter or by its whole text.
 
-An answer that names several letters has chosen nothing. The article `A` and the pronoun `I` do not count.
+An answer with several letters scores 0. The article `A` and the pronoun `I` are not read as letters.
 """
 reasoning_gym = Grader(tagged_answer, score_by_kind)
-"""Scores by the grader of the question's own kind in Reasoning Gym."""
+"""Scores with the grader that Reasoning Gym has for the question's kind."""
 GRADERS: Mapping[str, Grader] = {
     "exact": exact,
     "number": number,
@@ -56,13 +59,15 @@ GRADERS: Mapping[str, Grader] = {
     "math": math,
     "reasoning-gym": reasoning_gym,
 }
-"""The graders by the name that the command line has for them."""
+"""The graders, by their name on the command line."""
 
 
 def _expected(row: Mapping[str, Any]) -> str:
     expected = row.get("answer")
     if expected is None:
-        raise ConfigError(f"the question {str(row.get('question'))[:80]!r} has no right answer to grade by")
+        raise ConfigError(
+            f"the question {str(row.get('question'))[:80]!r} has no right answer, which the grader needs"
+        )
     return str(expected)
 
 

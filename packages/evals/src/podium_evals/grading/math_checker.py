@@ -1,4 +1,4 @@
-"""Compares two expressions in a process of its own, which is killed where a comparison takes too long."""
+"""Compares two expressions in a separate process. The process is killed if a comparison takes too long."""
 
 import atexit
 import json
@@ -17,14 +17,14 @@ START_LIMIT_S = 60.0
 
 
 class MathChecker:
-    """A process that compares expressions. It starts with the first comparison."""
+    """A process that compares expressions. The process starts at the first comparison."""
 
     def __init__(self) -> None:
         self._lock = Lock()  # one comparison at a time: the process answers in order
         self._process: subprocess.Popen[str] | None = None
 
     def equal(self, right: str, given: str) -> bool:
-        """Return whether two expressions are equal; false where that is not found out in time.
+        """Return whether two expressions are equal; false if the comparison takes too long.
 
         Raises:
             ConfigError: the library is not installed.
@@ -32,7 +32,7 @@ class MathChecker:
         with self._lock:
             process = self._process if self._process and self._process.poll() is None else self._start()
             told = _ask(process, json.dumps([right, given]), LIMIT_S)
-            if told not in ("true", "false"):  # it was too slow, or needed too much memory
+            if told not in ("true", "false"):  # the process was too slow, or needed too much memory
                 self._stop()
             return told == "true"
 
@@ -69,7 +69,7 @@ class MathChecker:
 
 
 def _ask(process: subprocess.Popen[str], line: str, limit_s: float) -> str:
-    """Send a line, and return the answer; empty where the process ended or was killed at the limit."""
+    """Send a line, and return the answer; empty if the process ended, or was killed at the time limit."""
     assert process.stdin is not None
     assert process.stdout is not None
     timer = Timer(limit_s, process.kill)
@@ -87,7 +87,7 @@ def _ask(process: subprocess.Popen[str], line: str, limit_s: float) -> str:
 
 @cache
 def shared_checker() -> MathChecker:
-    """Return the checker that all graders of this process share."""
+    """Return the one checker of this process, which all graders use."""
     checker = MathChecker()
     atexit.register(checker.close)
     return checker

@@ -1,15 +1,15 @@
-"""The process of `MathChecker`: reads two expressions from each line, writes whether they are equal."""
+"""The process of `MathChecker`: for each input line with two expressions, writes whether they are equal."""
 
 import json
 import logging
 import sys
 
 MOST_MEMORY = 2**31
-"""Bytes of address space; powers of large numbers need any amount."""
+"""Bytes of address space: powers of large numbers could fill all memory."""
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Answer the lines of stdin until it ends."""
     _bound_memory()
     try:
         from math_verify import parse, verify  # type: ignore[import-untyped] # noqa: PLC0415 - an extra

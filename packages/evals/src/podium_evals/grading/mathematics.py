@@ -1,7 +1,7 @@
 r"""Grades mathematical answers: numbers, expressions, intervals, sets and matrices, in LaTeX or plain text.
 
-Answers that are equal as text or as numbers are settled here. Whether two expressions are equal is computed
-by the library `math-verify` in a process of its own.
+This module compares answers as text and as numbers. Other expressions are compared by the library
+`math-verify`, in a separate process.
 """
 
 import re
@@ -16,7 +16,7 @@ from podium_evals.grading.math_checker import shared_checker
 from podium_evals.grading.numbers import numbers_in
 
 LONGEST = 500
-"""Characters of an answer above which it is not compared as an expression."""
+"""Maximum number of characters of an answer that is compared as an expression."""
 _MARKS = re.compile(r"\\left(?![a-z])|\\right(?![a-z])|\\[,;:! ]|\\quad|\$|\\\(|\\\)|\\\[|\\\]|~")
 _TEXT = re.compile(
     r"\\(?:text|textbf|textit|mathrm|mathbf|operatorname|mbox)\s*\{([^{}]*)\}(\s*\^\s*\{?\s*-?[23]\s*\}?)?"
@@ -28,7 +28,7 @@ _SPELT = (
     (re.compile(r">=|≥"), r"\\ge "),
     (re.compile(r"∞"), r"\\infty "),
 )
-"""Plain spellings, and LaTeX for them."""
+"""The LaTeX for some plain spellings."""
 _MIXED = re.compile(r"(\d+) (\d+/\d+)")
 _JOINING = {"and", "or", "to", "if", "mod"}
 _DEGREES = re.compile(r"\s*(?:\^\s*\{?\s*\\circ\s*\}?|°|\bdegrees?\b)")
@@ -44,14 +44,16 @@ _NUMBER = re.compile(r"[-+\u2212]?\s*[$€£]?\s*(?:[\d.,]|\\frac|[ {}/]|\\?%)+"
 def _is_equal(row: Mapping[str, Any], answer: str) -> float:
     expected = row.get("answer")
     if expected is None or not str(expected).strip():
-        raise ConfigError(f"the question {str(row.get('question'))[:80]!r} has no right answer to grade by")
+        raise ConfigError(
+            f"the question {str(row.get('question'))[:80]!r} has no right answer, which the grader needs"
+        )
     right, given = plain_math(str(expected)), plain_math(answer)
     if not given:
         return 0.0
     if _compact(right) == _compact(given):
         return 1.0
     if _WORDS.fullmatch(right) or len(given) > LONGEST:
-        return 0.0  # the library would read a word as a product of its letters
+        return 0.0  # the library reads a word as a product of its letters
     numbers = _number(right), _number(given)
     if None not in numbers:
         return float(_same_number(*numbers, right, given))  # type: ignore[arg-type]
@@ -61,9 +63,9 @@ def _is_equal(row: Mapping[str, Any], answer: str) -> float:
 math = Grader(final_answer, _is_equal, is_slow=True)
 """Scores 1 if the final answer equals the right one: as text, as a number, or as an expression.
 
-It needs the extra `math`. Units, degrees and the left side of `x = …` do not count; a percent sign counts for
-nothing where the digits are the same. Decimals are exact: 0.333 is not 1/3. A comparison that takes longer
-than ten seconds, or an answer of more than 500 characters, scores 0.
+This grader needs the extra `math`. Units, degrees and the left side of `x = …` are ignored; so is a percent
+sign if the digits are the same. Decimals are exact: 0.333 is not 1/3. A comparison that takes longer than ten
+seconds scores 0, and so does an answer of more than 500 characters.
 """
 
 
@@ -81,7 +83,7 @@ def plain_math(text: str) -> str:
 
 
 def _untypeset(match: re.Match[str]) -> str:
-    """Return a typeset text as plain text; a unit after a number is left out."""
+    """Return typeset text as plain text, without a unit after a number."""
     text, exponent = match[1], match[2] or ""
     before = match.string[: match.start()].rstrip(" \\,;~")[-1:]
     is_unit = bool(before) and (before.isdigit() or before in ")}%") and text.strip().lower() not in _JOINING
@@ -93,7 +95,7 @@ def _compact(text: str) -> str:
 
 
 def _number(text: str) -> Fraction | None:
-    """Return the number that a text is, with or without a unit; `None` if it is something else."""
+    """Return the value of a text that is a number, with or without a unit; `None` for other texts."""
     bare = _UNIT.sub("", re.sub(r"^[a-zA-Z]\s*=\s*", "", text))
     if not _NUMBER.fullmatch(bare):
         return None

@@ -1,4 +1,4 @@
-"""Finds a grader by name: one of Podium's, or a function of the user's."""
+"""Finds a grader by name: a grader of Podium, or the user's own function."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -15,9 +15,9 @@ def find_grader(name: str) -> Grader:
     """Return the grader of this name.
 
     Args:
-        name: a name of `GRADERS`, or `MODULE:FUNCTION` for a function that takes the row of a question (a
-            dictionary) and the whole answer, and returns a score from 0 to 1. Modules are also found in the
-            current folder.
+        name: a name of `GRADERS`, or `MODULE:FUNCTION`. The function's arguments are the row of a question (a
+            dictionary) and the whole answer; it returns a score from 0 to 1. The module may be in the current
+            folder.
 
     Raises:
         ConfigError: there is no such grader.
@@ -27,7 +27,7 @@ def find_grader(name: str) -> Grader:
     module, colon, function = name.partition(":")
     if not colon:
         told = ", ".join(GRADERS)
-        raise ConfigError(f"--grader {name!r} is not one of {told}, and not MODULE:FUNCTION")
+        raise ConfigError(f"--grader {name!r} is unknown: use one of {told}, or MODULE:FUNCTION")
     found = getattr(_imported(module, name), function, None)
     if not callable(found):
         raise ConfigError(f"--grader {name!r}: the module {module!r} has no function {function!r}")
@@ -54,7 +54,7 @@ def _checked(function: Callable[..., Any], name: str) -> Callable[[Mapping[str, 
             question = str(row.get("question"))[:80]
             raise ConfigError(f"the grader {name!r} failed on the question {question!r}: {told}") from error
         if not 0 <= found <= 1:
-            raise ConfigError(f"the grader {name!r} returned {found!r}: a score is from 0 to 1")
+            raise ConfigError(f"the grader {name!r} returned {found!r}: a score is a number from 0 to 1")
         return found
 
     return score

@@ -1,4 +1,4 @@
-"""Reads numbers as people and models write them: separators, fractions, percent, LaTeX, units."""
+"""Reads numbers in prose, with separators, fractions, percent signs, LaTeX or units."""
 
 import re
 from fractions import Fraction
@@ -13,9 +13,9 @@ _NUMBER = re.compile(
 
 
 def numbers_in(text: str) -> list[Fraction]:
-    r"""Return the numbers of a text in their order, as exact fractions; `50%` is one half.
+    r"""Return the numbers in a text in their order, as exact fractions; `50%` is one half.
 
-    Separators of thousands are left out, `\frac{3}{4}` and `3/4` are fractions, `3\frac{1}{2}` is 7/2, and
+    Separators of thousands are ignored, `\frac{3}{4}` and `3/4` are fractions, `3\frac{1}{2}` is 7/2, and
     U+2212 is a minus.
     A comma is never a decimal point. Digits inside a word (`x2`) are not a number.
     """
@@ -27,7 +27,7 @@ def numbers_in(text: str) -> list[Fraction]:
         if match["whole"] is None and match["rest"] is None:
             continue
         before = text[max(match.start() - 1, 0) : match.start()]
-        subtracts = before.isalnum()  # or is a dash between words
+        subtracts = before.isalnum()  # otherwise a dash between words
         digits = match.start("whole") if match["whole"] is not None else match.start("rest")
         if digits and text[digits - 1].isalpha():
             continue

@@ -1,4 +1,4 @@
-"""The graders of Reasoning Gym's own kinds, by the library `reasoning-gym`."""
+"""Scores answers with the graders in the library `reasoning-gym`: each kind of question has its own."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,10 +8,10 @@ from podium.installing import install_hint
 
 
 def score_by_kind(row: Mapping[str, Any], answer: str) -> float:
-    """Return the score that the kind's own grader gives, 0 to 1.
+    """Return the score by the grader of the question's kind, 0 to 1.
 
-    The row is an entry of the library: `question`, `answer`, and `metadata`, which names the kind under
-    `source_dataset`.
+    The row is an entry of the library: `question`, `answer` and `metadata`. The kind is under
+    `source_dataset` in `metadata`.
 
     Raises:
         ConfigError: the library is not installed, the row is not one of its entries, or the grader rejects
@@ -34,8 +34,9 @@ def score_by_kind(row: Mapping[str, Any], answer: str) -> float:
     kind, right = str(metadata["source_dataset"]), row.get("answer")
     score = get_score_answer_fn(kind)
     if right is not None and score(right, dict(row)) < 1:
-        # JSON has no tuples, for which the graders of `arc_agi` and `rearc` look.
+        # The graders of `arc_agi` and `rearc` look for tuples, which JSON does not have.
         raise ConfigError(
-            f"the grader of {kind!r} rejects the right answer of its question: was it in a file?"
+            f"the grader of {kind!r} rejects the question's right answer: was the question in a JSON "
+            f"file, which changes tuples to lists?"
         )
     return min(max(float(score(answer, dict(row))), 0.0), 1.0)

@@ -1,4 +1,4 @@
-"""Recorded plans: a planner is asked once, its plans are kept in a file and scored as an arm."""
+"""Recorded plans: a planner is asked once, its plans are kept in a file, and an arm scores them later."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""An arm that is a file of recorded plans: of a prompted planner, or of a trained conductor."""
+"""An arm that runs recorded plans of a prompted planner or of a trained conductor."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import replace
@@ -14,11 +14,11 @@ from podium_evals.recorded import Bundle, Question, Recordings, content_key
 
 
 class RecordedPlansArm(PlannerArm):
-    """An arm whose plans were recorded.
+    """An arm that reads its plans from a file.
 
-    A plan is run over recorded workers. A question without a plan, and one whose plan asks a worker something
-    that was not recorded, is unrecorded. A question for which the planner wrote no usable plan scores 0. The
-    calls, tokens, cost and time of the planner count.
+    The plans are run over recorded workers. A question is unrecorded if it has no plan, or if its plan needs
+    an answer that was not recorded. If the planner wrote no usable plan, the question scores 0. The calls,
+    tokens, cost and time of the planner are added to those of the workers.
 
     Args:
         name: the name in tables.
@@ -29,7 +29,7 @@ class RecordedPlansArm(PlannerArm):
         super().__init__(name)
         self._plans = plans
 
-    def planner(self, fold: Fold, seed: int) -> Planner:  # noqa: ARG002 - the seam has both
+    def planner(self, fold: Fold, seed: int) -> Planner:  # noqa: ARG002 - the interface has both parameters
         """Return a planner that reads the plans."""
         return _Reader(self._plans)
 
@@ -41,8 +41,8 @@ class RecordedPlansArm(PlannerArm):
         """
         if not any(content_key(query.text) in self._plans.of_query for query in fold.asked):
             raise ArmUnfit(
-                f"none of its {len(self._plans.of_query)} plans is for a question that is asked here: record "
-                "and compare with the same split, seed, pool and number of bundles"
+                f"none of its {len(self._plans.of_query)} plans is for a question of this comparison: "
+                f"use the same split, seed, pool and number of bundles for recording and comparing"
             )
         async for asked in super().answer(fold, seeds):
             yield asked
@@ -63,7 +63,7 @@ class RecordedPlansArm(PlannerArm):
 
 
 class _Reader(Planner):
-    """Writes the recorded plan of a query, with the numbers of the workers in the pool."""
+    """A planner that returns the recorded plan of a query, with the workers' numbers in the pool."""
 
     reads_cards = False
 

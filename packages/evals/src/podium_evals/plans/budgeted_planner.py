@@ -23,10 +23,10 @@ class BudgetedPlanner(WrappedPlanner):
         super().__init__(planner)
         self._ledger = ledger
         self.stopped = ""
-        """Which limit was reached; empty if none was."""
+        """The limit that was reached; empty if no limit was reached."""
 
     def shown(self, request: PlanRequest) -> PlanRequest:
-        """Return the request with a limit of the text's length, if the budget needs one."""
+        """Return the request. If the budget needs it, the request gets a limit for the length of the text."""
         if request.max_tokens is None and self._ledger.limits_any("cost", "output_tokens"):
             return replace(request, max_tokens=self._ledger.limits.answer_tokens)
         return request
@@ -39,7 +39,9 @@ class BudgetedPlanner(WrappedPlanner):
             PodiumError: the other planner gave no plan text.
         """
         reservation = await self._reserve(request)
-        spent = charge(reservation.amount, Usage(), None, maybe_paid=True)  # of a call whose end nobody saw
+        spent = charge(
+            reservation.amount, Usage(), None, maybe_paid=True
+        )  # the usage of a call whose end is unknown
         try:
             async with aclosing(super().plan(request)) as pieces:
                 async for piece in pieces:

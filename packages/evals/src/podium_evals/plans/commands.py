@@ -18,7 +18,7 @@ from podium_evals.results.pools import POOLS, read_pool
 from podium_evals.results.report import Setting, asked_folds
 
 PARTIAL = 3
-"""The exit code of a command that leaves plans missing."""
+"""The exit code if plans are missing."""
 
 
 def record_plans(  # noqa: PLR0913 - one parameter for each argument and option
@@ -26,27 +26,37 @@ def record_plans(  # noqa: PLR0913 - one parameter for each argument and option
         str, typer.Argument(metavar="RECORDING", help=f"A file of recorded answers, or {', '.join(POOLS)}.")
     ],
     *,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The plans, which are appended to.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The file of plans; new plans are appended.")
+    ],
     pool: Annotated[
         str,
-        typer.Option(metavar="NAME", help="all, a named pool (mid, chat), or workers separated by commas."),
+        typer.Option(
+            metavar="NAME", help="all, a named pool (mid, chat), or names of workers separated by commas."
+        ),
     ] = "all",
     trained: Annotated[
         bool,
         typer.Option(
             "--trained",
-            help="For a conductor that was trained on recordings: its prompt does not say which plans a "
-            "recording can answer.",
+            help="For a conductor that was trained on recordings: the prompt does not say which plans "
+            "have recorded answers.",
         ),
     ] = False,
     split: Annotated[
-        str, typer.Option(help="As in `podium evals run`, which asks the same questions.")
+        str,
+        typer.Option(help="The split, as in `podium evals run`; the same split gives the same questions."),
     ] = "questions",
     questions: Annotated[int | None, typer.Option(min=2, help="Maximum number of questions.")] = None,
     bundles: Annotated[
-        int | None, typer.Option(min=2, help="Plan this many bundles of questions in place of the questions.")
+        int | None,
+        typer.Option(
+            min=2,
+            help="Number of bundles (queries of several questions), which are planned in "
+            "place of the questions.",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="The seed of the split and of the bundles.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the split and of the bundles.")] = 0,
     cost: Annotated[float | None, typer.Option(min=0, help="Maximum cost of this command, in USD.")] = None,
     calls: Annotated[int | None, typer.Option(min=1, help="Maximum calls of this command.")] = None,
     at_once: Annotated[int, typer.Option(min=1, help="Maximum plans at the same time.")] = 8,
@@ -55,13 +65,13 @@ def record_plans(  # noqa: PLR0913 - one parameter for each argument and option
         typer.Option(
             metavar="FOLDER",
             envvar="PODIUM_EVALS_DATA",
-            help="Where the files of public recordings are. Default: they are downloaded.",
+            help="Folder with the files of public recordings. Default: they are downloaded.",
         ),
     ] = None,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the planner of the config for plans for recorded questions, and keep the plans.
+    """Ask the planner of the config to plan recorded questions, and keep the plans.
 
     `podium evals run RECORDING --arms planner:FILE` scores them, with the same --pool, --split, --questions,
     --bundles and --seed.
@@ -106,7 +116,7 @@ def _limits(config: Config, calls: int | None, cost: float | None, asked: int) -
 
 
 def _first_of_each(folds: list[Fold]) -> list[Fold]:
-    """Return the folds without those that ask the questions of an earlier one."""
+    """Return the folds, without those that ask the same questions as an earlier fold."""
     found: dict[tuple[str, ...], Fold] = {}
     for fold in folds:
         found.setdefault(tuple(query.id for query in fold.asked), fold)
@@ -132,19 +142,19 @@ def _tell(screen: Screen, summary: PlanSummary, out: Path, *, as_json: bool) -> 
     else:
         cost = "an unknown cost" if spent.cost is None else f"${spent.cost:.4f}"
         screen.note(
-            f"podium: recorded {new} in {out}, with {spent.calls} calls at {cost}; "
-            f"{summary.already} were there before"
+            f"podium: recorded {new} plans in {out}, with {spent.calls} calls at {cost}; "
+            f"{summary.already} were recorded before"
         )
         if new:
             screen.note(
-                f"podium: of these {new}, {summary.answerable} plans can be answered from the recording, and "
-                f"{summary.unusable} texts have no usable plan"
+                f"podium: of these {new}, {summary.answerable} have recorded answers, and "
+                f"{summary.unusable} are not usable plans"
             )
         for code, number in summary.failed.most_common():
             screen.note(f"podium: {number} failed: {code}")
         if summary.stopped:
-            screen.note(f"podium: {summary.left} were not asked for: {summary.stopped}")
+            screen.note(f"podium: {summary.left} plans were not asked for: {summary.stopped}")
         if summary.failed or summary.left:
-            screen.note("podium: the same command asks for what is missing")
+            screen.note("podium: repeat the command to ask for the missing plans")
     if summary.failed or summary.left:
         raise typer.Exit(PARTIAL)

@@ -1,13 +1,14 @@
-"""Recorded plans as a file of JSON lines, which can be appended to, and read while it grows.
+"""Reads and writes files of recorded plans (JSON lines). A file can be read while plans are appended.
 
-The first line says who planned, and which workers it could choose. A plan names its workers:
+The first line says which planner wrote the plans, and which workers were in its pool. Plans have the names of
+workers:
 
     {"type": "plans", "version": 1, "planner": "…", "workers": ["…", "vote"], "is_told": true, "source": "…"}
     {"type": "plan", "query": "…", "steps": [{"worker": "…", "subtask": "…", "access": []}], "text": "…",
      "problem": null, "calls": 1, "usage": {…}, "cost": 0.001, "seconds": 2.5, "asked_on": "2026-11-22"}
 
-A plan names its question, or its bundle, by the key of the content. `steps` is `null` where the planner wrote
-no usable plan; `problem` then has the code and the message.
+A plan refers to its question or bundle by the content key. `steps` is `null` if the planner wrote no usable
+plan; then `problem` has the code and the message.
 """
 
 import json
@@ -27,42 +28,43 @@ from podium_evals.recording.appended_lines import AppendedLines
 
 VERSION = 1
 NoPlan = Literal["planner_unusable", "planner_refused"]
-"""Why there is no plan: the planner's text is not a valid plan, or it refused."""
+"""Why there is no plan: the planner's text is not a valid plan, or the planner refused the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlansAbout:
-    """Who planned, and for which pool."""
+    """The planner that wrote the plans of a file, and its pool."""
 
     planner: str
     """The name of the planner or of its model."""
     workers: tuple[str, ...]
-    """The workers that it could choose, in the order of their numbers in the plans."""
+    """The workers of its pool, in the order of their numbers in the plans."""
     is_told: bool = True
-    """Whether its prompt says which plans the recording can answer."""
+    """Whether its prompt said which plans have recorded answers."""
     source: str = ""
-    """Which questions it was asked, for readers."""
+    """A description of the questions, for readers of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedPlan:
-    """What a planner wrote for one query."""
+    """The plan that a planner wrote for one query, or the reason why there is none."""
 
     query: str
-    """The key of the content: `content_key` of the question or of `Bundle.text`."""
+    """The content key of the query: `content_key` of the question or of `Bundle.text`."""
     plan: Plan | None
-    """The plan, with numbers of `PlansAbout.workers`; `None` if there is no usable plan."""
+    """The plan. Its numbers of workers are places in `PlansAbout.workers`. `None` if there is no usable
+    plan."""
     text: str = ""
     """The planner's last text."""
     problem: tuple[NoPlan, str] | None = None
     """The code and the message if there is no plan."""
     calls: int = 1
-    """Calls of the planner's model, repairs included."""
+    """Number of calls of the planner's model, including repairs."""
     usage: Usage = Usage()
     cost: float | None = 0.0
     """The cost of the calls in USD; `None` if it is not known."""
     seconds: float | None = None
-    """The time that planning took; `None` if it is not known."""
+    """The seconds that planning needed; `None` if they are not known."""
     asked_on: date | None = None
     """The day."""
 
@@ -73,27 +75,27 @@ class Plans:
 
     about: PlansAbout
     of_query: Mapping[str, RecordedPlan] = field(default_factory=dict)
-    """By the key of the query. Of several plans for one query the first counts."""
+    """The plans by the key of their query. If a query has several plans, the first is used."""
 
 
 class PlanFile:
-    """A file of plans that is appended to; use it as a context manager.
+    """A file of plans to append to. Use it as a context manager.
 
     Each plan is on the disk (fsync) before `append` returns.
 
     Args:
-        path: the file, which is made where it is missing.
+        path: the file; created if it is missing.
         about: the first line of a new file.
 
     Raises:
-        RecordingInvalid: on entering: the file is something else, has plans of another planner or for another
-            pool, or another process appends to it.
+        RecordingInvalid: on entering: the file is not a file of plans, its plans are by another planner or
+            for another pool, or another process appends to it.
     """
 
     def __init__(self, path: Path | str, about: PlansAbout) -> None:
         self.path = Path(path)
         self.queries: set[str] = set()
-        """The keys of the queries that have a line in the file."""
+        """The keys of the queries that are in the file."""
         self._about = about
         self._file = AppendedLines(self.path, begins='{"type": "plans"', what="file of plans")
         self._stack = ExitStack()
@@ -119,8 +121,8 @@ class PlanFile:
             old, new = getattr(before.about, name), getattr(self._about, name)
             if old != new:
                 raise RecordingInvalid(
-                    f"{self.path} has plans with {name} {_told(old)}, and this is {_told(new)}: "
-                    "name another file"
+                    f"{self.path} has plans with {name} {_told(old)}, but this is {_told(new)}: choose "
+                    f"another file"
                 )
         self.queries = set(before.of_query)
 
@@ -128,7 +130,7 @@ class PlanFile:
         """Append a plan, and wait until it is on the disk.
 
         Raises:
-            RecordingInvalid: the disk does not take it.
+            RecordingInvalid: the file cannot be written.
         """
         await self._file.append([self._written(plan)])
         self.queries.add(plan.query)
@@ -154,7 +156,7 @@ class PlanFile:
 def read_plans(path: Path | str) -> Plans:
     """Read a file of plans.
 
-    A last line without its end was cut when the process died that wrote it; it is left out.
+    A last line without a line end is left out: its writer was killed.
 
     Raises:
         RecordingInvalid: the file cannot be read, or is not a file of plans.
@@ -174,12 +176,12 @@ def read_plans(path: Path | str) -> Plans:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RecordingInvalid(f"{where} cannot be read: {type(error).__name__}: {error}") from error
     if about is None:
-        raise RecordingInvalid(f"{path} is not a file of plans: it has no whole line")
+        raise RecordingInvalid(f"{path} is not a file of plans: it has no complete line")
     return Plans(about=about, of_query=found)
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each row, with the place that errors name."""
+    """Yield each row, and its place for error messages."""
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
@@ -205,7 +207,7 @@ def _about(row: Mapping[str, Any]) -> PlansAbout:
 def _plan(row: Mapping[str, Any], workers: tuple[str, ...]) -> RecordedPlan:
     steps, problem, day = row["steps"], row["problem"], row["asked_on"]
     if (steps is None) is (problem is None):
-        raise ValueError("it has both steps and a problem, or neither")
+        raise ValueError("it must have either steps or a problem")
     return RecordedPlan(
         query=row["query"],
         plan=None if steps is None else _numbered(steps, workers),

@@ -1,4 +1,4 @@
-"""Asks a planner for plans for recorded questions, within a budget; a stopped recording is continued."""
+"""Asks a planner to plan recorded questions, within a budget. A stopped recording can be continued."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -29,40 +29,42 @@ Query = Question | Bundle
 
 @dataclass(slots=True)
 class PlanSummary:
-    """What a recorder of plans did."""
+    """The counts and the usage of a recording of plans."""
 
     recorded: int = 0
-    """Queries whose plan, or whose lack of a usable plan, was recorded."""
+    """Number of queries that were recorded, with a plan or without a usable plan."""
     unusable: int = 0
-    """Those of them without a usable plan, or with a refusal."""
+    """Number of recorded queries without a usable plan, or with a refusal."""
     answerable: int = 0
-    """Those of them whose plan is answered from the recording."""
+    """Number of recorded queries whose plan needs only recorded answers."""
     already: int = 0
-    """Queries that the file had before."""
+    """Number of queries that were in the file before."""
     failed: Counter[str] = field(default_factory=Counter)
-    """Queries that have no plan because calls failed, by the code of the error."""
+    """Number of queries without a plan because calls failed, by the code of the error."""
     left: int = 0
-    """Queries that were not asked."""
+    """Number of queries that were not asked."""
     stopped: str = ""
-    """Why they were not; empty if all were asked."""
+    """Why some queries were not asked; empty if all were asked."""
     spent: Spend = NOTHING
-    """What the calls spent, failed calls included."""
+    """The usage of all calls, including failed calls."""
 
 
 class PlanRecorder:
     """Asks a planner for a plan for each query, and records the plans.
 
-    A query that the file has is not asked again. Plans are checked and repaired as in a run. The planner sees
+    Queries in the file are not asked again. Plans are checked and repaired as in a run. The planner sees
     the cards of the recorded workers and of the reducers, in the order of `arm_pool`.
 
     Args:
         file: the plans, entered.
         planner: writes the plans.
         limits: `calls`, `cost`, `input_tokens` and `output_tokens` limit all calls of this recorder together,
-            `plan_steps` and `planner_seconds` each plan. The worst case of a call must fit before it is made.
-        is_told: whether the question that the planner is shown ends with what recorded workers can answer.
-        at_once: maximum plans at the same time. After as many failed calls in a row, no more are made.
-        on_plan: is called after each recorded plan.
+            `plan_steps` and `planner_seconds` limit each plan. The worst case of a call must fit before it is
+            made.
+        is_told: whether the planner's prompt says which subtasks recorded workers can answer.
+        at_once: maximum number of plans at the same time. If this number of calls fails in a row, no further
+            calls are made.
+        on_plan: called after each recorded plan.
 
     Raises:
         ConfigError: `at_once` is below 1.
@@ -92,13 +94,13 @@ class PlanRecorder:
         self._summary = PlanSummary()
 
     async def record(self, folds: Sequence[Fold]) -> PlanSummary:
-        """Ask for the plans that the file lacks.
+        """Ask for the plans that are missing in the file.
 
         Args:
-            folds: their `asked` queries are planned.
+            folds: the folds whose queries (`asked`) are planned.
 
         Returns:
-            What all calls of this method did.
+            The summary over all calls of this method.
 
         Raises:
             ConfigError: the planner cannot be used with the pool.
@@ -171,9 +173,9 @@ def plans_about(planner: Planner, fold: Fold, *, is_told: bool, source: str = ""
 
     Args:
         planner: writes the plans.
-        fold: what it is asked.
-        is_told: whether its prompt says which plans the recording can answer.
-        source: which questions it is asked, for readers.
+        fold: the questions that it is asked.
+        is_told: whether its prompt says which plans have recorded answers.
+        source: a description of the questions, for readers of the file.
     """
     workers = tuple(worker.card.name for worker in arm_pool(fold, 0))
     return PlansAbout(planner=planner.name, workers=workers, is_told=is_told, source=source)
@@ -183,7 +185,7 @@ def _no_plan(error: PlannerError) -> NoPlan | None:
     """Return the code of a planner that answered without a usable plan; `None` for a failed call."""
     problem = error.calls[-1].problem if error.calls else None
     if error.code == "planner_refused" and (problem is None or problem.code != AnswerRefused.code):
-        return None  # a wrong key or an unknown model says nothing of the question
+        return None  # a wrong key or an unknown model has nothing to do with the question
     return next((code for code in get_args(NoPlan) if code == error.code), None)
 
 

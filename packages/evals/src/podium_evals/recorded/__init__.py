@@ -1,4 +1,4 @@
-"""Recorded answers: questions, the samples of each worker, readers of recordings."""
+"""Recorded answers of models: their questions and samples, and functions to read and fetch recordings."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Requests that are repeated where the next may succeed: after broken connections and errors of servers."""
+"""Repeats HTTP requests after broken connections and errors of servers."""
 
 from collections.abc import Awaitable, Callable
 from random import random
@@ -11,23 +11,23 @@ from podium_evals.errors import OriginUnavailable
 
 T = TypeVar("T")
 ATTEMPTS = 5
-"""Requests that may fail in a row without progress in between."""
+"""Maximum number of failed requests in a row without any progress."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
-"""Seconds before the second request; it doubles with each failure, up to the longest."""
+"""Seconds before the second request. The time doubles with each failure, up to a maximum."""
 TIMEOUTS = httpx2.Timeout(30.0, connect=10.0)
-"""Seconds for each read, write and wait for a connection."""
+"""Maximum seconds for each read, each write and each wait for a connection."""
 
 
 class RequestFailed(Exception):
-    """The request failed, and the next may succeed.
+    """A request failed, but the next one may succeed.
 
     Args:
-        told: why.
+        told: why the request failed.
         wait: seconds that the server asks to wait.
     """
 
     progressed = False
-    """Whether something arrived before it failed."""
+    """Whether some bytes arrived before the failure."""
 
     def __init__(self, told: str, wait: float = 0.0) -> None:
         super().__init__(told)
@@ -35,10 +35,10 @@ class RequestFailed(Exception):
 
 
 async def until_served(url: str, request: Callable[[], Awaitable[T]]) -> T:
-    """Return what a request returns, repeating it while it raises `RequestFailed`.
+    """Return the result of a request. The request is repeated while it raises `RequestFailed`.
 
     Args:
-        url: what messages name.
+        url: the URL for error messages.
         request: makes one request.
 
     Raises:
@@ -52,16 +52,16 @@ async def until_served(url: str, request: Callable[[], Awaitable[T]]) -> T:
             failures = 1 if failed.progressed else failures + 1
             if failures >= ATTEMPTS:
                 raise OriginUnavailable(f"{url}: {failed}; {ATTEMPTS} requests failed") from failed
-            wait = min(FIRST_WAIT * 2**failures, LONGEST_WAIT) * random()  # noqa: S311 - spreads requests
+            wait = min(FIRST_WAIT * 2**failures, LONGEST_WAIT) * random()  # noqa: S311 - spreads requests over time
             await anyio.sleep(min(max(wait, failed.wait), LONGEST_WAIT))
 
 
 def check_status(response: httpx2.Response) -> None:
-    """Check that a server has sent what it was asked for.
+    """Check the status of a response.
 
     Raises:
         RequestFailed: the server is busy or broken.
-        OriginUnavailable: it does not serve this.
+        OriginUnavailable: the server does not serve this URL.
     """
     status = response.status_code
     if status in (200, 206):
@@ -72,6 +72,6 @@ def check_status(response: httpx2.Response) -> None:
 
 
 def _retry_after(response: httpx2.Response) -> float:
-    """Return the seconds that the server asks to wait; 0 where it asks for none, or for a date."""
+    """Return the seconds that the server asks to wait; 0 if the header is missing, or has a date."""
     told = response.headers.get("retry-after", "")
     return float(told) if told.isdecimal() else 0.0

@@ -1,7 +1,7 @@
-"""Queries of several recorded questions: what a plan is for.
+"""Bundles: queries that consist of several recorded questions, so that plans of several steps are useful.
 
-A bundle as a whole was never asked of anybody. Its parts were, so a plan that gives each part alone to a
-worker is answered from the recording.
+No worker was ever asked a whole bundle, but each part was asked and recorded. The recording therefore has the
+answers to a plan in which each part is the subtask of a separate step.
 """
 
 import re
@@ -21,13 +21,15 @@ class Part:
 
     question: Question
     needs: int | None = None
-    """The part, from 0, whose answer is a number of this question; `None` where it stands alone."""
+    """The number (from 0) of another part, whose answer is a number in this question; `None` for an
+    independent part."""
     number: str = ""
-    """That number, which stands once in the question. In the bundle, a reference takes its place."""
+    """The text of that number, which occurs once in the question. In the bundle, a reference to the other
+    part replaces it."""
 
     @property
     def text(self) -> str:
-        """The question as the bundle has it."""
+        """The text of the question in the bundle."""
         if self.needs is None:
             return self.question.text
         before, after = self.around
@@ -35,13 +37,13 @@ class Part:
 
     @property
     def around(self) -> tuple[str, str]:
-        """The text before the number, and after it."""
+        """The text before the number, and the text after it."""
         before, after = standing_alone(self.number).split(self.question.text, maxsplit=1)
         return before, after
 
     @property
     def subtask(self) -> str:
-        """The subtask of a step that asks it alone; the step of the part that it needs is filled in."""
+        """Return the subtask of a step that asks this part. It may refer to the step of the needed part."""
         if self.needs is None:
             return literal(self.question.text)
         before, after = map(literal, self.around)
@@ -50,30 +52,31 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleScore:
-    """How good the answer to a bundle is."""
+    """The scores of an answer to a bundle."""
 
     parts: tuple[float | None, ...]
-    """The score of each part, 0 to 1; 0 where it has no answer. `None` where the answer cannot be graded."""
+    """The score of each part, 0 to 1. A part without an answer scores 0. `None` if the answer cannot be
+    graded."""
 
     @property
     def whole(self) -> float | None:
-        """The mean of the parts; `None` where one cannot be graded."""
+        """The mean score of the parts; `None` if a part cannot be graded."""
         graded = [score for score in self.parts if score is not None]
         return sum(graded) / len(graded) if len(graded) == len(self.parts) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """A query of two to five recorded questions of different kinds."""
+    """A query that consists of two to five recorded questions of different kinds."""
 
     id: str
-    """Its name, which says the seed."""
+    """The name of the bundle, which contains the seed."""
     parts: tuple[Part, ...]
-    """A part that needs another one comes after it."""
+    """The parts. A part that needs another part is after it."""
 
     @property
     def text(self) -> str:
-        """The query."""
+        """The text of the query."""
         told = "\n\n".join(f"Part {number}:\n{part.text}" for number, part in enumerate(self.parts, 1))
         return (
             f"Answer each of the {len(self.parts)} parts. Begin each answer with the number of its part, "
@@ -82,18 +85,18 @@ class Bundle:
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """The parts that stand alone, as named texts of a run: `part_1`, `part_2` and so on."""
+        """The independent parts, as named texts of a run: `part_1`, `part_2` and so on."""
         alone = ((number, part) for number, part in enumerate(self.parts, 1) if part.needs is None)
         return {f"part_{number}": part.question.text for number, part in alone}
 
     def plan(self, workers: Sequence[int], join: int) -> Plan:
-        """Return the plan that has each part answered alone, and the answers joined.
+        """Return a plan with a step for each part, and a last step that joins the answers.
 
-        Run it with `show_question=False`: a worker that is shown the bundle is not shown a recorded question.
+        Run the plan with `show_question=False`, because there are no recorded answers to the whole bundle.
 
         Args:
-            workers: the worker of each part, by its number in the pool.
-            join: the number of a `JoinParts` in the pool.
+            workers: for each part, the number of its worker in the pool.
+            join: the number of the worker `JoinParts` in the pool.
         """
         steps = [
             Step(worker, part.subtask, () if part.needs is None else (part.needs,))
@@ -102,7 +105,7 @@ class Bundle:
         return Plan((*steps, Step(join, "Join the answers.", tuple(range(len(steps))))))
 
     def answers(self, answer: str) -> tuple[str, ...]:
-        """Return the answer to each part in an answer to the bundle; empty where it has none."""
+        """Return the answer to each part, from an answer to the bundle; empty for an unanswered part."""
         found, end = [], 0
         for number in range(1, len(self.parts) + 1):
             heading = re.compile(rf"^[ \t*_#>-]*Part {number}[\s*_]*:(?:\*\*|__)?\s*", re.MULTILINE).search(
@@ -128,10 +131,10 @@ class Bundle:
 
 
 class JoinParts(Worker):
-    """Joins the outputs of the steps on its access list, in the order of the plan, as an answer to a bundle.
+    """A worker that joins the outputs of visible steps, in the order of the plan, as an answer to a bundle.
 
     Args:
-        name: what plans call it.
+        name: the name of the worker.
     """
 
     uses_tokens = False
@@ -143,14 +146,14 @@ class JoinParts(Worker):
         )
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Join.
+        """Join the outputs of the visible steps.
 
         Raises:
             Unrecorded: no earlier step is visible.
         """
         visible = sorted(step_input_of(request).visible, key=lambda step: step.step)
         if not visible:
-            told = f"the step of worker {self.card.name!r} sees no answers"
+            told = f"the step of worker {self.card.name!r} has an empty access list"
             raise Unrecorded(f"{told}: put the steps of the parts on its access list")
         text = "\n\n".join(f"Part {number}: {_told(step)}" for number, step in enumerate(visible, 1))
         if request.stream:
@@ -163,5 +166,5 @@ def _told(step: VisibleStep) -> str:
 
 
 def standing_alone(number: str) -> re.Pattern[str]:
-    """Return a pattern that finds a whole number in a text, and no part of a longer one or of a word."""
+    """Return a pattern that finds a number in a text, but not inside a longer number or a word."""
     return re.compile(rf"(?<![\w.,-]){number}(?!\w|[.,]\d)")

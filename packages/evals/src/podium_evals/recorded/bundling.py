@@ -1,4 +1,4 @@
-"""Makes bundles of recorded questions, the same for the same recording and seed on every machine."""
+"""Makes bundles of recorded questions. The same recording and seed give the same bundles on every machine."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from podium_evals.recorded.question import Question
 from podium_evals.recorded.recordings import Recordings
 
 LONGEST = 2000
-"""Characters of a question that is put into a bundle, at most."""
+"""Maximum number of characters of a question in a bundle."""
 _NUMBER = re.compile(r"[1-9]\d{1,8}")
 _NUMBERS = re.compile(r"(?<![\w.,-])[1-9]\d{1,8}(?!\w|[.,]\d)")
 
@@ -24,17 +24,18 @@ def make_bundles(
     sizes: tuple[int, int] = (2, 5),
     linked: float = 0.3,
 ) -> tuple[Bundle, ...]:
-    """Return bundles of questions of different kinds; no question is in two of them.
+    """Return bundles of questions of different kinds; no question is in two bundles.
 
-    In some bundles a part has a number that is the answer to an earlier part. Such an answer has two digits
-    or more, and all workers that were right wrote it in the same way.
+    In some bundles, a part contains a number that is the answer to an earlier part. Such a number has two
+    digits or more, and all workers with the right answer wrote the number in the same way.
 
     Args:
-        recordings: what all workers of the pool were asked: see `Recordings.only`.
-        count: how many bundles.
+        recordings: the questions that all workers of the pool were asked (see `Recordings.only`).
+        count: the number of bundles.
         seed: another seed gives other bundles.
-        sizes: fewest and most parts of a bundle.
-        linked: the share of bundles with a part that needs another one, as far as there are such pairs.
+        sizes: minimum and maximum number of parts of a bundle.
+        linked: the share of bundles in which a part needs another part; fewer if there are too few such
+            pairs.
 
     Raises:
         RecordingInvalid: the sizes are wrong, or there are too few questions or kinds.
@@ -48,12 +49,12 @@ def make_bundles(
 
 @dataclass(slots=True)
 class _Maker:
-    """The questions that are left."""
+    """Makes bundles from the questions that are not yet in a bundle."""
 
     recordings: Recordings
     seed: int
     left: dict[str, list[Question]] = field(default_factory=dict)
-    """By kind, the next last."""
+    """The questions of each kind; the last one is used next."""
     pairs: "Iterator[tuple[Question, Question, str]]" = field(init=False)
     used: set[str] = field(default_factory=set)
 
@@ -65,7 +66,7 @@ class _Maker:
         self.pairs = _pairs(self.recordings, ordered[::-1], self.used)
 
     def drawn(self, *about: object) -> float:
-        """Return a number from 0 up to 1 that depends on the seed and on what it is about."""
+        """Return a pseudorandom number from 0 up to 1, which depends only on the seed and the arguments."""
         digest = sha256("/".join(map(str, (self.seed, *about))).encode()).digest()
         return int.from_bytes(digest[:7], "big") / 2**56
 
@@ -82,7 +83,7 @@ class _Maker:
         return Bundle(id=f"bundle/{self.seed}/{number}", parts=tuple(self._shuffled(number, parts)))
 
     def _shuffled(self, number: int, parts: Sequence[Part]) -> list[Part]:
-        """Return the parts in another order; a part that needs another one stays behind it."""
+        """Return the parts in another order; a part that needs another part stays after it."""
         order = sorted(parts, key=lambda part: self.drawn("order", number, part.question.key))
         linked = next((at for at, part in enumerate(order) if part.needs is not None), None)
         if linked is None:
@@ -119,7 +120,7 @@ class _Maker:
 def _pairs(
     recordings: Recordings, ordered: Sequence[Question], used: set[str]
 ) -> Iterator[tuple[Question, Question, str]]:
-    """Yield a question, another one with its answer among its numbers, and that number."""
+    """Yield a question, another question that contains the answer as a number, and that number."""
     having = dict[str, list[Question]]()
     for question in ordered:
         for number in set(_NUMBERS.findall(question.text)):
@@ -136,7 +137,7 @@ def _pairs(
 
 
 def _right_number(recordings: Recordings, question: Question) -> str | None:
-    """Return the right answer, if it is a number that all who were right wrote in one way."""
+    """Return the right answer if it is a number that all right workers wrote in the same way."""
     right = {
         sample.text.strip()
         for worker in recordings.workers

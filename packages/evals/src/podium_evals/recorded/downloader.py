@@ -1,4 +1,4 @@
-"""Downloads the files of an origin: a few at a time, resumed where they broke off, checked by checksum."""
+"""Downloads the files of an origin: several at the same time, with resumed downloads and checksums."""
 
 import os
 from collections.abc import Callable
@@ -17,15 +17,15 @@ from podium_evals.recorded.origins import Origin, OriginFile
 from podium_evals.task_failures import first_failure
 
 AT_ONCE = 4
-"""Files that are downloaded at the same time."""
+"""Number of files that are downloaded at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a download is."""
+    """The progress of a download."""
 
     files: int
-    """Files that are whole."""
+    """Number of complete files."""
     of_files: int
     bytes: int
     """Their size."""
@@ -43,22 +43,22 @@ async def download(
     *,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Path:
-    """Download what is missing of an origin, and check all of it.
+    """Download the missing files of an origin, and check all of its files.
 
-    A file that broke off goes on where it stopped, in another process too.
+    An interrupted download continues where it stopped, also in another process.
 
     Args:
         origin: the files.
-        folder: where they are kept, each under its path, in a folder with the origin's name; `None` takes
-            the default folder.
-        on_progress: is called after each file.
+        folder: the folder of downloads; `None` is the default folder. The files are in a subfolder with the
+            origin's name.
+        on_progress: called after each file.
 
     Returns:
         The origin's folder.
 
     Raises:
         OriginUnavailable: a file is not served, or the connection fails again and again.
-        ChecksumMismatch: a file is not the one that is listed.
+        ChecksumMismatch: a file has another checksum than listed.
     """
     target = (folder or default_folder()) / origin.name
     done = list[OriginFile]()
@@ -90,7 +90,7 @@ async def download(
 
 @dataclass(slots=True)
 class _Download:
-    """One file on its way."""
+    """The download of one file."""
 
     client: httpx2.AsyncClient
     url: str
@@ -99,11 +99,11 @@ class _Download:
 
     @property
     def part(self) -> Path:
-        """What has arrived so far."""
+        """The file with the bytes that have arrived so far."""
         return self.target.with_name(self.target.name + ".part")
 
     async def run(self) -> None:
-        """Download the file unless it is there."""
+        """Download the file unless it is complete."""
         if await anyio.to_thread.run_sync(_digest, self.target) == self.file.sha256:
             return
         try:
@@ -126,8 +126,8 @@ class _Download:
             raise
 
     async def _request(self, arrived: int) -> None:
-        """Ask for what is missing, and append it."""
-        headers = {"Accept-Encoding": "identity"}  # ranges and checksums are of the plain bytes
+        """Request the missing bytes, and append them."""
+        headers = {"Accept-Encoding": "identity"}  # ranges and checksums are about the uncompressed bytes
         if arrived:
             headers["Range"] = f"bytes={arrived}-"
         try:
@@ -135,7 +135,7 @@ class _Download:
                 self._check_status(response)
                 resumes = response.status_code == 206
                 if resumes and not response.headers.get("content-range", "").startswith(f"bytes {arrived}-"):
-                    raise RequestFailed("the server sent another range than it was asked for")
+                    raise RequestFailed("the server sent another range than requested")
                 await self._append(response, resumes=resumes)
         except httpx2.HTTPError as error:
             raise RequestFailed(f"{type(error).__name__}: {error}") from error
@@ -145,7 +145,7 @@ class _Download:
             async for piece in response.aiter_raw():
                 await part.write(piece)
                 if await part.tell() > self.file.size:
-                    break  # the checksum will tell
+                    break  # the checksum will show it
         if _size(self.part) < self.file.size and response.status_code == 200:
             raise RequestFailed("the server sent less than the whole file")
 
@@ -159,7 +159,7 @@ class _Download:
         found = _digest(self.part)
         if found != self.file.sha256:
             self.part.unlink()
-            raise ChecksumMismatch(f"{self.url} has the SHA-256 {found}, and {self.file.sha256} is listed")
+            raise ChecksumMismatch(f"{self.url} has the SHA-256 {found}, but {self.file.sha256} is listed")
         with self.part.open("rb+") as part:
             os.fsync(part.fileno())
         self.part.replace(self.target)
@@ -170,7 +170,7 @@ def _size(path: Path) -> int:
 
 
 def _digest(path: Path) -> str:
-    """Return the checksum of a file; empty where there is none."""
+    """Return the checksum of a file; empty if there is no file."""
     if not path.exists():
         return ""
     digest = sha256()

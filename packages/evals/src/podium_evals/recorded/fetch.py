@@ -1,7 +1,7 @@
-"""Public recordings from their origin: downloaded once, read from the user's cache folder after that.
+"""Reads public recordings from their origin. They are downloaded once, into the user's cache folder.
 
-Unlike the packed files, they have the text before the final answer. Its tokens are estimated, so the usage of
-these recordings counts reasoning as far as the model showed it.
+Unlike the packed files, these files have the text before the final answer. Tokens are estimated from the
+whole text, so that the usage includes the reasoning that a model wrote down.
 """
 
 import json
@@ -35,24 +35,24 @@ async def fetch_reasoning_gym(
     origin: Origin | None = None,
     on_progress: OnProgress | None = None,
 ) -> Recordings:
-    """Return the recorded answers to Reasoning Gym, downloading what is missing: about 250 MB a level.
+    """Return the recorded answers to Reasoning Gym. Missing files are downloaded, about 250 MB for a level.
 
     Args:
-        level: which level.
-        kinds: which kinds; `None` takes all that are not held back.
-        folder: where downloads are kept; `None` takes the user's cache folder.
-        origin: where they are from; `None` takes the repository at GitHub.
-        on_progress: is called after each file.
+        level: the level, `easy` or `hard`.
+        kinds: the kinds; `None` means all kinds that are not held back for a last test.
+        folder: the folder of downloads; `None` is the user's cache folder.
+        origin: the files and their URLs; `None` is the repository at GitHub.
+        on_progress: called after each file.
 
     Raises:
         ConfigError: a kind is unknown or held back.
         OriginUnavailable: a file is not served.
-        ChecksumMismatch: a file is not the one that is listed.
+        ChecksumMismatch: a file has another checksum than listed.
         RecordingInvalid: a file cannot be read.
     """
     wanted = reasoning_gym.KINDS if kinds is None else frozenset(kinds)
     if unknown := sorted(wanted - reasoning_gym.KINDS):
-        raise ConfigError(f"{unknown[0]!r} is no kind of Reasoning Gym that may be used")
+        raise ConfigError(f"{unknown[0]!r} is not a kind of Reasoning Gym, or is held back for a last test")
     files = (origin or reasoning_gym_origin()).only(
         lambda path: path.parts[0] == level and path.stem in wanted
     )
@@ -68,18 +68,18 @@ async def fetch_mmlu_pro(
     origin: Origin | None = None,
     on_progress: OnProgress | None = None,
 ) -> Recordings:
-    """Return the recorded answers to MMLU-Pro, downloading what is missing: about 4 MB a worker.
+    """Return the recorded answers to MMLU-Pro. Missing files are downloaded, about 4 MB for a worker.
 
     Args:
-        workers: whose answers.
-        folder: where downloads are kept; `None` takes the user's cache folder.
-        origin: where they are from; `None` takes the repository at GitHub.
-        on_progress: is called after each file.
+        workers: the workers whose answers are returned.
+        folder: the folder of downloads; `None` is the user's cache folder.
+        origin: the files and their URLs; `None` is the repository at GitHub.
+        on_progress: called after each file.
 
     Raises:
         ConfigError: a worker is not listed.
         OriginUnavailable: a file is not served.
-        ChecksumMismatch: a file is not the one that is listed.
+        ChecksumMismatch: a file has another checksum than listed.
         RecordingInvalid: a file cannot be read.
     """
     files = (origin or mmlu_pro_origin()).only(lambda path: _worker_of_archive(path) in workers)
@@ -100,11 +100,11 @@ def _of_kind(folder: Path, path: str, level: str, keys: dict[str, str]) -> Itera
     """Yield the answers of one model to the questions of one kind.
 
     Args:
-        folder: where the files are.
+        folder: the folder with the files.
         path: `<level>/<model>_<date>_<time>/<category>/<kind>.json`.
         level: the level.
-        keys: the content that each name stands for. Some models were asked other questions under the same
-            number: their names get a suffix.
+        keys: the content key of each question's name. Some models were asked other questions under the same
+            number; the names of these questions get a suffix.
     """
     parts = PurePosixPath(path)
     worker = parts.parts[1].rsplit("_", 2)[0]
@@ -123,7 +123,7 @@ def _of_kind(folder: Path, path: str, level: str, keys: dict[str, str]) -> Itera
 
 def _completion(row: Mapping[str, Any], read: int) -> Sample:
     usage = Usage(read, estimate_tokens(row["full_model_response"]), estimated=True)
-    score = round(row["score"], 9)  # sums of parts exceed 1 in the last digit
+    score = round(row["score"], 9)  # floating-point sums of parts exceed 1 in the last digit
     return Sample(text=row["model_answer"] or "", score=score, usage=usage)
 
 
@@ -133,7 +133,7 @@ def _read_mmlu_pro(origin: Origin, folder: Path) -> Recordings:
 
 
 def _of_archive(path: Path) -> Iterator[Recording]:
-    """Yield the answers of one model. The text is under another name for models behind an API."""
+    """Yield the answers of one model. For models behind an API, the text is in another field."""
     worker = _worker_of_archive(path)
     with _reading(path), zipfile.ZipFile(path) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".json") and "__MACOSX" not in name]
@@ -153,7 +153,7 @@ def _worker_of_archive(path: PurePath) -> str:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Translate what a file of another form raises."""
+    """Translate the errors of a file with another form into `RecordingInvalid`."""
     try:
         yield
     except (OSError, LookupError, TypeError, ValueError, zipfile.BadZipFile) as error:

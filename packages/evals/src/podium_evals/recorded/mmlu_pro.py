@@ -1,4 +1,4 @@
-"""What all recordings of MMLU-Pro share: how a question is written, joined and graded."""
+"""The common parts of all recordings of MMLU-Pro: how questions are written, matched and graded."""
 
 from collections.abc import Sequence
 
@@ -30,17 +30,17 @@ CHAT_MODELS = (
     "jamba-1.5-large",
     "mathstral-7B",
 )
-"""The recorded models that are tuned to follow instructions; the others are base models."""
+"""The recorded models that are tuned to follow instructions. All other recorded models are base models."""
 
 
 def question(category: str, text: str, options: Sequence[str], answer: str) -> Question:
     """Return a question with its options.
 
-    The ids of the source differ from model to model, so its name is made of its content. Questions of one
-    text with other options share a split key.
+    In the source, a question's id differs from model to model; therefore the id here is made of the content.
+    Questions with the same text and other options share a split key.
 
     Args:
-        category: the category, which is its kind.
+        category: the category, which becomes the kind of the question.
         text: the question without its options.
         options: the options, in the order of their letters.
         answer: the letter of the right option.
@@ -54,8 +54,8 @@ def sample(chosen: str | None, answer: str) -> Sample:
     """Return a recorded choice.
 
     Args:
-        chosen: the letter that the source read in the model's text; `None` where it found none, which
-            scores 0. (The source's own script guesses a letter then.)
+        chosen: the letter that the source found in the model's text. `None` if the source found no letter;
+            such an answer scores 0. (The source's own script guesses a letter instead.)
         answer: the right letter.
     """
     return Sample(text=chosen or "", score=float(chosen == answer))

@@ -1,7 +1,7 @@
-"""The public origins of recordings: which files they have, with sizes and checksums.
+"""The public origins of recordings: lists of their files, with sizes and checksums.
 
-The lists are of one commit each. They were made from a copy of the repository, so they name the files that
-the copy had: some archives of MMLU-Pro and one file of Reasoning Gym are not listed.
+Each list is about one commit. The lists were made from copies of the repositories, and some archives of
+MMLU-Pro and one file of Reasoning Gym were missing in these copies. The missing files are not listed.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from podium_evals.recorded import mmlu_pro, reasoning_gym
 from podium_evals.recorded.recordings import Provenance
 
 RAW = "https://raw.githubusercontent.com"
-"""Where GitHub serves the files of a commit."""
+"""The URL under which GitHub serves the files of a commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,22 +22,22 @@ class OriginFile:
     """A file of an origin."""
 
     path: str
-    """Below the origin's URL, with `/` between folders."""
+    """The path below the origin's URL, with `/` between folders."""
     size: int
     """In bytes."""
     sha256: str
-    """In hexadecimal digits."""
+    """The checksum in hexadecimal digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The files of a recording, and where they are."""
+    """The files of a public recording, and their URL."""
 
     name: str
-    """The folder in which its files are kept."""
+    """The name of the folder for the origin's files."""
     provenance: Provenance
     url: str
-    """What stands before the path of a file, with the last `/`."""
+    """The URL before the path of a file, including the last `/`."""
     files: tuple[OriginFile, ...]
 
     def url_of(self, file: OriginFile) -> str:
@@ -45,7 +45,7 @@ class Origin:
         return self.url + quote(file.path)
 
     def only(self, chosen: Callable[[PurePosixPath], bool]) -> "Origin":
-        """Return the origin with the files alone for whose path `chosen` returns true."""
+        """Return the origin with only those files for whose path `chosen` returns true."""
         kept = tuple(file for file in self.files if chosen(PurePosixPath(file.path)))
         return Origin(name=self.name, provenance=self.provenance, url=self.url, files=kept)
 
@@ -59,7 +59,8 @@ def read_manifest(text: str) -> tuple[OriginFile, ...]:
 def reasoning_gym_origin() -> Origin:
     """Return the zero-shot answers in `open-thought/reasoning-gym-eval`: 1,628 files, 500 MB.
 
-    Paths are `<level>/<model>_<date>_<time>/<category>/<kind>.json`. Kinds that are held back are not listed.
+    Paths are `<level>/<model>_<date>_<time>/<category>/<kind>.json`. Files of kinds that are held back for a
+    last test are not listed.
     """
     return _origin("reasoning_gym", reasoning_gym.PROVENANCE, "reasoninggym-paper-experiments/zero-shot/")
 

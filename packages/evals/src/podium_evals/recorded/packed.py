@@ -1,6 +1,6 @@
-"""Reads the published packed form of two recordings: gzipped JSON, one question per line.
+"""Reads the packed files in which two recordings were published: gzipped JSON lines, one question per line.
 
-The files have the answers only: no usage, no latency.
+The files have only the final answers: no usage and no latency.
 """
 
 import gzip
@@ -23,11 +23,11 @@ def read_reasoning_gym(path: Path | str, *, level: Level | None = None) -> Recor
 
     Args:
         path: the file.
-        level: which level; `None` reads both. The pools of the levels differ, and of a question that
-            both levels have, the first in the file counts.
+        level: the level; `None` reads both. The pools of the levels differ. If a question is in both levels,
+            its first row in the file counts.
 
     Raises:
-        RecordingInvalid: the file is something else.
+        RecordingInvalid: the file has another form.
     """
     left_out = Counter[str]()
     rows = _rows(Path(path), {"level", "dataset", "index", "question", "answers"})
@@ -38,7 +38,7 @@ def read_mmlu_pro(path: Path | str) -> Recordings:
     """Read `mmlu_pro_recorded.jsonl.gz`.
 
     Raises:
-        RecordingInvalid: the file is something else.
+        RecordingInvalid: the file has another form.
     """
     rows = _rows(Path(path), {"category", "question", "options", "answer", "pred"})
     return Recordings(_of_mmlu_pro(rows), mmlu_pro.PROVENANCE)
@@ -57,7 +57,7 @@ def _of_reasoning_gym(rows: _Rows, level: Level | None, left_out: Counter[str]) 
 
 
 def _sample(text: str, score: float) -> Sample:
-    """Return a sample; where the source lacks an answer, packing wrote `None`, and graders gave 0 or 0.01."""
+    """Return a sample. If the source lacks the answer, the packed text is `None` and the score 0 or 0.01."""
     is_missing = text == "None" and score <= 0.01
     return Sample(text="" if is_missing else text, score=score)
 
@@ -70,13 +70,13 @@ def _of_mmlu_pro(rows: _Rows) -> Iterator[Recording]:
 
 
 def _rows(path: Path, names: set[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a file, each of which has at least these names."""
+    """Yield the rows of a file. Each row has at least these fields."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 row = json.loads(line)
                 if missing := names - set(row):
-                    raise RecordingInvalid(f"{path}, line {number}: there is no {min(missing)!r}")
+                    raise RecordingInvalid(f"{path}, line {number}: the field {min(missing)!r} is missing")
                 yield row
     except (OSError, EOFError, ValueError) as error:
         raise RecordingInvalid(f"{path} cannot be read: {error}") from error

@@ -1,7 +1,7 @@
-"""What models cost, with the date and the source of each price.
+"""Prices of models, with the date and the source of each price.
 
-Prices change, so a cost without a date says little. `prices.toml` has the prices of the workers of the public
-recordings; a table of your own has the same form.
+Prices change, so each price has a date. `prices.toml` has the prices of the workers in the public recordings.
+Your own table has the same form.
 """
 
 import tomllib
@@ -26,11 +26,11 @@ class DatedPrice:
     """A day on which the source listed the price."""
     price: Price
     source: str
-    """Who listed it: the provider and its name for the model."""
+    """The provider that listed the price, and the provider's name for the model."""
 
     @property
     def told(self) -> str:
-        """The source and the date, in a line."""
+        """The source and the date on one line."""
         return f"{self.source}, price of {self.as_of.isoformat()}"
 
 
@@ -46,7 +46,7 @@ class PriceTable:
 
     @classmethod
     def shipped(cls) -> Self:
-        """Return the prices of the workers of the public recordings, as far as they are known."""
+        """Return the known prices of the workers in the public recordings."""
         text = files("podium_evals.recorded").joinpath("prices.toml").read_text(encoding="utf-8")
         return cls.parse(text, "prices.toml")
 
@@ -55,7 +55,7 @@ class PriceTable:
         """Read a TOML file.
 
         Raises:
-            ConfigError: there is no such file, or it is no table of prices.
+            ConfigError: there is no such file, or the file is not a table of prices.
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -70,7 +70,7 @@ class PriceTable:
         Args:
             text: entries `[[price]]` with `worker`, `as_of` (a date), `input`, `output` (USD per million
                 tokens), `source`, and `cached_input` where it differs from `input`.
-            name: what errors call the text.
+            name: the name of the text for error messages.
 
         Raises:
             ConfigError: an entry lacks a field, or a field is of another type.
@@ -80,17 +80,17 @@ class PriceTable:
             return cls([_read(entry) for entry in entries])
         except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
             told = f"{type(error).__name__}: {error}"
-            raise ConfigError(f"{name} is no table of prices: {told}") from error
+            raise ConfigError(f"{name} is not a table of prices: {told}") from error
 
     def at(self, worker: str, on: date | None = None) -> DatedPrice | None:
-        """Return the latest price of a worker that was listed on a day or before it.
+        """Return the latest price of a worker that was listed on a day or earlier.
 
         Args:
-            worker: its name in the recording.
-            on: the day; `None` takes the latest price of all.
+            worker: the name of the worker in the recording.
+            on: the day; `None` returns the latest price of all.
 
         Returns:
-            `None` where no price is known, which is not a price of 0.
+            `None` if no price is known. This is different from a price of 0.
         """
         of_worker = [each for each in self._prices if each.worker == worker]
         known = [each for each in of_worker if on is None or each.as_of <= on]

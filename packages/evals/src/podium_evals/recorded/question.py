@@ -1,6 +1,6 @@
-"""A question of a recording, and the key under which its content is found.
+"""A question of a recording, and the content key by which questions are matched.
 
-It knows no worker and no answer but the right one.
+Questions have no recorded answers, only the right answer.
 """
 
 import unicodedata
@@ -13,10 +13,10 @@ from podium_evals.errors import RecordingInvalid
 
 
 def normalised(text: str) -> str:
-    """Return a text in the form in which contents are compared.
+    """Return the form of a text that is used to compare contents.
 
-    Unicode is composed (NFC), lines end with a line feed, and spaces at the ends of lines and around the
-    text are removed. Other spaces count, because they matter in grids.
+    Unicode is composed (NFC), and lines end with a line feed. Spaces at line ends and around the text are
+    removed. Other spaces are kept, because they matter in grids.
     """
     lines = unicodedata.normalize("NFC", text).splitlines()
     return "\n".join(line.rstrip() for line in lines).strip()
@@ -28,10 +28,10 @@ def content_key(text: str) -> str:
 
 
 def with_options(text: str, options: Sequence[object]) -> str:
-    """Return the text of a choice: the question, and a line for each option with its letter.
+    """Return the text of a multiple-choice question, with a line for each option and its letter.
 
     Raises:
-        RecordingInvalid: there are more options than letters.
+        RecordingInvalid: there are more than 26 options.
     """
     if len(options) > len(ascii_uppercase):
         raise RecordingInvalid(f"the question {text[:80]!r} has {len(options)} options: there are 26 letters")
@@ -42,22 +42,22 @@ def with_options(text: str, options: Sequence[object]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question, as a worker is asked it."""
+    """A question with its right answer. Its text is all that a worker is shown."""
 
     id: str
-    """Its name in its source, unique in a recording: `reasoning_gym/easy/dice/7`."""
+    """The id of the question, unique in a recording, such as `reasoning_gym/easy/dice/7`."""
     kind: str
-    """The task it belongs to. Questions of one kind are alike, so statistics treat kinds as clusters."""
+    """The kind of task. Questions of one kind are similar, so statistics treat kinds as clusters."""
     text: str
-    """All that a worker is shown."""
+    """The whole text that a worker is shown."""
     level: str = ""
-    """The difficulty, where the source has levels: `easy`, `hard`."""
+    """The difficulty if the source has levels: `easy` or `hard`; else empty."""
     expected: str | None = None
-    """The right answer, in the form of its source; `None` where the source does not tell it."""
+    """The right answer in the form of the source; `None` if the source does not have it."""
     split_key: str = ""
-    """Questions that share it belong in the same part of a split. By default the key of the content."""
+    """Questions with the same split key are in the same part of a split. Default: the content key."""
     key: str = field(init=False)
-    """The key of the content, by which a question is found and joined: ids differ between sources."""
+    """The content key. Questions are matched by this key, because ids differ between sources."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", content_key(self.text))
@@ -65,9 +65,9 @@ class Question:
             object.__setattr__(self, "split_key", self.key)
 
     def position(self, seed: int) -> float:
-        """Return a number from 0 up to 1 that is even over split keys, the same in each process.
+        """Return a number from 0 up to 1, computed from the split key. It is the same in each process.
 
-        A split in two halves takes the questions whose position is below 0.5.
+        Questions with a position below 0.5 are one half of a split.
 
         Args:
             seed: another seed gives other splits.

@@ -1,4 +1,4 @@
-"""What all recordings of Reasoning Gym share: the kinds that may be used, and how a question is named."""
+"""The common parts of all recordings of Reasoning Gym: the kinds that may be used, and ids of questions."""
 
 from podium_evals.recorded.question import Question
 from podium_evals.recorded.recordings import Provenance
@@ -20,11 +20,11 @@ KINDS = frozenset(
     word_sorting zebra_puzzles
     """.split()  # noqa: SIM905 - a list of 82 strings has a line for each
 )
-"""The kinds that are used. The other 19 of the 101 recorded kinds are held back for a last test that
-nothing was chosen or trained by: readers and loaders leave them out."""
+"""The kinds that may be used. The other 19 of the 101 recorded kinds are held back for a last test, so that
+nothing is chosen by them or trained on them. Readers and loaders leave these kinds out."""
 
-HELD_BACK = "its kind is held back"
-"""Why an answer is left out."""
+HELD_BACK = "its kind is held back for a last test"
+"""The reason why an answer is left out."""
 
 PROVENANCE = Provenance(
     source="https://github.com/open-thought/reasoning-gym-eval",
@@ -40,10 +40,10 @@ def question(level: str, kind: str, index: int, text: str, expected: str | None 
 
     Args:
         level: the level.
-        kind: the kind, which Reasoning Gym calls a dataset.
-        index: its number in the kind, from 0.
+        kind: the kind; Reasoning Gym calls it a dataset.
+        index: the number of the question in its kind, from 0.
         text: the question.
-        expected: the right answer, where it is known.
+        expected: the right answer; `None` if it is not known.
     """
     name = f"reasoning_gym/{level}/{kind}/{index}"
     return Question(id=name, kind=kind, level=level, text=text, expected=expected)

@@ -1,6 +1,6 @@
-"""A worker that answers with what a model was recorded to answer.
+"""A worker that answers questions with the recorded answers of a model, and calls no model.
 
-It knows questions by their content, and no plan. What was not recorded is not guessed.
+Questions are found by their content. If no answer was recorded, the call fails; nothing is guessed.
 """
 
 import re
@@ -22,40 +22,40 @@ from podium_evals.recorded.question import Question, normalised
 from podium_evals.recorded.recordings import NO_ANSWER, Recordings, Sample
 
 INSTRUCTIONS = ("Answer the question.", "Answer this question:")
-"""What a subtask may say besides the question itself."""
+"""Texts that a subtask may have before the question."""
 Latency = Literal["none", "recorded"]
 
 
 class RecordedWorker(Worker):
-    """Answers questions with the samples of one worker of a recording.
+    """Answers questions with the recorded samples of one worker.
 
-    A call is answered if all that the worker is shown is one recorded question:
+    A call is answered if the worker is shown exactly one recorded question:
 
     - the subtask is the question, alone or after one of `INSTRUCTIONS`, and the run's question is either
       hidden (`show_question=False`) or the same;
-    - or the subtask is one of `INSTRUCTIONS` alone, and the run's question is recorded;
+    - or the subtask is only one of `INSTRUCTIONS`, and the run's question is recorded;
     - earlier steps and named texts are in the subtask by reference (`{{0}}`, `{{part_1}}`) or are not shown.
 
-    Every other call fails with `Unrecorded`. Sampling settings are ignored: samples have those that they
-    were recorded with.
+    Every other call fails with `Unrecorded`. The sampling settings of a call are ignored, because each sample
+    was recorded with its own settings.
 
-    Usage is the recorded one. Where there is none, the tokens of the question and of the recorded answer are
+    The usage is the recorded usage. If it was not recorded, the tokens of the question and of the answer are
     estimated by `podium.usage.estimate_tokens`, and marked as estimated. Such an estimate leaves out system
     prompts and the reasoning before the answer, so it is too low.
 
     Args:
         recordings: the recorded answers.
-        worker: whose answers these are.
-        card: the card; `None` makes one with the worker's name and its price.
-        prices: where the price of such a card is looked up; `None` takes the table of this package.
-        on: the day of the price; `None` takes the latest.
-        seed: chooses the samples. A question's samples are taken in turn: the next step, attempt or round
-            gets the next one, and after the last comes the first. The next seed begins one sample later, so
-            that as many seeds as there are samples take each sample once.
-        latency: whether calls take as long as recorded; by default they take no time.
+        worker: the name of the worker in the recording.
+        card: the card; `None` makes a card with the worker's name and price.
+        prices: the prices for such a card; `None` is the table of this package.
+        on: the day of the price; `None` means the latest price.
+        seed: chooses the samples. The samples of a question are used in turn: each further step, attempt or
+            round gets the next sample, and the first sample follows the last. A seed that is higher by one
+            begins one sample later. Thus n seeds in a row use each of n samples once.
+        latency: whether a call waits for the recorded time of its answer. By default, calls do not wait.
 
     Raises:
-        RecordingInvalid: nothing is recorded of the worker.
+        RecordingInvalid: the recording has no such worker.
     """
 
     reads_prose = False
@@ -73,7 +73,7 @@ class RecordedWorker(Worker):
     ) -> None:
         if worker not in recordings.workers:
             known = ", ".join(recordings.workers)
-            raise RecordingInvalid(f"nothing is recorded of {worker!r}: there are {known}")
+            raise RecordingInvalid(f"the recording has no worker {worker!r}: its workers are {known}")
         self.recordings = recordings
         self.worker = worker
         self.card = card or _card(worker, (prices or PriceTable.shipped()), on)
@@ -81,10 +81,10 @@ class RecordedWorker(Worker):
         self._latency = latency
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Answer with a sample.
+        """Return a recorded sample.
 
         Raises:
-            Unrecorded: the worker is shown something else than one recorded question.
+            Unrecorded: the worker is not shown exactly one recorded question.
         """
         question, samples = self._find(request)
         sample = self._at(question, samples, _turn(request))
@@ -96,10 +96,10 @@ class RecordedWorker(Worker):
         missing = None if text is sample.text else "the recorded answer is empty"
         yield Completion(text, usage=_usage(question, sample), missing=missing)
 
-    def worst_case(self, request: Request, answer_tokens: int) -> Spend:  # noqa: ARG002 - the seam has both
-        """Return what the call's sample has used; nothing where none is recorded.
+    def worst_case(self, request: Request, answer_tokens: int) -> Spend:  # noqa: ARG002 - the interface has both parameters
+        """Return the usage of the call's sample; zero if no sample is recorded.
 
-        Before the call is known, it is the most that a sample of the question has used.
+        If the call is not known yet, return the highest usage of a sample of the question.
         """
         price = self.card.price
         try:
@@ -128,14 +128,14 @@ class RecordedWorker(Worker):
         text = _asked(request)
         question = self.recordings.find(text)
         if question is None:
-            raise Unrecorded(f"no worker was recorded on the question {text[:80]!r}")
+            raise Unrecorded(f"no worker has a recorded answer to the question {text[:80]!r}")
         samples = self.recordings.samples(question, self.worker)
         if not samples:
-            raise Unrecorded(f"{self.worker!r} was not recorded on {question.id!r}")
+            raise Unrecorded(f"{self.worker!r} has no recorded answer to {question.id!r}")
         return question, samples
 
     def sample_at(self, question: Question, turn: int) -> Sample | None:
-        """Return the sample that a call gets; `None` where the worker was not recorded on the question.
+        """Return the sample for a call; `None` if the worker has no recorded answer to the question.
 
         Args:
             question: the question.
@@ -161,13 +161,13 @@ def recorded_pool(
 
     Args:
         recordings: the recorded answers.
-        workers: the names; `None` takes all workers of the recording.
-        on: the day of the prices; `None` takes the latest.
+        workers: the names; `None` means all workers of the recording.
+        on: the day of the prices; `None` means the latest prices.
         seed: chooses the samples.
-        latency: whether calls take as long as recorded.
+        latency: whether a call waits for the recorded time of its answer.
 
     Raises:
-        RecordingInvalid: nothing is recorded of a worker.
+        RecordingInvalid: the recording has no such worker.
     """
     prices = PriceTable.shipped()
     names = recordings.workers if workers is None else tuple(workers)
@@ -204,26 +204,28 @@ def _tokens(text: str) -> int:
 
 
 def _asked(request: Request) -> str:
-    """Return the only text that the worker is shown besides an instruction.
+    """Return the one text that the worker is shown, without an instruction.
 
     Raises:
-        Unrecorded: it is shown more.
+        Unrecorded: the worker is shown more than one text.
     """
     shown = request.step_input
     if shown is None:
         if len(request.messages) != 1:
-            raise Unrecorded("the conversation has several messages: recordings have questions alone")
+            raise Unrecorded(
+                "the conversation has several messages, but recordings have single questions only"
+            )
         return request.messages[0].text
     _check_references(shown)
     if len(shown.query) > 1:
-        raise Unrecorded("the question has a conversation before it: recordings have questions alone")
+        raise Unrecorded("a conversation is before the question, but recordings have single questions only")
     subtask = without_instruction(shown.subtask)
     if not shown.query:
         return subtask
     query = shown.query[0].text
     if subtask and normalised(subtask) != normalised(query):
         raise Unrecorded(
-            f"the worker is shown the subtask {subtask[:80]!r} beside another question: "
+            f"the worker is shown the subtask {subtask[:80]!r} and another question: "
             "hide the question (show_question=False)"
         )
     return query
@@ -241,5 +243,6 @@ def _check_references(shown: StepInput) -> None:
     for step in shown.visible:
         if step.gap or not re.search(rf"(?<!\\)\{{\{{\s*{step.step}\s*\}}\}}", shown.template):
             raise Unrecorded(
-                f"the worker is shown step {step.step} beside its subtask: recordings have questions alone"
+                f"the worker is shown step {step.step} besides its subtask, but recordings have single "
+                f"questions only"
             )

@@ -1,12 +1,12 @@
-"""A recording as a file of JSON lines, which can be appended to, and read while it grows.
+"""Reads and writes recordings as files of JSON lines. A file can be read while answers are appended.
 
-The first line says where the answers are from. A question stands before its samples:
+The first line says where the answers are from. Each question is before its samples:
 
     {"type": "recording", "version": 1, "source": "…", "revision": "", "licence": "", "citation": ""}
     {"type": "question", "id": "…", "kind": "…", "level": "", "text": "…", "expected": null, "split_key": "…"}
     {"type": "sample", "question": "…", "worker": "…", "text": "…", "score": 1, "usage": {…}, "latency_s": 2}
 
-A sample names its question by the key of the content.
+A sample refers to its question by the content key.
 """
 
 import gzip
@@ -45,9 +45,9 @@ def sample_line(question: Question, worker: str, sample: Sample, sample_id: str 
 
     Args:
         question: its question.
-        worker: who answered.
+        worker: the name of the worker that answered.
         sample: the answer.
-        sample_id: what makes it known again to who appends; readers ignore it.
+        sample_id: an id by which a writer recognises the sample later; readers ignore it.
     """
     usage = None if sample.usage is None else {k: count for k, count in asdict(sample.usage).items() if count}
     told = {"type": "sample", "question": question.key, "worker": worker} | asdict(sample) | {"usage": usage}
@@ -58,10 +58,10 @@ def sample_line(question: Question, worker: str, sample: Sample, sample_id: str 
 
 
 def write_recordings(recordings: Recordings, path: Path | str) -> None:
-    """Write a recording to a new file, gzipped where its name ends in `.gz`.
+    """Write a recording to a new file. A file whose name ends in `.gz` is gzipped.
 
     Raises:
-        FileExistsError: the file is there already.
+        FileExistsError: the file already exists.
     """
     with _open(Path(path), "xt") as file:
         file.write(header_line(recordings.provenance or Provenance(source=str(path))))
@@ -76,10 +76,10 @@ def write_recordings(recordings: Recordings, path: Path | str) -> None:
 def read_recordings(path: Path | str) -> Recordings:
     """Read a file that `write_recordings` or `podium record` wrote.
 
-    A last line without its end was cut when the process died that wrote it; it is left out.
+    A last line without a line end is left out: its writer was killed.
 
     Raises:
-        RecordingInvalid: the file is no recording.
+        RecordingInvalid: the file is not a recording.
     """
     questions = dict[str, Question]()
     samples = defaultdict[tuple[str, str], list[Sample]](list)
@@ -95,19 +95,19 @@ def read_recordings(path: Path | str) -> Recordings:
                 case "sample":
                     samples[row["question"], row["worker"]].append(_sample(row))
                 case other:
-                    raise RecordingInvalid(f"{where}: there is no type {other!r}")
+                    raise RecordingInvalid(f"{where}: the type {other!r} is unknown")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RecordingInvalid(f"{where} cannot be read: {type(error).__name__}: {error}") from error
     if provenance is None:
-        raise RecordingInvalid(f"{path} is no recording: no line has the type 'recording'")
+        raise RecordingInvalid(f"{path} is not a recording: no line has the type 'recording'")
     if unknown := next((key for key, _ in samples if key not in questions), None):
-        raise RecordingInvalid(f"{path} has answers to a question that it lacks: {unknown!r}")
+        raise RecordingInvalid(f"{path} has answers to a question that is missing: {unknown!r}")
     found = (Recording(questions[key], worker, tuple(given)) for (key, worker), given in samples.items())
     return Recordings(found, provenance)
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield each row, with the place that errors name."""
+    """Yield each row, and its place for error messages."""
     try:
         with _open(path, "rt") as file:
             for number, line in enumerate(file, 1):

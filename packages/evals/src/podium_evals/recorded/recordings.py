@@ -1,4 +1,4 @@
-"""Recorded answers of many workers to many questions, joined by content."""
+"""Recorded answers of many workers to many questions. Questions with the same content are one question."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,9 +10,9 @@ from podium_evals.errors import RecordingInvalid
 from podium_evals.recorded.question import Question, content_key, normalised
 
 NO_ANSWER = "(no answer)"
-"""What a recorded worker answers in place of an empty text, which would be asked for again."""
-REPEATED = "the worker has answered another question of the same text"
-"""Why an answer is left out: answers to one text are no independent questions."""
+"""The text that a recorded worker returns for an empty answer. An empty text would be retried."""
+REPEATED = "the worker has already answered another question with the same text"
+"""The reason why an answer is left out. Questions with the same text are not independent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,16 +20,15 @@ class Sample:
     """One answer of one worker to one question."""
 
     text: str
-    """The final answer, without the reasoning before it; empty where the worker gave none."""
+    """The final answer, without the reasoning before it; empty if the worker gave no answer."""
     score: float | None = None
-    """How good the answer is, from 0 to 1, by the grader of the task; 0 for an empty answer. `None` where
-    nobody graded it."""
+    """The grader's score, 0 to 1; 0 for an empty answer. `None` if the answer was not graded."""
     usage: Usage | None = None
-    """Tokens of the call; `None` where nobody recorded them."""
+    """Tokens of the call; `None` if they were not recorded."""
     latency_s: float | None = None
-    """Seconds until the answer was whole; `None` where nobody recorded it."""
+    """Seconds until the answer was complete; `None` if the time was not recorded."""
     asked_on: date | None = None
-    """The day of the call; `None` where nobody recorded it."""
+    """The day of the call; `None` if it was not recorded."""
 
     def __post_init__(self) -> None:
         if self.score is not None and not 0 <= self.score <= 1:
@@ -40,12 +39,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The samples of one worker for one question."""
+    """The recorded answers (samples) of one worker to one question."""
 
     question: Question
     worker: str
     samples: tuple[Sample, ...]
-    """In the order in which they were drawn. They share a question, so they are not independent."""
+    """The samples in their order of time. They are not independent, because they share a question."""
 
     @property
     def score(self) -> float:
@@ -56,7 +55,7 @@ class Recording:
         """
         scores = [sample.score for sample in self.samples if sample.score is not None]
         if not scores:
-            raise RecordingInvalid(f"nobody graded the answers of {self.worker!r} to {self.question.id!r}")
+            raise RecordingInvalid(f"the answers of {self.worker!r} to {self.question.id!r} have no scores")
         return sum(scores) / len(scores)
 
 
@@ -65,25 +64,25 @@ class Provenance:
     """Where recorded answers are from."""
 
     source: str
-    """The repository or the file."""
+    """The repository or the file of the answers."""
     revision: str = ""
-    """The commit of the repository; empty where there is none."""
+    """The commit of the repository; empty if there is none."""
     licence: str = ""
-    """The SPDX identifier; empty where the source states none."""
+    """The SPDX identifier of the licence; empty if the source states no licence."""
     citation: str = ""
-    """The publication to cite; empty where there is none."""
+    """The publication to cite; empty if there is none."""
 
 
 class Recordings:
-    """Recorded answers, joined by the content of their questions.
+    """The recorded answers of many workers. Questions are identified by their content.
 
-    Where a source has several questions of one text, the first counts: a worker's answers to the others
-    are left out, and counted.
+    If a source has several questions with the same text, only the first is used. A worker's answers to the
+    others are left out; `left_out` has their number.
 
     Args:
-        recordings: what was recorded, in any order. Questions keep the order of their first recording.
+        recordings: the recorded answers, in any order. Questions keep the order in which they first occur.
         provenance: where they are from.
-        left_out: number of recordings that a reader leaves out, by reason.
+        left_out: number of recordings that a reader has left out, by reason.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class Recordings:
         left_out: Counter[str] | None = None,
     ) -> None:
         self.provenance = provenance
-        """`None` where nobody said."""
+        """The source of the answers; `None` if it is not known."""
         self.left_out = Counter[str]() if left_out is None else left_out
         """Number of recordings that were left out, by reason."""
         self._questions: dict[str, Question] = {}
@@ -117,7 +116,7 @@ class Recordings:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """The names of all workers, in the order of their first recording."""
+        """The names of all workers, in the order in which they first occur."""
         return tuple(self._samples)
 
     @property
@@ -135,18 +134,18 @@ class Recordings:
                     yield Recording(question, worker, of_worker[key])
 
     def find(self, text: str) -> Question | None:
-        """Return the question of this content; `None` where it was not recorded."""
+        """Return the question with this content; `None` if it was not recorded."""
         return self._questions.get(content_key(text))
 
     def samples(self, question: Question, worker: str) -> tuple[Sample, ...]:
-        """Return a worker's answers to a question; empty where it was not asked."""
+        """Return a worker's answers to a question; empty if the worker was not asked."""
         return self._samples.get(worker, {}).get(question.key, ())
 
     def score(self, question: Question | str, answer: str) -> float | None:
-        """Return the score of an answer that some worker gave; `None` where nobody gave it, or graded it.
+        """Return the score of an answer; `None` if no worker gave this answer, or it was not graded.
 
-        So are answers of reducers scored: each is one of the answers that the reducer was shown. An answer
-        is found by its normalised text. An empty answer scores 0.
+        Answers are found by their normalised text. An empty answer scores 0. This method also scores the
+        answers of reducers, because a reducer returns one of the workers' answers.
 
         Args:
             question: the question, or its text.
@@ -160,14 +159,14 @@ class Recordings:
         return next((each.score for each in given if normalised(each.text) == wanted), None)
 
     def only(self, workers: Sequence[str]) -> "Recordings":
-        """Return the recordings of these workers, of the questions that all of them have answered.
+        """Return the recordings of some workers, with the questions that all of these workers have answered.
 
         Raises:
-            RecordingInvalid: no worker is named, or nothing is recorded of one.
+            RecordingInvalid: the list of workers is empty, or the recording lacks a worker.
         """
         if unknown := sorted(set(workers) - set(self.workers)):
             known = ", ".join(self.workers)
-            raise RecordingInvalid(f"nothing is recorded of {unknown[0]!r}: there are {known}")
+            raise RecordingInvalid(f"the recording has no worker {unknown[0]!r}: its workers are {known}")
         if not workers:
             raise RecordingInvalid("name at least one worker")
         common = set.intersection(*(set(self._samples[worker]) for worker in workers))

@@ -1,6 +1,6 @@
-"""Workers that choose one of the answers they are shown, always the same one. They call no model.
+"""Reducers: workers that choose one of the answers of earlier steps by a fixed rule, without a model.
 
-Answers are compared by their text: case, white space and the punctuation around them do not count. A step
+Answers are compared by their text. Case, white space and punctuation around the text are ignored. A step
 without an answer has no vote.
 """
 
@@ -14,21 +14,21 @@ from podium_evals.recorded.recordings import NO_ANSWER
 
 
 def same_answer(text: str) -> str:
-    """Return a form of an answer that is the same for answers that agree: `" Blue. "` and `"blue"`."""
+    """Return the form of an answer that is compared: the same for `" Blue. "` and `"blue"`."""
     return " ".join(text.casefold().split()).strip("\"'`*$. ")
 
 
 class Reducer(Worker):
-    """Chooses among the outputs of the steps on its access list.
+    """The base class of workers that choose one of the outputs of the visible steps.
 
     Args:
-        name: what plans call it.
+        name: the name of the worker.
     """
 
     uses_tokens = False
     reads_prose = False
     description = ""
-    """What its card says."""
+    """The description on the worker's card."""
 
     def __init__(self, name: str) -> None:
         self.card = Card(name=name, description=self.description, price=FREE)
@@ -38,12 +38,12 @@ class Reducer(Worker):
         """Return one of the answers.
 
         Args:
-            question: the run's question; where workers are not shown it, the subtask.
+            question: the run's question; the subtask if workers are not shown the question.
             answers: at least one, in the order of the plan.
         """
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Choose.
+        """Choose one of the answers of the visible steps.
 
         Raises:
             Unrecorded: no earlier step is visible.
@@ -55,20 +55,20 @@ class Reducer(Worker):
         text = self.reduced(question, [step.output for step in shown.visible])
         if request.stream:
             yield text
-        yield Completion(text, missing="no step has an answer" if text == NO_ANSWER else None)
+        yield Completion(text, missing="no visible step has an answer" if text == NO_ANSWER else None)
 
     def reduced(self, question: str, outputs: Sequence[str]) -> str:
-        """Return one of the outputs that are answers; `NO_ANSWER` if none is."""
+        """Return one of the outputs that are answers; `NO_ANSWER` if there are none."""
         answers = [output for output in outputs if output.strip() not in ("", NO_ANSWER)]
         return self.choose(question, answers) if answers else NO_ANSWER
 
 
 class Vote(Reducer):
-    """Takes the answer that most steps gave; of answers with as many votes the first in the plan.
+    """Returns the most frequent answer; of equally frequent answers, the first in the plan.
 
     Args:
-        name: what plans call it.
-        read: returns the part of an answer that counts, such as the final answer in a longer text; `None`
+        name: the name of the worker.
+        read: returns the part of an answer to compare, such as the final answer in a longer text; `None`
             compares whole answers.
     """
 
@@ -78,21 +78,21 @@ class Vote(Reducer):
         super().__init__(name)
         self._read = read
 
-    def choose(self, question: str, answers: Sequence[str]) -> str:  # noqa: ARG002 - the answers decide
+    def choose(self, question: str, answers: Sequence[str]) -> str:  # noqa: ARG002 - the question is not needed
         """Return the first answer of the largest group."""
         votes = [same_answer(answer if self._read is None else self._read(answer)) for answer in answers]
         return answers[max(range(len(votes)), key=lambda number: votes.count(votes[number]))]
 
 
 class FirstAgreeing(Reducer):
-    """Takes the first answer that another step gave too; the first answer where no two agree."""
+    """Returns the first answer that another step repeats; the first answer of all if no two answers agree."""
 
     description = "Returns the first answer that two of the earlier steps agree on."
 
     def __init__(self, name: str = "first-agreeing") -> None:
         super().__init__(name)
 
-    def choose(self, question: str, answers: Sequence[str]) -> str:  # noqa: ARG002 - the answers decide
+    def choose(self, question: str, answers: Sequence[str]) -> str:  # noqa: ARG002 - the question is not needed
         """Return the answer that is the first to be repeated."""
         seen: dict[str, str] = {}
         for answer in answers:
@@ -103,27 +103,27 @@ class FirstAgreeing(Reducer):
 
 
 class Longest(Reducer):
-    """Takes the longest answer; of answers of one length the first in the plan."""
+    """Returns the longest answer; of equally long answers, the first in the plan."""
 
     description = "Returns the longest answer of the earlier steps."
 
     def __init__(self, name: str = "longest") -> None:
         super().__init__(name)
 
-    def choose(self, question: str, answers: Sequence[str]) -> str:  # noqa: ARG002 - the answers decide
-        """Return the longest."""
+    def choose(self, question: str, answers: Sequence[str]) -> str:  # noqa: ARG002 - the question is not needed
+        """Return the longest answer."""
         return max(answers, key=len)
 
 
 class UpperBound(Reducer):
-    """Takes the answer that the grader of the task scores best. It knows the right answer: it cheats.
+    """Returns the answer with the best score. This worker cheats: its grader knows the right answers.
 
-    It says how good the pool could be if somebody chose perfectly. An arm with it is an upper bound, never a
-    result.
+    Use it to measure how good a pool could be with perfect choices. An arm with this worker is an upper
+    bound, never a result.
 
     Args:
-        score: returns the score of an answer to a question, 0 to 1; `None` where it cannot be graded.
-        name: what plans call it.
+        score: returns the score of an answer to a question, 0 to 1; `None` if the answer cannot be graded.
+        name: the name of the worker.
     """
 
     description = "An upper bound: returns the answer that the grader scores best."

@@ -1,4 +1,4 @@
-"""Makes recordings of your own: from questions and a pool, or from a journal."""
+"""Makes your own recordings: asks a pool the questions of a file, or reads a journal."""
 
 import lazy_loader
 

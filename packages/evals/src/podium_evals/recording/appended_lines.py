@@ -1,7 +1,7 @@
-"""A file of lines that grows, survives the death of its process, and has one writer at a time.
+"""Appends lines to a file for one process at a time. The file stays valid if the process is killed.
 
-Each append is on the disk (fsync) before it returns. A line that was cut when the process died is removed
-before the next line is appended.
+When an append returns, its lines are on the disk (fsync). If the process was killed while it wrote a line,
+this line is removed before the next append.
 """
 
 import os
@@ -17,20 +17,20 @@ from podium_evals.errors import RecordingInvalid
 
 try:
     import fcntl
-except ImportError:  # Windows has no locks of this kind: there, two processes are not kept apart
+except ImportError:  # Windows has no such locks: there, two processes can append to the same file
     fcntl = None  # type: ignore[assignment]
 
 
 class AppendedLines:
-    """The file, open for appending; use it as a context manager.
+    """A file of lines that is open for appending. Use it as a context manager.
 
     Args:
-        path: the file, which is made where it is missing.
-        begins: how the first line begins; a file that begins with something else is not touched.
-        what: the kind of file, for messages.
+        path: the file; created if it is missing.
+        begins: the beginning of the first line. A file with another beginning is refused and not changed.
+        what: the kind of file, for error messages.
 
     Raises:
-        RecordingInvalid: on entering: the file is something else, it cannot be written, or another process
+        RecordingInvalid: on entering: the file has another beginning or cannot be written, or another process
             appends to it.
     """
 
@@ -38,9 +38,9 @@ class AppendedLines:
         self.path = path
         self._begins, self._what = begins.encode(), what
         self.lines: Sequence[bytes] = ()
-        """The lines that the file had when it was opened."""
+        """The lines that were in the file when it was opened."""
         self._whole: int | None = None
-        """Bytes of the whole lines, until a cut line after them is removed."""
+        """Number of bytes of the complete lines, until an incomplete last line is removed."""
         self._lock = anyio.Lock()
 
     def __enter__(self) -> Self:
@@ -51,7 +51,7 @@ class AppendedLines:
         try:
             self._lock_file()
             self._read()
-        except BaseException:  # raised again: the file is closed after an interrupt, too
+        except BaseException:  # raised again: the file is also closed after an interrupt
             self._file.close()
             raise
         return self
@@ -62,10 +62,10 @@ class AppendedLines:
         self._file.close()
 
     def write(self, lines: Sequence[str]) -> None:
-        """Append lines, each with its end, and wait until they are on the disk.
+        """Append lines, which have line ends, and wait until they are on the disk.
 
         Raises:
-            RecordingInvalid: the disk does not take them.
+            RecordingInvalid: the file cannot be written.
         """
         data = "".join(lines).encode()
         try:
@@ -79,10 +79,10 @@ class AppendedLines:
             raise RecordingInvalid(f"{self.path} cannot be written: {error}") from error
 
     async def append(self, lines: Sequence[str]) -> None:
-        """Append lines as `write` does, in another thread. Lines of two calls do not mix.
+        """Append lines like `write`, but in another thread. The lines of two calls do not mix.
 
         Raises:
-            RecordingInvalid: the disk does not take them.
+            RecordingInvalid: the file cannot be written.
         """
         async with self._lock:
             await anyio.to_thread.run_sync(self.write, lines)

@@ -1,6 +1,6 @@
-"""A recording on disk that grows answer by answer, and survives the death of its process.
+"""Appends answers to a recording on disk. The file stays valid if the process is killed.
 
-Each answer is on the disk (fsync) before the next call is counted as recorded.
+An answer counts as recorded when it is on the disk (fsync).
 """
 
 import json
@@ -18,22 +18,22 @@ from podium_evals.recording.appended_lines import AppendedLines
 
 
 class GrowingFile:
-    """A recording that is appended to; use it as a context manager.
+    """A recording to append answers to. Use it as a context manager.
 
     Args:
-        path: the file, which is made where it is missing.
-        provenance: what the first line of a new file says.
+        path: the file; created if it is missing.
+        provenance: the source of the answers, for the first line of a new file.
 
     Raises:
-        RecordingInvalid: on entering: the file is something else, or another process appends to it.
+        RecordingInvalid: on entering: the file is not a recording, or another process appends to it.
     """
 
     def __init__(self, path: Path | str, provenance: Provenance | None = None) -> None:
         self.path = Path(path)
         self.samples: Counter[tuple[str, str]] = Counter()
-        """The number of samples by key of the question and worker."""
+        """The number of samples, by content key and worker."""
         self.ids: set[str] = set()
-        """The ids that samples were appended with."""
+        """The ids of the samples in the file."""
         self._provenance = provenance or Provenance(source=str(path))
         self._questions: set[str] = set()
         self._file = AppendedLines(self.path, begins='{"type": "recording"', what="recording")
@@ -56,7 +56,7 @@ class GrowingFile:
         if not self._file.lines:
             self._file.write([header_line(self._provenance)])
             return
-        read_recordings(self.path)  # refuses any other file
+        read_recordings(self.path)  # refuses a file that is not a recording
         for line in self._file.lines:
             row = json.loads(line)
             if row["type"] == "question":
@@ -72,12 +72,13 @@ class GrowingFile:
             question: the question, which is written before its first answer.
             worker: the name of the worker.
             sample: the answer.
-            sample_id: what makes it known again, such as a run and a step; empty for none.
+            sample_id: an id by which the sample is recognised later, such as a run and a step; empty for
+                none.
 
         Raises:
-            RecordingInvalid: the disk does not take it.
+            RecordingInvalid: the file cannot be written.
         """
-        async with self._lock:  # one line for each question
+        async with self._lock:  # each question is written once
             lines = [] if question.key in self._questions else [question_line(question)]
             lines.append(sample_line(question, worker, sample, sample_id))
             await self._file.append(lines)

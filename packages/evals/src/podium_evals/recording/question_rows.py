@@ -1,4 +1,4 @@
-"""Reads questions to ask: JSON lines with the question, and what graders need."""
+"""Reads files of questions: JSON lines with a question, and fields for its grader."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,27 +12,26 @@ from podium_evals.recorded import Question, with_options
 
 @dataclass(frozen=True, slots=True)
 class QuestionRow:
-    """A question, with all that its file says of it."""
+    """A question, and its whole row in the file."""
 
     question: Question
     row: Mapping[str, Any]
-    """What a grader is given."""
+    """The row of the file, which graders read."""
 
 
 def read_questions(path: Path | str) -> Sequence[QuestionRow]:
     """Read a file with a JSON object on each line.
 
-    `question` is required. `answer`, `kind`, `level`, `id` and `options` (of a choice, in the order of
-    their letters) are optional, and so is `grader`, the name of the grader of its answers; graders may need
-    other fields, such as `tests`. Of questions with the same content the first
-    counts.
+    The field `question` is required. `answer`, `kind`, `level` and `id` are optional. So are `options` (of a
+    multiple-choice question, in the order of their letters) and `grader` (the name of a grader). Graders may
+    need further fields, such as `tests`. Of questions with the same content, only the first is used.
 
     Raises:
         RecordingInvalid: the file cannot be read, or a line is not a question.
     """
     path = Path(path)
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")  # JSON may hold other line ends
+        lines = path.read_text(encoding="utf-8").split("\n")  # JSON texts may contain other line separators
     except (OSError, ValueError) as error:
         raise RecordingInvalid(f"{path} cannot be read: {error}") from error
     rows = [

@@ -1,6 +1,6 @@
-"""Asks workers questions and records the answers, within a budget; a stopped recording is continued.
+"""Asks workers questions within a budget, and records the answers. A stopped recording can be continued.
 
-A worker is sent the question and nothing else. Failed calls are retried as `podium.execution.Retry` says.
+A worker is shown only the question. Failed calls are retried according to `podium.execution.Retry`.
 """
 
 from collections import Counter
@@ -38,38 +38,38 @@ class Call(NamedTuple):
 
 @dataclass(slots=True)
 class Summary:
-    """What a recorder did."""
+    """The counts and the usage of a recording."""
 
     recorded: int = 0
-    """Answers that it recorded."""
+    """Number of answers that were recorded."""
     already: int = 0
-    """Answers that the file had before."""
+    """Number of answers that were in the file before."""
     failed: Counter[str] = field(default_factory=Counter)
-    """Answers that are missing because calls failed, by the code of the error."""
+    """Number of answers that are missing because calls failed, by the code of the error."""
     left: int = 0
-    """Answers that were not asked for, because the budget was used up."""
+    """Number of answers that were not asked for, because the budget was used up."""
     stopped: str = ""
-    """Which limit it was; empty where all was asked."""
+    """The limit that was reached; empty if no limit was reached."""
     spent: Spend = NOTHING
-    """What the calls spent, failed calls included."""
+    """The usage of all calls, including failed calls."""
 
 
 class Recorder:
-    """Asks each worker each question, as many times as samples are wanted, and records the answers.
+    """Asks each worker each question as often as `samples` says, and records the answers.
 
-    An answer that the file has is not asked for again. A refusal of a model is recorded as an empty answer.
+    Answers that are in the file are not asked for again. A model's refusal is recorded as an empty answer.
 
     Args:
         file: the recording, entered.
         workers: the workers to ask.
         limits: `calls`, `cost`, `input_tokens` and `output_tokens` bound all calls of this recorder
             together, `attempt_seconds` each call. The worst case of a call must fit before it is made.
-        samples: answers of each worker to each question.
-        at_once: most calls at the same time; the `concurrency` of a card bounds its worker besides.
-        grader: scores answers and has the final answer recorded alone, or a function that chooses the grader
-            of each row; `None` records the whole text without a score.
+        samples: number of answers of each worker to each question.
+        at_once: maximum number of calls at the same time. The `concurrency` of a card also limits its worker.
+        grader: a grader, or a function that chooses the grader of each row. With a grader, only the final
+            answer and its score are recorded. `None` records the whole text without a score.
         retry: which failed calls are retried; fallbacks and hedges do not apply.
-        on_sample: is called after each recorded answer.
+        on_sample: called after each recorded answer.
         name_of: returns the name under which the answers of a worker are recorded.
 
     Raises:
@@ -112,14 +112,14 @@ class Recorder:
         *,
         wanted: Callable[[QuestionRow, Worker], bool] = lambda _row, _worker: True,
     ) -> Summary:
-        """Ask what is missing in the file.
+        """Ask for the answers that are missing in the file.
 
         Args:
             rows: the questions.
-            wanted: whether a worker is asked a question.
+            wanted: returns whether a worker is asked a question.
 
         Returns:
-            What all calls of this method did.
+            The summary over all calls of this method.
 
         Raises:
             ConfigError: an answer cannot be graded, or a worker is a conductor.
@@ -127,7 +127,7 @@ class Recorder:
         """
         for worker in self._pool:
             if isinstance(worker, Conductor):
-                told = "its runs are many calls, which this budget cannot bound"
+                told = "its runs make many calls, which this budget cannot limit"
                 raise ConfigError(f"{worker.card.name!r} is a conductor and cannot be recorded: {told}")
         calls = list(self._missing(rows, wanted))
         done = self._summary.recorded + self._summary.failed.total()
@@ -162,7 +162,7 @@ class Recorder:
                     yield Call(row, worker, number)
 
     async def _answer(self, call: Call) -> None:
-        """Ask until there is an answer, or no call may follow."""
+        """Ask until there is an answer, or no further call is allowed."""
         seed = f"{call.row.question.key}/{call.worker.card.name}/{call.number}"
         for failures in range(1, self._retry.attempts + 1):
             try:
@@ -185,7 +185,7 @@ class Recorder:
                 return
 
     async def _ask(self, call: Call) -> Sample:
-        """Make one call, and book what it spent.
+        """Make one call, and add its usage to the ledger.
 
         Raises:
             LimitExceeded: the call does not fit the budget.
@@ -194,7 +194,7 @@ class Recorder:
         request = self._request(call)
         reservation = await self._reserve(call.worker, request)
         reserved = reservation.amount
-        spent = charge(reserved, Usage(), None, maybe_paid=True)  # of a call whose end nobody saw
+        spent = charge(reserved, Usage(), None, maybe_paid=True)  # the usage of a call whose end is unknown
         began = monotonic()
         try:
             with anyio.fail_after(self._limits.attempt_seconds):

@@ -1,4 +1,4 @@
-"""Turns the runs of a journal into a recording: steps whose worker was shown the run's question alone."""
+"""Makes a recording from the runs of a journal: from steps whose worker was shown only the question."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,19 +13,19 @@ from podium_evals.recording.growing_file import GrowingFile
 from podium_evals.recording.question_rows import QuestionRow
 
 KIND = "journal"
-"""The kind of a question that no file of questions has."""
+"""The kind of a question that is not in a file of questions."""
 
 
 @dataclass(slots=True)
 class JournalSummary:
-    """What was found in a journal."""
+    """The counts of steps that were recorded or left out."""
 
     recorded: int = 0
-    """Answers that were recorded."""
+    """Number of answers that were recorded."""
     already: int = 0
-    """Answers that the file had before."""
+    """Number of answers that were in the file before."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """Steps that were left out, by reason."""
+    """Number of steps that were left out, by reason."""
 
 
 async def record_runs(
@@ -38,15 +38,15 @@ async def record_runs(
 ) -> JournalSummary:
     """Record the answers of a journal's runs; a step that was recorded before is not recorded again.
 
-    A step counts if its subtask is the run's question, alone or after an instruction as in
-    `podium_evals.recorded.INSTRUCTIONS`, and its worker was shown no other step, text or message.
+    A step is recorded under two conditions. Its subtask is the run's question, alone or after one of
+    `podium_evals.recorded.INSTRUCTIONS`. Its worker was shown no other step, text or message.
 
     Args:
         journal: the journal.
         file: the recording, entered.
-        limit: how many runs, the latest first; `None` takes all.
-        rows: questions with their kinds and right answers, found by content.
-        grader: scores the answers to these, or chooses the grader of a row; `None` records the text without a
+        limit: maximum number of runs, the latest first; `None` reads all.
+        rows: questions with their kinds and right answers. Questions are matched by content.
+        grader: scores the answers to `rows`, or chooses the grader of a row; `None` records answers without a
             score.
 
     Raises:
@@ -74,7 +74,7 @@ async def _record(
     assert isinstance(started, RunStarted)
     for each in result_of(events).rounds:
         steps = () if each.plan is None else each.plan.steps
-        for step, outcome in zip(steps, each.outcomes, strict=False):  # after them come superseded ones
+        for step, outcome in zip(steps, each.outcomes, strict=False):  # superseded events follow these events
             if why := _unfit(started, step, outcome):
                 summary.left_out[why] += 1
                 continue
@@ -92,11 +92,11 @@ async def _record(
 
 
 def _unfit(started: RunStarted, step: Step, outcome: Outcome) -> str:
-    """Say why a step is left out; empty where it is not."""
+    """Return why a step is left out; empty if it is not."""
     if outcome.status != "ok" or outcome.problem is not None:
-        return "the step has no whole answer"
+        return "the step has no complete answer"
     if outcome.reused:
-        return "the answer was taken from an earlier call"
+        return "the answer was reused from an earlier call"
     if len(started.query) != 1 or not isinstance(started.query[0].content, str) or started.tool_messages:
         return "the query is a conversation, or has attachments"
     if started.tools is not None or step.access:

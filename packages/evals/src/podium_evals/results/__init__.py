@@ -1,4 +1,4 @@
-"""Comparisons of arms with their provenance, as tables and JSON."""
+"""Compares arms on recordings, and writes the result with its provenance as a table or JSON."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""`podium evals`: compare arms on recorded answers, and see whether there is anything to gain."""
+"""`podium evals`: compare arms on recorded answers, and estimate the possible gains of a pool."""
 
 import json
 from collections.abc import Sequence
@@ -33,30 +33,33 @@ RecordingName = Annotated[
 ]
 PoolName = Annotated[
     str,
-    typer.Option(metavar="NAME", help="all, a named pool (mid, chat), or workers separated by commas."),
+    typer.Option(
+        metavar="NAME", help="all, a named pool (mid, chat), or names of workers separated by commas."
+    ),
 ]
 DataFolder = Annotated[
     Path | None,
     typer.Option(
         metavar="FOLDER",
         envvar="PODIUM_EVALS_DATA",
-        help="Where the files of public recordings are. Default: they are downloaded.",
+        help="Folder with the files of public recordings. Default: they are downloaded.",
     ),
 ]
 Seeds = Annotated[
     int | None,
     typer.Option(
-        min=1, help="How many recorded answers of a worker to a question are used. Default: all, up to 3."
+        min=1,
+        help="Number of a worker's recorded answers to a question that are used. Default: all, up to 3.",
     ),
 ]
-SplitSeed = Annotated[int, typer.Option("--seed", help="The seed of the split and of the bundles.")]
+SplitSeed = Annotated[int, typer.Option("--seed", help="Seed of the split and of the bundles.")]
 Processes = Annotated[int | None, typer.Option(min=1, help="Processes. Default: one for each core, up to 4.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the report as JSON, too.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Also write the report as JSON.")]
 
 
 @evals.callback()
 def about() -> None:
-    """Compare ways to answer on recorded answers, or see what there is to gain."""
+    """Compare ways to answer questions on recorded answers, or estimate the possible gains of a pool."""
 
 
 @evals.command(epilog=EXIT_CODES)
@@ -77,26 +80,37 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
     ] = None,
     probes: Annotated[
         int,
-        typer.Option(min=0, help="Graded questions of each new kind that arms may read; with --split kinds."),
+        typer.Option(
+            min=0,
+            help="Number of probes of each new kind: graded questions that arms may "
+            "read. Only with --split kinds.",
+        ),
     ] = 0,
     planner: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="Also compare the planner of this podium.toml. "
-            "Its prompt says which plans the recording can answer. "
-            "May be repeated.",
+            help="Also compare the planner of this podium.toml. Its prompt says which plans have "
+            "recorded answers. May be repeated.",
         ),
     ] = None,
     conductor: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="The same for a trained conductor, which is not told."),
+        typer.Option(
+            metavar="FILE",
+            help="Like --planner, but for a trained conductor: the prompt does not mention recorded answers.",
+        ),
     ] = None,
     questions: Annotated[
-        int | None, typer.Option(min=2, help="Maximum number of questions that arms are asked in a fold.")
+        int | None, typer.Option(min=2, help="Maximum number of questions that an arm is asked in a fold.")
     ] = None,
     bundles: Annotated[
-        int | None, typer.Option(min=2, help="Ask this many bundles of questions in place of the questions.")
+        int | None,
+        typer.Option(
+            min=2,
+            help="Number of bundles (queries of several questions), which are asked in place "
+            "of the questions.",
+        ),
     ] = None,
     seeds: Seeds = None,
     seed: SplitSeed = 0,
@@ -106,7 +120,7 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare arms with the best single worker, on the same questions."""
+    """Compare arms (ways to answer) with the best single worker, on the same questions."""
     with reporting() as screen:
         if split not in get_args(SplitName):
             raise ConfigError(f"--split {split!r}: write {', '.join(get_args(SplitName))}")
@@ -141,15 +155,15 @@ def probes(  # noqa: PLR0913 - one parameter for each argument and option
     *,
     pool: PoolName = "all",
     counts: Annotated[
-        str, typer.Option(metavar="NUMBERS", help="Numbers of questions, separated by commas.")
+        str, typer.Option(metavar="NUMBERS", help="Numbers of probes of a kind, separated by commas.")
     ] = ",".join(map(str, COUNTS)),
-    draws: Annotated[int, typer.Option(min=1, help="Draws of the questions of each kind.")] = 40,
+    draws: Annotated[int, typer.Option(min=1, help="Number of draws of the probes of each kind.")] = 40,
     seed: Annotated[int, typer.Option("--seed", help="The seed of the draws.")] = 0,
     data: DataFolder = None,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a few graded answers to questions of a new kind gain."""
+    """Measure the gain of probes: a few graded questions of a new kind."""
     with reporting() as screen:
         recordings = _read(screen, recording, pool, data)
         curve = probe_curve(recordings, counts=_counts(counts), draws=draws, seed=seed)
@@ -167,7 +181,7 @@ def _counts(text: str) -> list[int]:
     except ValueError as error:
         raise ConfigError(f"--counts {text!r}: write whole numbers, separated by commas") from error
     if found[0] < 1:
-        raise ConfigError(f"--counts {text!r}: a number of questions is 1 or more")
+        raise ConfigError(f"--counts {text!r}: each number must be 1 or more")
     return found
 
 
@@ -183,7 +197,7 @@ def headroom(  # noqa: PLR0913 - one parameter for each argument and option
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a pool has to gain over its best single worker."""
+    """Estimate the possible gains of a pool over its best single worker."""
     with reporting() as screen:
         recordings = _read(screen, recording, pool, data)
         setting = Setting(seeds=_seeds(recordings, seeds), split_seed=seed, processes=cores(processes))

@@ -1,4 +1,4 @@
-"""Is there anything to gain from a pool of workers?"""
+"""Finds out whether a pool of workers can answer better than its best single worker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,23 +24,24 @@ _EQUAL = EqualBudgetVote(_VOTE)
 
 
 def headroom_arms() -> list[Arm]:
-    """Return the arms that show how much there is to gain."""
+    """Return the arms that show the possible gains."""
     return [RandomWorker(), BestSingle(), KindRule(), _VOTE, _EQUAL, RoutingOracle(), AnyCorrect()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
-    """What is to gain."""
+    """The conclusion about the possible gains of a pool."""
 
     verdict: Verdict
-    """What gains, beyond chance: a router that knows the kind, else a vote, else only an oracle."""
+    """The simplest way that gains more than chance: a router that knows the kind, else a vote, else an
+    oracle."""
     sentence: str
 
 
 def conclude(report: Report) -> Conclusion:
-    """Return what is to gain over the best single, from a report on `headroom_arms`.
+    """Return the possible gains over the best single worker, from a report on `headroom_arms`.
 
-    An arm gains if its interval, which holds for all arms together, is above zero.
+    An arm gains if its joint interval, which holds for all arms together, is above zero.
     """
     arms = {arm.name: arm for arm in report.arms}
     if gain := _gain([arms[KindRule().name]]):
@@ -53,11 +54,11 @@ def conclude(report: Report) -> Conclusion:
     oracle, luck = arms[RoutingOracle().name], arms[AnyCorrect().name]
     if not oracle.recorded and (gain := _gain([luck])):
         told = (
-            f"Only an oracle gains, at most {gain}: with one sample of each worker its luck is not told "
-            "from skill."
+            f"Only an oracle gains, at most {gain}: with one sample of each worker, luck cannot be "
+            f"told from skill."
         )
         return Conclusion(verdict="oracle", sentence=told)
-    return Conclusion(verdict="nothing", sentence="There is nothing to gain.")
+    return Conclusion(verdict="nothing", sentence="No gain is shown, not even for an oracle.")
 
 
 def _gain(arms: Sequence[ArmResult]) -> str:

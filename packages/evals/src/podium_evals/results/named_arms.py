@@ -1,4 +1,4 @@
-"""The arms that commands know by name."""
+"""The arms of the command line, by name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ from podium_evals.plans import RecordedPlansArm, read_plans
 from podium_evals.router import RouterArm
 
 BASE = BestSingle().name
-"""The name of the arm that the others are compared with."""
+"""The name of the arm to compare the others with."""
 
 ARMS: Mapping[str, Callable[[Sequence[str]], Sequence[Arm]]] = {
     "workers": lambda workers: [Alone(worker) for worker in workers],
@@ -44,13 +44,13 @@ ARMS: Mapping[str, Callable[[Sequence[str]], Sequence[Arm]]] = {
     "any-correct": lambda _: [AnyCorrect()],
 }
 PLANS = "planner:"
-"""What the name of an arm begins with that is a file of plans."""
+"""The beginning of the name of an arm that is a file of plans."""
 NEED_PROBES = ("calibrated", "calibrated-found", "calibrated-router")
 """The arms that need probes."""
 
 
 def named_arms(names: Sequence[str], workers: Sequence[str]) -> list[Arm]:
-    """Return the arms of these names, in the order of `ARMS`; the best single is always among them.
+    """Return the arms with these names, in the order of `ARMS`. The best single worker is always among them.
 
     Args:
         names: names of `ARMS`, and `planner:FILE` for a file of plans; these come last.

@@ -1,4 +1,4 @@
-"""Which recording and which of its workers an evaluation is about."""
+"""Reads a recording, and selects the workers of a named pool."""
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,8 @@ MID = (
     "mistralai_mistral-small-3.1-24b-instruct",
     "qwen_qwq-32b",
 )
-"""The workers of Reasoning Gym without the strongest: o3-mini, DeepSeek R1, Claude Sonnet 4, Grok 3 mini."""
+"""The workers of Reasoning Gym without the strongest four: o3-mini, DeepSeek R1, Claude Sonnet 4, Grok 3
+mini."""
 
 EASY, HARD, MMLU = "reasoning-gym-easy", "reasoning-gym-hard", "mmlu-pro"
 POOLS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -36,7 +37,7 @@ POOLS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     HARD: {"mid": MID},
     MMLU: {"chat": CHAT_MODELS},
 }
-"""The public recordings, and the workers of their named pools. Each has the pool `all` too."""
+"""The public recordings, and the workers of their named pools. Each recording also has the pool `all`."""
 
 
 async def read_pool(
@@ -46,20 +47,20 @@ async def read_pool(
     folder: Path | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Recordings:
-    """Return the answers of a pool to the questions that all of its workers have answered.
+    """Return the answers of a pool to those questions that all of its workers have answered.
 
     Args:
-        recording: the name of a public recording, or the path of a file of `write_recordings`.
-        pool: the name of one of the recording's pools, `all`, or names of workers separated by commas.
-        folder: where files of public recordings are: those of `podium record fetch`, called
-            `<recording>.jsonl.gz`, or the packed ones. `None` fetches them from their origin.
-        on_progress: is called after each fetched file.
+        recording: the name of a public recording, or the path of a file that `write_recordings` wrote.
+        pool: the name of a pool of the recording, `all`, or names of workers separated by commas.
+        folder: the folder with files of public recordings. A file is named `<recording>.jsonl.gz`, as `podium
+            record fetch` names it, or is a packed file. `None` fetches the files from their origin.
+        on_progress: called after each fetched file.
 
     Raises:
-        ConfigError: there is no such recording, or no file of it in the folder.
-        RecordingInvalid: the file cannot be read, or nothing is recorded of a worker.
+        ConfigError: there is no such recording, or its file is not in the folder.
+        RecordingInvalid: the file cannot be read, or the recording lacks a worker.
         OriginUnavailable: a file is not served.
-        ChecksumMismatch: a file is not the one that is listed.
+        ChecksumMismatch: a file has another checksum than listed.
     """
     found = await read_recording(recording, folder=folder, on_progress=on_progress)
     return found.only(named_workers(recording, pool) or found.workers)
@@ -70,7 +71,7 @@ def named_workers(recording: str, pool: str) -> Sequence[str] | None:
 
     Args:
         recording: the name of a public recording, or a path.
-        pool: the name of one of the recording's pools, `all`, or names of workers separated by commas.
+        pool: the name of a pool of the recording, `all`, or names of workers separated by commas.
     """
     if pool == "all":
         return None
@@ -84,7 +85,7 @@ async def read_recording(
     folder: Path | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Recordings:
-    """Return all answers of a recording. Arguments and errors are those of `read_pool`."""
+    """Return all answers of a recording. It has the same arguments and errors as `read_pool`."""
     if recording in POOLS:
         if folder is not None:
             return _read_file(recording, folder)

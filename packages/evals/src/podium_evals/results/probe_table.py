@@ -1,4 +1,4 @@
-"""Draws what probes gain as a table of 80 columns."""
+"""Prints the gain of probes as a table of 80 columns."""
 
 from rich.table import Table
 from rich.text import Text
@@ -9,7 +9,7 @@ from podium_evals.results import rounding
 
 
 def draw_probes(screen: Screen, curve: ProbeCurve, about: str) -> None:
-    """Draw a curve on stdout."""
+    """Print the gain of probes to stdout."""
     table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("questions", "asked", "calls", "score", "gain", "95 %", "lost", "95 %"):
         table.add_column(title, justify="left" if title == "asked" else "right", no_wrap=True)
@@ -30,9 +30,9 @@ def draw_probes(screen: Screen, curve: ProbeCurve, about: str) -> None:
         f"Best single, chosen on the other kinds: {rounding.score(curve.best_single.mean)}"
     )
     foot = (
-        "Each kind is left out in turn. questions: graded questions of the new kind. asked: all workers, or "
-        "those that are likely to be the best. calls: for a kind. gain: above the best single. lost: above "
-        f"asking all. The scores are of the kind's other questions, means of {curve.draws} draws. Intervals "
-        "are about other kinds."
+        "Each kind is left out in turn. questions: graded questions of the new kind. asked: all "
+        "workers, or only likely best workers. calls: for a kind. gain: over the "
+        "best single. lost: compared with asking all. Scores are about the kind's "
+        "other questions, means of {curve.draws} draws. Intervals are about other kinds."
     )
     screen.draw(Text(screen.shown(head)), table, Text(screen.shown(foot)))

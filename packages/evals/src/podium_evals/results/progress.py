@@ -1,4 +1,4 @@
-"""Shows how far a comparison is."""
+"""Shows the progress of a comparison."""
 
 import os
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from podium_evals.results.report import OnShare
 
 @contextmanager
 def answer_bar(screen: Screen, arms: int) -> Iterator[OnShare]:
-    """Yield what is called after each answer; it draws a bar on stderr if that is a terminal.
+    """Yield a callback for new answers. It draws a progress bar on stderr if stderr is a terminal.
 
     Args:
-        screen: where it is drawn.
+        screen: the console of the progress bar.
         arms: the number of arms.
     """
     columns = (
@@ -36,5 +36,5 @@ def answer_bar(screen: Screen, arms: int) -> Iterator[OnShare]:
 
 
 def cores(wanted: int | None) -> int:
-    """Return the number of processes that compute: as wanted, else one for each core and at most four."""
+    """Return the number of processes: `wanted`, or one for each core, at most four."""
     return wanted or min(4, os.cpu_count() or 1)

@@ -1,4 +1,4 @@
-"""A comparison of arms, with all that is needed to make it again."""
+"""Compares arms, and reports the result with all facts that are needed to repeat the comparison."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ from podium_evals.results.named_arms import BASE
 from podium_evals.statistics import Unit
 
 OnShare = Callable[[Arm, int, int], object]
-"""Is called with an arm, its number of new answers, and the number of all of its answers."""
+"""Called with an arm, the number of its new answers, and the number of answers that it will give in total."""
 _PACKAGES = ("podium-evals", "podium-conductor", "numpy")
 
 
@@ -37,42 +37,44 @@ class Setting:
     """How arms are compared."""
 
     split: SplitName = "questions"
-    """What is new to the arms. Intervals are about other kinds for `kinds`, else about other questions."""
+    """What is new to the arms. With `kinds`, intervals are about other kinds; otherwise about other
+    questions."""
     seeds: tuple[int, ...] = (0,)
-    """The numbers of the samples to take."""
+    """The numbers of the samples to use."""
     split_seed: int = 0
     """The seed of the split and of the bundles."""
     folds: int = 5
     """Number of folds of the split `kinds`."""
     questions: int | None = None
-    """The most questions of a fold that are asked; `None` asks all."""
+    """Maximum number of questions that are asked in a fold; `None` asks all."""
     probes: int = 0
-    """Number of questions of each new kind that arms may read with their scores; only with `kinds`."""
+    """Number of probes of each new kind: questions that arms may read with their scores. Only with
+    `kinds`."""
     bundles: int | None = None
     """Number of bundles that are asked in place of the questions; `None` asks the questions one by one."""
     processes: int = 1
-    """How many processes compute at a time. The figures do not depend on it."""
+    """Number of processes that compute at the same time. The figures do not depend on it."""
 
     @property
     def unit(self) -> Unit:
-        """What intervals are about."""
+        """The population of the intervals: other questions of the same kinds, or other kinds."""
         return "kind" if self.split == "kinds" else "question"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedWorker:
-    """A worker of the pool, and where its price is from."""
+    """A worker of the pool, and the source of its price."""
 
     name: str
     price_source: str
     """The source and the date of its price; empty if the price is not known."""
     best_in: int
-    """In how many folds it is the best single."""
+    """Number of folds in which the worker is the best single worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A comparison of arms."""
+    """The result of a comparison of arms."""
 
     recording: str
     """The name or the path of the recording."""
@@ -80,22 +82,22 @@ class Report:
     """The name of the pool."""
     setting: Setting
     base: str
-    """The arm that the others are compared with."""
+    """The arm with which the others are compared."""
     arms: tuple[ArmResult, ...]
     workers: tuple[PricedWorker, ...]
     recorded_questions: int
-    """Number of questions that all workers have answered, before they are split."""
+    """Number of questions that all workers have answered, before the split."""
     left_out: dict[str, int]
-    """Number of recorded answers that are left out, by reason."""
+    """Number of recorded answers that were left out, by reason."""
     is_estimated: bool
-    """Whether tokens of some calls are estimated from texts."""
+    """Whether the tokens of some calls are estimated from texts."""
     provenance: Provenance | None
-    """Where the answers are from; `None` where nobody said."""
+    """The source of the answers; `None` if it is not known."""
     fingerprint: str
-    """SHA-256 of questions and answers: the same for the same data."""
+    """SHA-256 of the questions and answers; the same data has the same digest."""
     versions: dict[str, str]
     made: str
-    """When, in ISO 8601."""
+    """When the comparison was made, in ISO 8601."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values, unrounded."""
@@ -111,18 +113,18 @@ async def compare_arms(
     pool: str = "all",
     on_share: OnShare = lambda _arm, _number, _of: None,
 ) -> Report:
-    """Ask arms the same questions, and compare them with the best single.
+    """Ask arms the same questions, and compare them with the best single worker.
 
     Args:
         recordings: answers of a pool to questions that all of its workers have answered.
-        arms: the arms, the best single among them.
-        setting: how they are compared.
-        recording: what the report calls the recording.
-        pool: what it calls the pool.
-        on_share: is told how far it is.
+        arms: the arms; one of them is the best single worker.
+        setting: how the arms are compared.
+        recording: the name of the recording in the report.
+        pool: the name of the pool in the report.
+        on_share: called after each answer, to show progress.
 
     Raises:
-        ArmUnfit: the recordings cannot be split, or the best single cannot be asked.
+        ArmUnfit: the recordings cannot be split, or the best single worker cannot be asked.
         RecordingInvalid: there are too few questions for the bundles.
     """
     parts = asked_folds(recordings, setting)
@@ -135,7 +137,7 @@ async def compare_arms(
     return report_of(recordings, parts, results, setting, recording=recording, pool=pool)
 
 
-def report_of(  # noqa: PLR0913 - what a report is made of
+def report_of(  # noqa: PLR0913 - all parts of a report
     recordings: Recordings,
     parts: Sequence[Fold],
     results: Sequence[ArmResult],
@@ -150,11 +152,11 @@ def report_of(  # noqa: PLR0913 - what a report is made of
     Args:
         recordings: answers of a pool to questions that all of its workers have answered.
         parts: the folds of the setting.
-        results: what the arms reached.
-        setting: how they were compared.
-        recording: what the report calls the recording.
-        pool: what it calls the pool.
-        base: the arm that the others were compared with.
+        results: the results of the arms.
+        setting: how the arms were compared.
+        recording: the name of the recording in the report.
+        pool: the name of the pool in the report.
+        base: the arm with which the others were compared.
     """
     best = Counter(best_of(fold.train) for fold in parts)
     pooled = recorded_pool(recordings)
@@ -196,12 +198,12 @@ def asked_folds(recordings: Recordings, setting: Setting) -> list[Fold]:
     if setting.bundles is None:
         return list(parts)
     if setting.split == "kinds":
-        raise ArmUnfit("a bundle has several kinds, so bundles cannot be split by kind: split by questions")
+        raise ArmUnfit("bundles have several kinds and cannot be split by kinds: split by questions")
     return [bundled(fold, setting.bundles, seed=setting.split_seed) for fold in parts]
 
 
 def every_sample(recordings: Recordings, most: int = 3) -> tuple[int, ...]:
-    """Return the seeds that take each sample of the worker with most samples once, up to `most` seeds."""
+    """Return one seed for each sample of the worker with the most samples, up to `most` seeds."""
     counts = (len(each.samples) for each in recordings)
     return tuple(range(min(most, max(counts, default=1))))
 

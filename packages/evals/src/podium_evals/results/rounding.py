@@ -1,41 +1,41 @@
-"""Numbers in tables, never rounded in an arm's favour."""
+"""Formats numbers for tables; rounding never favours an arm."""
 
 from math import ceil, floor
 
 from podium_evals.statistics import Interval
 
 _EXACT = 1e-9
-"""The error of binary fractions that is ignored."""
+"""The rounding error of binary fractions, which is ignored."""
 UNKNOWN = "—"
 
 
 def score(value: float | None) -> str:
-    """Write a score with three decimals, rounded down."""
+    """Format a score with three decimals, rounded down."""
     return UNKNOWN if value is None else _short(f"{_down(value):.3f}")
 
 
 def gain(value: float) -> str:
-    """Write a difference to the base with its sign, rounded down."""
+    """Format a difference to the base with its sign, rounded down."""
     return _signed(_down(value))
 
 
 def interval(of: Interval) -> str:
-    """Write the ends of an interval with their signs, rounded outwards."""
+    """Format the ends of an interval with their signs, rounded outwards."""
     return f"{_signed(_down(of.low))} {_signed(_up(of.high))}"
 
 
 def count(value: float | None) -> str:
-    """Write a mean number of calls, rounded up."""
+    """Format a mean number of calls, rounded up."""
     return UNKNOWN if value is None else f"{ceil(value * 100 - _EXACT) / 100:.2f}"
 
 
 def whole(value: float | None) -> str:
-    """Write a mean number of tokens, rounded up."""
+    """Format a mean number of tokens, rounded up."""
     return UNKNOWN if value is None else f"{ceil(value - _EXACT):,}"
 
 
 def per_thousand(cost: float | None) -> str:
-    """Write the cost of a thousand questions in USD, rounded up."""
+    """Format the cost of a thousand questions in USD, rounded up."""
     return UNKNOWN if cost is None else f"{ceil(cost * 1000 * 100 - _EXACT) / 100:,.2f}"
 
 
@@ -45,7 +45,7 @@ def per_thousand_down(cost: float) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Write seconds, rounded up."""
+    """Format seconds, rounded up."""
     return UNKNOWN if value is None else f"{ceil(value * 10 - _EXACT) / 10:,.1f}"
 
 
@@ -62,5 +62,5 @@ def _signed(value: float) -> str:
 
 
 def _short(text: str) -> str:
-    """Leave the zero before the point out."""
+    """Remove the zero before the decimal point."""
     return text.replace("0.", ".", 1) if text.lstrip("+-").startswith("0.") else text

@@ -1,4 +1,4 @@
-"""Draws a comparison of arms as a table of 80 columns."""
+"""Prints a comparison of arms as a table of 80 columns."""
 
 from collections.abc import Iterator
 
@@ -12,13 +12,13 @@ from podium_evals.results.report import Report
 
 _NEW = {
     "questions": "other questions of the same kinds; arms are fitted on the other half of each kind",
-    "kinds": "other kinds; arms are fitted on other kinds than they are asked",
-    "workers": "other questions; one worker at a time is missing where arms are fitted",
+    "kinds": "other kinds; the kinds that arms are asked are not the kinds they are fitted on",
+    "workers": "other questions; one worker at a time is missing when arms are fitted",
 }
 
 
 def draw_report(screen: Screen, report: Report) -> None:
-    """Draw a report on stdout."""
+    """Print a report to stdout."""
     head, foot = "\n".join(_head(report)), "\n".join(_foot(report))
     screen.draw(Text(screen.shown(head)), _table(screen, report), Text(screen.shown(foot)))
 
@@ -58,22 +58,25 @@ def _foot(report: Report) -> Iterator[str]:
     best = [each.name for each in report.workers if each.best_in]
     yield (
         f"gain: above {report.base} ({', '.join(best)}), with 95 % intervals, alone and for all arms "
-        "together. Scores and gains are rounded down, the rest up, intervals outwards."
+        "together. Scores and gains are rounded down, intervals outwards, other figures up."
     )
     if not all(arm.achievable for arm in report.arms):
-        yield "* reads the right answers: a bound, not a result."
+        yield "* * This arm reads the right answers: it is a bound, not a result."
     if report.setting.bundles is not None:
-        yield "Single workers are asked each part of a bundle in a call of its own, which favours them."
+        yield "Single workers are asked each part of a bundle in a separate call. This favours them."
     if report.is_estimated:
-        yield "Tokens and costs are estimated from texts, and too low for models that reason."
+        yield "Tokens and costs are estimated from texts. They are too low for models that reason."
     dates = sorted({each.price_source[-10:] for each in report.workers if each.price_source})
     if dates:
         yield f"Prices of {dates[0]}." if len(dates) == 1 else f"Prices of {dates[0]} to {dates[-1]}."
     for arm in report.arms:
         if arm.unfit:
-            yield f"{arm.name}: not asked: {arm.unfit}"
+            yield f"{arm.name} was not asked: {arm.unfit}"
         elif arm.recorded < arm.questions:
             missing = arm.questions - arm.recorded
-            yield f"{arm.name}: {missing:,} of {arm.questions:,} are not recorded: {arm.unrecorded}"
+            yield (
+                f"{arm.name}: {missing:,} of {arm.questions:,} are not recorded, the first because "
+                f"{arm.unrecorded}"
+            )
     if report.provenance is not None:
         yield f"Answers: {report.provenance.source} ({report.provenance.licence or 'no licence stated'})"

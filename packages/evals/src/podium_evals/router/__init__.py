@@ -1,4 +1,4 @@
-"""A router: predicts from the question how well each worker will answer, and plans by it."""
+"""Routers: predict from a question how well each worker will answer, and choose the worker."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The router as an arm: fitted on the training part, asked the other."""
+"""The router as an arm: fitted on the training questions, and compared on the others."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from podium_evals.router.router import Router
 
 
 class RouterArm(ChoosingArm):
-    """A router that is fitted on the training part.
+    """A router that is fitted on the training questions.
 
     Args:
         name: the name in tables.
@@ -33,7 +33,7 @@ class RouterArm(ChoosingArm):
         return [worker.card for worker in arm_pool(fold, seed)]
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:
-        """Return the plans of the router.
+        """Return the function that plans with the router.
 
         Raises:
             ArmUnfit: there are too few questions or workers to fit a router on.

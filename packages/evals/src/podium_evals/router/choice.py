@@ -1,4 +1,4 @@
-"""Which worker answers: the best one, or the one that is worth its price."""
+"""Chooses the worker: the one with the best prediction, or the one that is worth its price."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,14 @@ from podium_evals.statistics.splits import Places
 def choose(predicted: Floats, costs: Sequence[float | None], worth: float | None = None) -> Places:
     """Return the column of the worker that answers each question.
 
-    It is the worker with the highest `prediction - cost / worth`: a more expensive worker answers if it
-    raises the probability of a right answer enough for its price. Of equal workers the cheapest answers.
+    The chosen worker has the highest `prediction - cost / worth`. A more expensive worker is chosen if it
+    raises the probability of a right answer enough for its price. Of equal workers, the cheapest is chosen.
 
     Args:
         predicted: shape (questions, workers), the probabilities of a right answer.
-        costs: the mean cost of an answer of each worker, in USD; all are known if there is a `worth`.
-        worth: what a right answer is worth, in USD; `None` ignores the costs, unless workers are equal.
+        costs: the mean cost of an answer of each worker, in USD. With a `worth`, all costs must be known.
+        worth: the worth of a right answer, in USD. `None` chooses by predictions, and by costs only between
+            equal workers.
     """
     known = np.asarray([np.inf if cost is None else cost for cost in costs])
     values = predicted if worth is None else predicted - known / worth

@@ -39,26 +39,33 @@ def router(  # noqa: PLR0913 - one parameter for each argument and option
     ],
     *,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The router, which is replaced.")
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file of the router; an existing file is replaced."
+        ),
     ],
     pool: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="all (default), a named pool, or workers separated by commas."),
+        typer.Option(
+            metavar="NAME", help="all (default), a named pool, or names of workers separated by commas."
+        ),
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Train for the workers of this podium.toml, at its prices."),
     ] = None,
     quality: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Store the cheapest tier with this mean score.")
+        float | None, typer.Option(min=0, max=1, help="Store the cheapest tier that reaches this mean score.")
     ] = None,
     price: Annotated[
-        float | None, typer.Option(min=0, help="Store the best tier for so many USD a question.")
+        float | None,
+        typer.Option(min=0, help="Store the best tier with at most this mean cost of a question, in USD."),
     ] = None,
     curve: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE", help="Write quality over cost, as .json, .csv or .svg. May be repeated."
+            metavar="FILE",
+            help="Write the curve of quality over cost, as .json, .csv or .svg. May be repeated.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of splits and folds.")] = 0,
@@ -67,18 +74,18 @@ def router(  # noqa: PLR0913 - one parameter for each argument and option
         typer.Option(
             metavar="FOLDER",
             envvar="PODIUM_EVALS_DATA",
-            help="Where the packed files of public recordings are. Default: they are downloaded.",
+            help="Folder with the packed files of public recordings. Default: they are downloaded.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a router on graded answers, and measure it on questions that it was not fitted on."""
+    """Train a router on graded answers, and measure it on other questions."""
     with reporting() as screen:
         goal = _goal(quality, price)
         check_curve_files(curve or ())
         check_folder("--output", output)
         if pool is not None and config is not None:
-            raise ConfigError("--pool and --config both name the workers: write one of them")
+            raise ConfigError("--pool and --config both choose the workers: use only one of them")
         prices = None if config is None else _prices(config)
         found = _read(screen, recording, pool, prices, data)
         with _parts(screen) as on_part:
@@ -95,7 +102,7 @@ def router(  # noqa: PLR0913 - one parameter for each argument and option
 
 def _goal(quality: float | None, price: float | None) -> Goal | None:
     if quality is not None and price is not None:
-        raise ConfigError("--quality and --price each choose a tier: write one of them")
+        raise ConfigError("--quality and --price both choose a tier: use only one of them")
     if quality is not None:
         return Goal("quality", quality)
     return None if price is None else Goal("price", price)
@@ -118,13 +125,15 @@ def _read(
         if len(workers) < 2:
             raise ConfigError(
                 f"the config has {', '.join(prices) or 'no chat workers'}, and the recording "
-                f"{', '.join(everything.workers)}: a router needs two workers that both have"
+                f"{', '.join(everything.workers)}: a router needs two workers that are in both"
             )
         if missing := [name for name in prices if name not in workers]:
-            screen.note(f"podium: not recorded, and never chosen: {', '.join(missing)}")
+            screen.note(f"podium: without recorded answers, and therefore never chosen: {', '.join(missing)}")
     found = graded_answers(everything, workers)
     if less := len(everything) - len(found):
-        screen.note(f"podium: {less:,} questions are left out: not all workers have a graded answer to them")
+        screen.note(
+            f"podium: {less:,} questions are left out, because some workers have no graded answer to them"
+        )
     for reason, number in found.left_out.items():
         screen.note(f"podium: {number:,} answers are left out: {reason}")
     return found
@@ -132,7 +141,7 @@ def _read(
 
 @contextmanager
 def _parts(screen: Screen) -> Iterator[OnPart]:
-    """Yield what is called before each part of the work. A terminal shows the part, on stderr."""
+    """Yield a callback for the name of the current part of the work. A terminal shows it on stderr."""
     console = screen.console(stderr=True)
     if not console.is_terminal:
         yield lambda _part: None

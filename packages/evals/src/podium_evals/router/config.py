@@ -1,4 +1,4 @@
-"""`[planner]` of type `router` in `podium.toml`. It imports little: the file may be read by any command."""
+"""`[planner]` of type `router` in `podium.toml`. Imports are few, because any command may read it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,26 +13,26 @@ from podium.workers import Worker
 
 
 class RouterSection(AddedPlanner):
-    """`[planner]` of type `router`: a router of `podium train router` chooses the workers."""
+    """`[planner]` of type `router`: a router, which `podium train router` made, chooses the workers."""
 
     type: Literal["router"]
     """Kind of the planner."""
     path: str
-    """File of the router, relative to `podium.toml`."""
+    """File of the router. Relative paths start at the folder of `podium.toml`."""
     strategy: Literal["best", "value", "vote"] | None = None
-    """How a question is planned; default: `value` for a router with a tier, else `best`."""
+    """How a question is planned. Default: `value` if the router has a tier, else `best`."""
     voters: Annotated[int, Field(ge=2)] | None = None
-    """Number of workers in a vote; default: 3. Only with the strategy `vote`."""
+    """Number of workers in a vote. Default: 3. Only for the strategy `vote`."""
     worth: Annotated[float, Field(gt=0)] | None = None
-    """What a right answer is worth, in USD; default: the worth of the router's tier. Only with the strategy
+    """The worth of a right answer, in USD. Default: the worth in the router's tier. Only for the strategy
     `value`."""
 
     def build(self, folder: Path, workers: Sequence[str]) -> Planner:
         """Build the planner.
 
         Raises:
-            ConfigError: the file is not a router, a worker that it knows is not in the file, or a key does
-                not fit the strategy.
+            ConfigError: the file is not a router, `podium.toml` lacks one of the router's workers, or a key
+                has no effect with the strategy.
         """
         from podium_evals.errors import RouterInvalid  # noqa: PLC0415 - scikit-learn is slow to import
         from podium_evals.router import Router, RouterPlanner  # noqa: PLC0415 - as above
@@ -49,8 +49,8 @@ class RouterSection(AddedPlanner):
         if missing := [name for name in router.facts.workers if name not in workers]:
             known = ", ".join(router.facts.workers)
             raise ConfigError(
-                f"'path' in [planner]: {path} was trained for {known}, and there is no "
-                f"[workers.{missing[0]}]: train it for the workers of this file "
+                f"'path' in [planner]: {path} was trained for {known}, but there is no "
+                f"[workers.{missing[0]}]: train the router for the workers of this config "
                 "(`podium train router --config`)"
             )
         try:

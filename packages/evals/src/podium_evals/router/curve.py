@@ -1,4 +1,4 @@
-"""Quality over cost of a router: what a right answer may be worth, and what is reached for it."""
+"""Computes the curve of a router: its quality and cost for different worths of a right answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ _CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
-    """What a router reaches for one worth of a right answer."""
+    """Quality and cost of a router for one worth of a right answer."""
 
     worth: float
-    """What a right answer is worth, in USD."""
+    """The worth of a right answer, in USD."""
     quality: Interval
     """The mean score and its 95 % interval."""
     cost: Interval
@@ -30,24 +30,24 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a tier must reach."""
+    """The goal that a tier must reach: a quality or a price."""
 
     of: Literal["quality", "price"]
-    """`quality`: a mean score, as cheap as possible; `price`: a mean cost of a question in USD, with the best
-    score that is possible."""
+    """`quality`: a mean score, to be reached as cheaply as possible. `price`: a mean cost of a question in
+    USD, for which the best score is wanted."""
     value: float
 
 
 def quality_curve(
     table: ScoreTable, predicted: Floats, *, costs: Sequence[float | None], worths: Sequence[float] = ()
 ) -> tuple[CurvePoint, ...]:
-    """Return quality and cost for many worths, from the cheapest worker to the best one.
+    """Return quality and cost for many worths of a right answer, from cheap workers to good workers.
 
     Args:
-        table: scores and costs of questions that the router was not fitted on.
+        table: scores and costs on questions that the router was not fitted on.
         predicted: shape (questions, workers), the router's predictions for them.
         costs: the mean cost of an answer of each worker that the router knows, in USD.
-        worths: what a right answer is worth, in USD; by default 80 values that fit the costs.
+        worths: the worths of a right answer, in USD. Default: 80 values that fit the costs.
 
     Raises:
         RouterInvalid: the price of a worker is not known, or there are fewer than two questions.
@@ -68,7 +68,7 @@ def quality_curve(
 
 
 def reach(goal: Goal, curve: Sequence[CurvePoint]) -> CurvePoint:
-    """Return the point of a curve that reaches a goal: the cheapest, or of a price the best.
+    """Return the point of a curve that reaches a goal: the cheapest for a quality, the best for a price.
 
     Raises:
         RouterInvalid: no point reaches it.
@@ -93,7 +93,7 @@ def reach(goal: Goal, curve: Sequence[CurvePoint]) -> CurvePoint:
 
 
 def _worths(costs: Sequence[float]) -> list[float]:
-    """Return worths from one at which only the cheapest worker answers, to one at which costs are nothing."""
+    """Return worths from very low (only the cheapest worker answers) to very high (costs do not matter)."""
     apart = np.diff(np.unique(costs))
     if not len(apart):
         return [1.0]

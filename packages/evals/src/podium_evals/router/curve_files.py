@@ -1,4 +1,4 @@
-"""Writes the curve of a router to a file: JSON, CSV or SVG, by the ending of its name."""
+"""Writes the curve of a router to a file: JSON, CSV or SVG, depending on the ending of the file name."""
 
 import csv
 import json
@@ -15,10 +15,10 @@ _ENDINGS = (".json", ".csv", ".svg")
 
 
 def check_curve_files(paths: Sequence[Path]) -> None:
-    """Do nothing if all files can be written, as far as that is known before.
+    """Check that all files can be written, before the work begins.
 
     Raises:
-        ConfigError: a name has another ending, a folder is missing, or matplotlib is.
+        ConfigError: a file name has another ending, a folder is missing, or matplotlib is not installed.
     """
     for path in paths:
         if path.suffix not in _ENDINGS:
@@ -29,19 +29,19 @@ def check_curve_files(paths: Sequence[Path]) -> None:
 
 
 def check_folder(option: str, path: Path) -> None:
-    """Do nothing if there is a folder for a file.
+    """Check that the folder of a file exists.
 
     Raises:
         ConfigError: the folder is missing, or the path is a folder.
     """
     if path.is_dir():
-        raise ConfigError(f"{option} {path} is a folder: name a file")
+        raise ConfigError(f"{option} {path} is a folder: give the path of a file")
     if not path.parent.is_dir():
         raise ConfigError(f"{option} {path}: there is no folder {path.parent}")
 
 
 def write_curve(report: TrainingReport, path: Path) -> None:
-    """Write the curve of a report, and each worker alone.
+    """Write the curve of a report, and the points of the single workers.
 
     CSV has the columns `name` (empty for the router, else a worker), `worth`, `quality`, `quality_low`,
     `quality_high`, `cost`, `cost_low` and `cost_high`; costs are USD for one question.

@@ -1,4 +1,4 @@
-"""Draws quality over cost as an SVG that is readable on a light and on a dark page."""
+"""Draws quality over cost as an SVG picture for light and dark pages."""
 
 from pathlib import Path
 
@@ -7,24 +7,24 @@ from podium.installing import install_hint
 from podium_evals.router.training import TrainingReport
 
 INK, CURVE, WORKER = "#7d7d7d", "#3b82f6", "#e07b39"
-"""Colours with a contrast of at least 3 to 1 on white and on black."""
+"""Colours with a contrast of at least 3 to 1, both on white and on black."""
 
 
 def check_figures() -> None:
-    """Do nothing if figures can be drawn.
+    """Check that figures can be drawn.
 
     Raises:
         ConfigError: matplotlib is not installed.
     """
     try:
-        import matplotlib as mpl  # noqa: F401, PLC0415 - it is optional
+        import matplotlib as mpl  # noqa: F401, PLC0415 - matplotlib is optional
     except ImportError as error:
         hint = install_hint("evals[figures]")
         raise ConfigError(f"a figure needs matplotlib, which is not installed: {hint}") from error
 
 
 def draw_curve(report: TrainingReport, path: Path | str) -> None:
-    """Draw the curve of a report with its 95 % intervals, and each worker alone.
+    """Draw the curve of a report with its 95 % intervals, and the points of the single workers.
 
     Args:
         report: the report; its curve is not empty.
@@ -35,7 +35,7 @@ def draw_curve(report: TrainingReport, path: Path | str) -> None:
         OSError: the file cannot be written.
     """
     check_figures()
-    from matplotlib import rc_context  # noqa: PLC0415 - it is optional
+    from matplotlib import rc_context  # noqa: PLC0415 - matplotlib is optional
     from matplotlib.figure import Figure  # noqa: PLC0415 - as above
 
     with rc_context(
@@ -64,7 +64,7 @@ def draw_curve(report: TrainingReport, path: Path | str) -> None:
         )
         axes.plot(costs, [point.quality.mean for point in report.curve], color=CURVE, label="router")
         for number, worker in enumerate(report.workers):
-            assert worker.cost is not None  # else there is no curve
+            assert worker.cost is not None  # otherwise there is no curve
             label = "one worker" if number == 0 else None
             axes.plot(1_000 * worker.cost, worker.score, "o", color=WORKER, label=label)
             axes.annotate(

@@ -1,4 +1,4 @@
-"""Fits a router on a recording, and calibrates it."""
+"""Fits a router on a recording, and calibrates its predictions."""
 
 from dataclasses import dataclass
 
@@ -18,29 +18,30 @@ FOLDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A router, and what it would have predicted of its own questions."""
+    """A router, and its out-of-fold predictions for the questions it was fitted on."""
 
     router: Router
     out_of_fold: Floats
-    """Shape (questions, workers): the prediction for each question by a regression that was fitted on the
-    other folds, calibrated as the router is."""
+    """Shape (questions, workers). Each question is predicted by a regression that was fitted on the other
+    folds. Predictions are calibrated like the router's."""
 
 
 def fit_router(recordings: Recordings, *, prices: Prices | None = None, seed: int = 0) -> Router:
     """Fit a router on recorded answers.
 
     Each question is predicted by a ridge regression that is fitted on the other three of four folds. These
-    predictions choose the penalty. For each worker a logistic regression of the scores on them (Platt
-    scaling) turns predictions into probabilities. The regression of the result is fitted on all questions.
+    predictions decide the penalty. They also calibrate each worker: a logistic regression of the scores on
+    the predictions (Platt scaling) turns predictions into probabilities. The router's own regression is
+    fitted on all questions.
 
     Args:
         recordings: graded answers. Each worker has answered each question.
-        prices: the prices of the workers; `None` looks them up in the table of this package.
+        prices: the prices of the workers; `None` is the table of this package.
         seed: the seed of the folds.
 
     Raises:
-        RouterInvalid: there are fewer than 20 questions or two workers, or an answer is missing or has no
-            score.
+        RouterInvalid: there are fewer than 20 questions or two workers, an answer is missing, or an answer
+            has no score.
     """
     return fit_table(ScoreTable.of(recordings, prices), seed=seed).router
 
@@ -58,7 +59,7 @@ def fit_table(table: ScoreTable, *, seed: int = 0) -> Fitted:
         )
     try:
         scores, alpha, raw = TextScores.fit(table.texts, table.scores, _folds(table, seed))
-    except ValueError as error:  # texts of single letters and signs have no terms
+    except ValueError as error:  # texts of single letters and signs contain no terms
         raise RouterInvalid(f"the questions cannot be told apart by their words: {error}") from error
     calibrations = [_calibrated(raw[:, n], table.scores[:, n]) for n in range(len(table.workers))]
     facts = RouterFacts(
@@ -80,9 +81,9 @@ def _folds(table: ScoreTable, seed: int) -> Places:
 
 
 def _calibrated(predicted: Floats, scores: Floats) -> tuple[float, float]:
-    """Return slope and intercept of the logistic regression of a worker's scores on its predictions.
+    """Return the slope and the intercept that turn a worker's predictions into probabilities.
 
-    A score between 0 and 1 counts as a right answer in part, and in part as a wrong one.
+    A score of 0.7 counts as 0.7 right answers and 0.3 wrong answers.
     """
     values = predicted.reshape(-1, 1)
     fitted = LogisticRegression(C=100).fit(

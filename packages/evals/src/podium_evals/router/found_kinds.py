@@ -1,4 +1,4 @@
-"""Finds kinds of questions that carry none, by clustering their words."""
+"""Finds kinds for questions without kinds, by clustering the questions by their words."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,16 +18,16 @@ _NAME_WORDS = 3
 
 
 def has_kinds(recordings: Recordings) -> bool:
-    """Return whether the questions carry kinds: at least two."""
+    """Return whether the questions have at least two kinds."""
     return len(recordings.kinds) > 1
 
 
 def find_kinds(recordings: Recordings, *, seed: int = 0) -> Recordings:
-    """Return the recording with kinds that are found in the words of its questions.
+    """Return the recording with new kinds: clusters of questions with similar words.
 
-    k-means on the leading 64 dimensions of TF-IDF (latent semantic analysis). The number of clusters is the
-    square root of half the number of questions, from 2 to 100 (Mardia, Kent and Bibby, 1979, page 365). A
-    kind is called by the three words that weigh most in it.
+    The method is k-means on the leading 64 dimensions of TF-IDF (latent semantic analysis). The number of
+    clusters is the square root of half the number of questions, from 2 to 100 (Mardia, Kent and Bibby, 1979,
+    page 365). The name of a kind is the three words with the highest weight.
 
     Args:
         recordings: the recording. Its own kinds are replaced.

@@ -1,4 +1,4 @@
-"""Which recorded answers train a router: the graded ones, to questions that all workers have answered."""
+"""Selects the recorded answers that train a router: graded answers to questions that all workers answered."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,11 @@ from podium_evals.errors import RouterInvalid
 from podium_evals.recorded import Recording, Recordings
 
 UNGRADED = "it has no score"
-"""Why an answer is left out."""
+"""The reason why an answer is left out."""
 
 
 def joined(parts: Sequence[Recordings]) -> Recordings:
-    """Return several recordings as one. Of two answers of a worker to one question the first counts."""
+    """Join several recordings. If a worker answered a question in two of them, the first answers are used."""
     if len(parts) == 1:
         return parts[0]
     left_out = sum((part.left_out for part in parts[1:]), parts[0].left_out)
@@ -18,11 +18,11 @@ def joined(parts: Sequence[Recordings]) -> Recordings:
 
 
 def graded_answers(recordings: Recordings, workers: Sequence[str]) -> Recordings:
-    """Return the graded answers of workers, to the questions to which all of them have one.
+    """Return the graded answers of workers to the questions to which all of these workers have one.
 
     Raises:
-        RouterInvalid: there are none.
-        RecordingInvalid: nothing is recorded of a worker.
+        RouterInvalid: there are no such answers.
+        RecordingInvalid: the recording lacks a worker.
     """
     left_out = recordings.left_out.copy()
 
@@ -49,6 +49,6 @@ def graded_answers(recordings: Recordings, workers: Sequence[str]) -> Recordings
     if not len(common):
         raise RouterInvalid(
             f"no question has a graded answer of each of {', '.join(workers)}: "
-            "`podium record ask QUESTIONS --out FILE` asks for those that a file lacks"
+            "`podium record ask QUESTIONS --out FILE` asks for the missing answers"
         )
     return common

@@ -1,4 +1,4 @@
-"""A planner that asks a router, and no model."""
+"""A planner that chooses workers by a router's predictions. It calls no model."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Literal
@@ -22,22 +22,24 @@ worth its price; or steps of the best workers and a vote."""
 
 
 class RouterPlanner(Planner):
-    """Plans by the predicted scores of the workers.
+    """A planner that chooses workers by their predicted scores.
 
-    The workers of the pool are found by name. Workers that the router does not know are chosen only by a
-    measured rate. Measured rates on cards shift the predictions for questions of their kind.
+    The workers of the pool are found by name. A worker that the router does not know is chosen only if its
+    card has a measured rate for the question's kind. Measured rates on cards also correct the predictions for
+    questions of their kind.
 
-    - `best`: one step, of the worker with the best prediction; of several the cheapest.
+    - `best`: one step, of the worker with the best prediction; of equal workers, the cheapest.
     - `value`: one step, of the worker with the highest `prediction - cost / worth`. A cheap worker answers
-      where a more expensive one is not likely enough to do better.
-    - `vote`: the `voters` workers with the best predictions answer, then the worker called `vote` chooses.
+      unless a more expensive worker is sufficiently better.
+    - `vote`: the `voters` workers with the best predictions answer; then the worker named `vote` chooses an
+      answer.
 
     Args:
         router: the router.
-        strategy: how a question is planned; `None` is `value` for a router with a tier, else `best`.
+        strategy: how a question is planned; `None` means `value` if the router has a tier, else `best`.
         voters: the number of workers in a vote.
-        worth: what a right answer is worth, in USD; `None` takes the router's tier.
-        vote: the name of the worker that chooses among the answers of a vote.
+        worth: the worth of a right answer, in USD; `None` is the worth in the router's tier.
+        vote: the name of the worker that chooses the answer in a vote.
 
     Raises:
         ConfigError: fewer than two voters; or a `value` strategy without a `worth` above 0, or without the
@@ -70,7 +72,7 @@ class RouterPlanner(Planner):
         self._worth = worth if strategy == "value" else None
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Plan.
+        """Plan the question by the predicted scores.
 
         Raises:
             PlannerError: the pool lacks the workers that the strategy needs.
@@ -102,8 +104,8 @@ class RouterPlanner(Planner):
         costs = {name: known.get(name) for name in predicted if name in numbers}
         if not costs:
             raise PlannerError(
-                f"the router knows {', '.join(predicted)}, and the pool has none of them: "
-                "train it on this pool",
+                f"the router knows {', '.join(predicted)}, but the pool has none of them: train a "
+                f"router for the workers of this pool",
                 code="planner_refused",
             )
         left = dict(costs)

@@ -1,4 +1,4 @@
-"""Shows on the screen what a router has learned."""
+"""Prints the report of a router's training."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from podium_evals.statistics import Interval
 
 
 def show_training(screen: Screen, report: TrainingReport) -> None:
-    """Draw a report on stdout."""
+    """Print a report to stdout."""
     found = " found by clustering" if report.kinds_are_found else ""
     half = "Workers, on the half of the questions that the measured router was not fitted on:"
     screen.result(f"{report.questions:,} questions of {report.kinds} kinds{found}; data {report.fingerprint}")
@@ -21,7 +21,7 @@ def show_training(screen: Screen, report: TrainingReport) -> None:
     for line in (*_errors(report), *(gain.sentence for gain in report.gains), *_tier(report.tier)):
         screen.result(screen.shown(line))
     if all(gain.new == "questions" for gain in report.gains):
-        screen.result("Nothing is known of new kinds: there are too few kinds to leave some out.")
+        screen.result("The gain on new kinds is unknown: there are too few kinds to leave some out.")
 
 
 def _table(screen: Screen, report: TrainingReport) -> Table:
@@ -41,7 +41,7 @@ def _errors(report: TrainingReport) -> Iterator[str]:
     after = sum(worker.calibration_error for worker in report.workers) / count
     yield f"Mean calibration error: {after:.3f} (before calibration {before:.3f})."
     if report.is_estimated:
-        yield "Costs are estimated from texts, and too low for models that reason."
+        yield "Costs are estimated from texts. They are too low for models that reason."
 
 
 def _tier(tier: Tier | None) -> Iterator[str]:
@@ -60,7 +60,7 @@ def _tier(tier: Tier | None) -> Iterator[str]:
         else reached.cost.mean > tier.goal.value
     )
     if is_missed:
-        yield f"That misses the {tier.goal.of} that was asked for."
+        yield f"This misses the wanted {tier.goal.of}."
 
 
 def _ends(interval: Interval, spelling: str) -> str:

@@ -1,4 +1,4 @@
-"""A router: predicts how likely each worker answers a question right. It is saved as one file."""
+"""A router predicts each worker's probability of a right answer to a question. It is saved as one file."""
 
 import json
 import zipfile
@@ -19,7 +19,7 @@ _UNREADABLE = (OSError, EOFError, zipfile.BadZipFile, ValueError, KeyError, Type
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterFacts:
-    """What a router was fitted on."""
+    """Facts about the fit of a router: its workers, their costs, and the fitted parameters."""
 
     workers: tuple[str, ...]
     """The names of the workers, in the order of its predictions."""
@@ -28,23 +28,22 @@ class RouterFacts:
     questions: int
     kinds: int
     fingerprint: str
-    """Changes with the questions, the workers and the scores."""
+    """A digest of the questions, the workers and the scores."""
     alpha: float
-    """The strength of the ridge penalty that was best out of fold."""
+    """The strength of the ridge penalty with the best out-of-fold result."""
     calibrations: tuple[tuple[float, float], ...]
-    """For each worker, slope and intercept of the logistic function from prediction to probability."""
+    """The slope and the intercept that turn each worker's predictions into probabilities."""
     worth: float | None = None
-    """What a right answer is worth, in USD, for the tier that was asked for; `None` for a router without a
-    tier."""
+    """The worth of a right answer, in USD, of the router's tier; `None` for a router without a tier."""
     version: int = VERSION
 
 
 class Router:
-    """Predicts scores of workers. `fit_router` makes one.
+    """Predicts the scores of workers on a question. `fit_router` makes a router.
 
     Args:
-        facts: what it was fitted on.
-        scores: the regression.
+        facts: facts about the fit.
+        scores: the regression from texts to scores.
     """
 
     def __init__(self, facts: RouterFacts, scores: TextScores) -> None:
@@ -60,9 +59,9 @@ class Router:
         return calibrated(self.scores.predict(texts), self.facts.calibrations)
 
     def save(self, path: Path | str) -> None:
-        """Write the router to a file; a file of this name is replaced when the new one is complete.
+        """Write the router to a file. An existing file is replaced when the new one is complete.
 
-        It is an `npz` archive of arrays and a JSON header. Reading it runs no code of the file.
+        The file is an `npz` archive of arrays and a JSON header. Reading a file runs no code from it.
 
         Raises:
             OSError: the file cannot be written.
@@ -83,7 +82,7 @@ class Router:
         """Read a router from a file.
 
         Raises:
-            RouterInvalid: there is no such file, or it is not a router of this version.
+            RouterInvalid: there is no such file, or the file is not a router of this version.
         """
         try:
             with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
@@ -94,7 +93,10 @@ class Router:
                 return cls._of(header, arrays)
         except _UNREADABLE as error:
             raise RouterInvalid(f"{path} is not a router: {type(error).__name__}: {error}") from error
-        raise RouterInvalid(f"{path} is a router of version {version!r}, and not {VERSION}: train it again")
+        raise RouterInvalid(
+            f"{path} is a router of version {version!r}, but version {VERSION} is "
+            f"needed: train the router again"
+        )
 
     @classmethod
     def _of(cls, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
@@ -104,7 +106,7 @@ class Router:
 
 
 def calibrated(predicted: Floats, calibrations: Sequence[tuple[float, float]]) -> Floats:
-    """Return probabilities for the predictions of a regression, shape (questions, workers)."""
+    """Turn the predictions of a regression into probabilities, shape (questions, workers)."""
     slopes, intercepts = np.asarray(calibrations).T
     probabilities: Floats = 1 / (1 + np.exp(-(slopes * predicted + intercepts)))
     return probabilities

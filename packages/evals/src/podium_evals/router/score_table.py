@@ -1,4 +1,4 @@
-"""Scores and costs of answers as arrays: a row for each question, a column for each worker."""
+"""Scores and costs of answers as arrays, with a row for each question and a column for each worker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from podium_evals.router.text_scores import Floats
 from podium_evals.statistics.splits import Places
 
 Prices = Mapping[str, Price | None]
-"""The price of each worker; `None` where it is not known."""
+"""The price of each worker; `None` if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ScoreTable:
 
         Args:
             recordings: graded answers.
-            prices: the prices of the workers; `None` looks them up in the table of this package.
+            prices: the prices of the workers; `None` is the table of this package.
 
         Raises:
             RouterInvalid: a worker has not answered a question.
@@ -50,7 +50,7 @@ class ScoreTable:
                 samples = recordings.samples(question, worker.worker)
                 graded = [sample.score for sample in samples if sample.score is not None]
                 if samples and not graded:
-                    raise RouterInvalid(f"nobody graded the answer of {worker.worker!r} to {question.id!r}")
+                    raise RouterInvalid(f"the answer of {worker.worker!r} to {question.id!r} has no score")
                 if graded:
                     scores[row, column] = fmean(graded)
                 if samples and price is not None:
@@ -59,7 +59,7 @@ class ScoreTable:
                     )
         if np.isnan(scores).any():
             raise RouterInvalid(
-                "some workers have not answered all questions: use `recordings.only(workers)`"
+                "some workers have not answered all questions: select with `recordings.only(workers)`"
             )
         return cls(workers, questions, scores, costs)
 
@@ -80,7 +80,7 @@ class ScoreTable:
         return sha256(dumps(asked).encode() + self.scores.tobytes()).hexdigest()[:16]
 
     def at(self, places: Places) -> Self:
-        """Return the rows at these places."""
+        """Return the table with only the rows at these places."""
         questions = tuple(self.questions[place] for place in places.tolist())
         return type(self)(self.workers, questions, self.scores[places], self.costs[places])
 
@@ -88,7 +88,7 @@ class ScoreTable:
         """Return the score of the chosen worker of each question.
 
         Args:
-            chosen: shape (questions,), the column of the worker of each question.
+            chosen: shape (questions,), the column of the chosen worker.
         """
         found: Floats = self.scores[np.arange(len(self.questions)), chosen]
         return found

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 Arrays = dict[str, NDArray[Any]]
 
 ALPHAS = (3.0, 10.0)
-"""Strengths of the ridge penalty that are tried."""
+"""The strengths of the ridge penalty to try."""
 _KINDS: tuple[dict[str, Any], ...] = (
     {"analyzer": "word", "ngram_range": (1, 2), "max_features": 20_000},
     {"analyzer": "char_wb", "ngram_range": (3, 5), "max_features": 30_000},
@@ -38,20 +38,21 @@ class TextScores:
 
     @classmethod
     def fit(cls, texts: Sequence[str], scores: Floats, folds: Places) -> tuple[Self, float, Floats]:
-        """Fit a regression with the penalty that routes best out of fold.
+        """Fit a regression. The penalty is the one that chooses workers best out of fold.
 
-        The regression is solved by the similarities of all pairs of texts: there are more terms than texts.
-        With 10,000 texts that needs about 1 GB.
+        There are more terms than texts, so the regression is solved with the similarities of all pairs of
+        texts. For 10,000 texts, this needs about 1 GB of memory.
 
         Args:
             texts: the questions.
             scores: shape (texts, workers), each 0 to 1.
-            folds: shape (texts,), the fold of each question. A regression that is fitted on the other folds
-                predicts it. The terms and their weights are those of all texts; they do not depend on scores.
+            folds: shape (texts,), the fold of each question. The question is predicted by a regression that
+                was fitted on the other folds. The terms and their weights are computed from all texts,
+                without scores.
 
         Returns:
-            The regression that is fitted on all texts, the strength of its penalty, and its predictions out
-            of fold, shape (texts, workers).
+            The regression that is fitted on all texts, the strength of its penalty, and the out-of-fold
+            predictions, shape (texts, workers).
         """
         vectorizers = [TfidfVectorizer(sublinear_tf=True, dtype=np.float32, **kind) for kind in _KINDS]
         terms = csr_matrix(hstack([vectorizer.fit_transform(texts) for vectorizer in vectorizers]))
@@ -73,7 +74,7 @@ class TextScores:
         return predicted
 
     def arrays(self) -> Arrays:
-        """Return all that was fitted. Weights have the precision of 32 bits."""
+        """Return all fitted values as arrays. Weights are stored with 32 bits."""
         found: Arrays = {"weights": self._weights.astype(np.float32), "intercepts": self._intercepts}
         for number, vectorizer in enumerate(self._vectorizers):
             found[f"terms_{number}"] = np.asarray(vectorizer.get_feature_names_out(), dtype=np.str_)
@@ -82,7 +83,7 @@ class TextScores:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return what `arrays` returned as a regression."""
+        """Make a regression from the result of `arrays`."""
         vectorizers = []
         for number, kind in enumerate(_KINDS):
             given = {name: value for name, value in kind.items() if name != "max_features"}
@@ -98,7 +99,7 @@ def _short(values: Floats) -> NDArray[np.float32]:
 
 
 def _out_of_fold(alike: NDArray[np.float32], scores: Floats, folds: Places, alpha: float) -> Floats:
-    """Return the predictions for each text by the other folds.
+    """Return the prediction for each text by a regression on the other folds.
 
     Args:
         alike: shape (texts, texts), the similarity of each pair.

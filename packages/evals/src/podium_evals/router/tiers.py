@@ -1,4 +1,4 @@
-"""Tiers of a router: what a stated quality or price led to, and the curve of quality over cost."""
+"""Tiers of a router: thresholds for a wanted quality or price, and the curve of quality over cost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,45 +14,45 @@ from podium_evals.statistics import halves
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """What a goal led to."""
+    """The tier that was chosen for a goal, and what it reaches."""
 
     goal: Goal
     chosen: CurvePoint
-    """The point that reaches the goal, on the half of the questions where it was chosen."""
+    """The point that reaches the goal, on the half of the questions on which it was chosen."""
     reached: CurvePoint
-    """What its worth reaches on the other half."""
+    """The point with the same worth on the other half of the questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneWorker:
-    """A worker alone, on the half that the router was not fitted on."""
+    """A single worker, on the half of the questions that the router was not fitted on."""
 
     name: str
     score: float
-    """The mean score of its answers."""
+    """The mean score of the worker's answers."""
     cost: float
-    """The mean cost of its answers, in USD."""
+    """The mean cost of the worker's answers, in USD."""
     is_best: bool
-    """Whether it is the best worker on the half that the router was fitted on."""
+    """Whether the worker is the best one on the half that the router was fitted on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiers:
-    """Tiers of one router."""
+    """The tiers and the curve of one router."""
 
     curve: tuple[CurvePoint, ...]
-    """On the half of the questions that the router was not fitted on."""
+    """The single workers, on the half of the questions that the router was not fitted on."""
     workers: tuple[OneWorker, ...]
     tiers: tuple[Tier, ...]
-    """One for each goal that can be reached where tiers are chosen."""
+    """A tier for each goal that can be reached on the half on which tiers are chosen."""
     unreached: tuple[tuple[Goal, str], ...]
-    """The other goals, and what can be reached."""
+    """The goals that cannot be reached, and messages that say what can be reached."""
 
 
 def measure_tiers(
     recordings: Recordings, *, above_best: Sequence[float], prices: Sequence[float], seed: int = 0
 ) -> Tiers:
-    """Fit a router on half of the questions of each kind, choose tiers there, and measure them on the other.
+    """Fit a router and choose tiers on half of the questions of each kind; measure them on the other half.
 
     Args:
         recordings: graded answers. Each worker has answered each question, and its price is known.
@@ -61,8 +61,8 @@ def measure_tiers(
         seed: the seed of the halves and folds.
 
     Raises:
-        RouterInvalid: there are too few questions or workers, an answer is missing or has no score, or a
-            price is not known.
+        RouterInvalid: there are too few questions or workers, an answer is missing, an answer has no score,
+            or a price is not known.
     """
     table = ScoreTable.of(recordings)
     half, rest = (table.at(places) for places in halves(table.questions, seed=seed))
@@ -103,7 +103,8 @@ def tier_of(
 
     Args:
         goal: the goal.
-        on_half: the curve on the questions that the router was fitted on, by predictions out of fold.
+        on_half: the curve on the questions that the router was fitted on, computed from out-of-fold
+            predictions.
         rest: the other questions.
         predicted: the router's predictions for the other questions.
         costs: the mean cost of an answer of each worker, in USD.

@@ -1,4 +1,4 @@
-"""Trains a router, and measures what it gains on questions that it was not fitted on."""
+"""Trains a router, and measures its gain on questions that it was not fitted on."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -23,75 +23,80 @@ from podium_evals.statistics import Interval, Resampling, Unit, halves, interval
 _KIND_FOLDS = 5
 _BINS = 10
 New = Literal["questions", "kinds", "clusters"]
-"""What is new to a router: the questions; their kinds too; or the clusters that replace kinds where questions
-carry none. Clusters of one task are alike, so they show less than kinds."""
+"""What is new to a router: only the questions, also their kinds, or also their clusters. Clusters replace the
+kinds of questions without kinds. Clusters of one task are similar, so they show less than kinds."""
 OnPart = Callable[[str], object]
-"""Is called with the name of each part of the work before it begins."""
+"""Called with the name of each part of the work before the part begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReport:
-    """What was learned of a worker, on the half of the questions that the router was not fitted on."""
+    """Figures about a worker, on the half of the questions that the measured router was not fitted on."""
 
     name: str
     score: float
-    """The mean score of its answers."""
+    """The mean score of the worker's answers."""
     cost: float | None
-    """The mean cost of its answers, in USD; `None` if its price is not known."""
+    """The mean cost of the worker's answers, in USD; `None` if its price is not known."""
     calibration_error_before: float
-    """The expected calibration error of the regression's predictions, 0 to 1."""
+    """The expected calibration error of the predictions before calibration, 0 to 1."""
     calibration_error: float
-    """The same of the router's, which are calibrated."""
+    """The expected calibration error of the calibrated predictions, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """What a router gains over the best single worker, on questions that it was not fitted on."""
+    """The gain of a router over the best single worker, on questions that it was not fitted on."""
 
     new: New
     """What is new to the router."""
     questions: int
     best: str
-    """The worker that was best where the router was fitted; with several fits the most frequent."""
+    """The worker with the best score on the questions of the fit; of several fits, the most frequent such
+    worker."""
     best_score: float
     router_score: float
     difference: Interval
-    """With its 95 % interval, which is about other questions, or other kinds."""
+    """The difference of the mean scores, and its 95 % interval about other questions or other kinds."""
 
     @property
     def sentence(self) -> str:
-        """The conclusion, in a sentence."""
+        """The conclusion as a sentence."""
         low, high = rounding.interval(self.difference).split()
         on = f"On {self.questions:,} questions" + ("" if self.new == "questions" else f" of new {self.new}")
         if self.difference.low > 0:
             return f"{on} the router gains {low} to {high} over {self.best}."
         if self.difference.high < 0:
             return f"{on} the router loses: {low} to {high} against {self.best}. Use {self.best} alone."
-        return f"{on} no gain over {self.best} is shown ({low} to {high}). There, use {self.best} alone."
+        return (
+            f"{on} no gain over {self.best} is shown ({low} to {high}). For such questions, use "
+            f"{self.best} alone."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingReport:
-    """What was learned."""
+    """The report of a training."""
 
     questions: int
     kinds: int
     kinds_are_found: bool
-    """Whether the kinds were found by clustering, because the questions carry none."""
+    """Whether the kinds were found by clustering, because the questions have none."""
     fingerprint: str
     workers: tuple[WorkerReport, ...]
     gains: tuple[Gain, ...]
-    """On new questions; and on new kinds or clusters, if there are at least two."""
+    """The gain on new questions; and on new kinds or clusters, if there are enough of them."""
     rates: dict[str, dict[str, float]]
-    """The mean score of each worker on each kind, of all questions."""
+    """The mean score of each worker on each kind, over all questions."""
     counts: dict[str, int]
     """Number of questions of each kind."""
     tier: Tier | None
     """`None` if no goal was set."""
     curve: tuple[CurvePoint, ...]
-    """Quality over cost on the half that the router was not fitted on; empty if a price is not known."""
+    """The curve of quality over cost, on the half that the measured router was not fitted on; empty if a
+    price is not known."""
     is_estimated: bool
-    """Whether tokens, and so costs, of some answers are estimated from texts."""
+    """Whether the tokens and costs of some answers are estimated from texts."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values, unrounded."""
@@ -100,7 +105,7 @@ class TrainingReport:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """A router, fitted on all questions, and the report of the routers that were fitted on parts of them."""
+    """The result of a training: a router that is fitted on all questions, and a report."""
 
     router: Router
     report: TrainingReport
@@ -116,21 +121,22 @@ def train_router(
 ) -> Training:
     """Fit a router on a recording, and measure it.
 
-    Half of the questions of each kind fit a router that is measured on the other half. Its predictions out
-    of fold choose the tier. For new kinds, five routers are fitted, each without a fifth of the kinds. The
-    result is fitted on all questions.
+    To measure the gain on new questions, a router is fitted on half of the questions of each kind, and
+    measured on the other half. Its out-of-fold predictions choose the tier. To measure the gain on new kinds,
+    five routers are fitted, each without a fifth of the kinds. The returned router is fitted on all
+    questions.
 
     Args:
         recordings: graded answers. Each worker has answered each question.
-        prices: the prices of the workers; `None` looks them up in the table of this package.
-        goal: what the tier must reach; `None` stores no tier.
+        prices: the prices of the workers; `None` is the table of this package.
+        goal: the goal that the tier must reach; `None` stores no tier.
         seed: the seed of splits and folds.
-        on_part: is told how far it is.
+        on_part: called before each part of the work, to show progress.
 
     Raises:
-        RouterInvalid: there are fewer than 40 questions or two workers, an answer is missing or has no score,
-            or the goal cannot be reached.
-        RecordingInvalid: nothing is recorded.
+        RouterInvalid: there are fewer than 40 questions or two workers, an answer is missing, an answer has
+            no score, or the goal cannot be reached.
+        RecordingInvalid: the recording is empty.
     """
     kinds_are_found = not has_kinds(recordings)
     if kinds_are_found:
@@ -176,7 +182,7 @@ def train_router(
 
 
 def expected_calibration_error(predicted: Floats, scores: Floats) -> float:
-    """Return the mean distance between predictions and scores, in ten bins of equal width.
+    """Return the mean distance between predictions and scores, computed in ten bins of equal width.
 
     The bins are weighted by their number of questions (Naeini, Cooper and Hauskrecht, 2015).
 
@@ -208,7 +214,7 @@ def _best(table: ScoreTable) -> int:
 
 
 def _gain_on_kinds(table: ScoreTable, new: New, seed: int, on_part: OnPart) -> list[Gain]:
-    """Return the gain on new kinds; nothing if there are too few kinds to leave some out."""
+    """Return the gain on new kinds; `None` if there are too few kinds to leave some out."""
     count = len({question.kind for question in table.questions})
     folds = min(_KIND_FOLDS, count)
     if folds < 2:

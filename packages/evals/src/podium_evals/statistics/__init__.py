@@ -1,4 +1,4 @@
-"""How sure a difference between arms is that answered the same questions."""
+"""Statistics for arms that answered the same questions: splits, intervals and comparisons."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Means of questions under resampling: of the questions, or of whole kinds of questions."""
+"""Bootstrap intervals of means over questions. Either questions or whole kinds are resampled."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from scipy.stats import norm, t as student
 
 Floats = NDArray[np.float64]
 Unit = Literal["question", "kind"]
-"""What is resampled: a question, for claims about other questions of the same kinds; or a kind
-with all its questions, for claims about other kinds."""
+"""The unit that is resampled. A question: for claims about other questions of the same kinds. A kind with all
+its questions: for claims about other kinds."""
 
 _AT_ONCE = 2_000_000
-"""How many weights are in memory at a time."""
+"""Maximum number of weights in memory at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +27,25 @@ class Interval:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether all of the interval lies on one side of zero."""
+        """Whether the whole interval lies on one side of zero."""
         return self.low > 0 or self.high < 0
 
 
 class Resampling:
-    """Draws of the same questions, so that all arms are compared on the same draws.
+    """Bootstrap draws of the questions. All arms are compared on the same draws.
 
-    The paired bootstrap (Efron and Tibshirani, 1993) with questions as units, or the cluster
-    bootstrap with kinds as units (Davison and Hinkley, 1997, section 3.8). Questions of one kind
-    are alike, so that an interval over questions says nothing of kinds that were not asked.
+    The paired bootstrap (Efron and Tibshirani, 1993) with questions as units, or the cluster bootstrap with
+    kinds as units (Davison and Hinkley, 1997, section 3.8). Questions of one kind are similar, so an interval
+    over questions makes no claim about other kinds.
 
     Args:
         kinds: the kind of each question.
-        unit: what is drawn.
+        unit: the unit that is drawn.
         draws: the number of draws.
-        seed: of the random numbers. The same seed gives the same draws.
+        seed: the seed of the random numbers. The same seed gives the same draws.
 
     Raises:
-        ValueError: there are fewer than two questions, or fewer than two kinds where kinds are drawn.
+        ValueError: there are fewer than two questions, or kinds are drawn and there are fewer than two.
     """
 
     def __init__(
@@ -89,8 +89,8 @@ def intervals_of_means(
 
     Args:
         columns: each has one value for each question.
-        resampling: of the questions.
-        confidence: of the intervals, such as 0.95.
+        resampling: the draws of the questions.
+        confidence: the confidence of the intervals, such as 0.95.
     """
     if not columns:
         return []
@@ -107,10 +107,10 @@ def interval_ends(means: Floats, drawn: Floats, confidence: float, units: int) -
     """Return the lower and the upper ends of the percentile intervals, shape (2, columns).
 
     Args:
-        means: of the questions, shape (columns,).
+        means: the means over the questions, shape (columns,).
         drawn: the means of the draws, shape (draws, columns).
-        confidence: of the intervals, such as 0.95.
-        units: the number of questions or kinds that were drawn from.
+        confidence: the confidence of the intervals, such as 0.95.
+        units: the number of questions or kinds from which the draws were made.
     """
     ends: Floats = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     normal = norm.ppf((1 + confidence) / 2)
@@ -119,11 +119,11 @@ def interval_ends(means: Floats, drawn: Floats, confidence: float, units: int) -
 
 
 def reach_of_few(reach: float, units: int) -> float:
-    """Return how many standard errors an interval of few units needs, where many units need `reach`.
+    """Return the number of standard errors for an interval of few units. For many units, it would be `reach`.
 
-    The spread of the draws of few units is too small, and unsure itself: 14 kinds gave joint 95 %
-    intervals that missed in 16 of 100 cases. So quantiles are those of Student's t, and the spread is
-    multiplied by the square root of n / (n - 1), like the spread of a sample.
+    With few units, the spread of the draws is too small, and itself uncertain: with 14 kinds, joint 95 %
+    intervals missed the true value in 16 of 100 cases. Therefore the quantiles are those of Student's t, and
+    the spread is multiplied by the square root of n / (n - 1), like the spread of a sample.
     """
     return float(student.isf(norm.sf(reach), units - 1) * (units / (units - 1)) ** 0.5)
 
@@ -135,5 +135,5 @@ def reach_of_many(reach: Floats, units: int) -> Floats:
 
 
 def interval_of_mean(values: Sequence[float], resampling: Resampling, confidence: float = 0.95) -> Interval:
-    """Return the mean of one value for each question, with its percentile interval."""
+    """Return the mean over the questions of one value for each question, with its percentile interval."""
     return intervals_of_means([values], resampling, confidence)[0]

@@ -1,4 +1,4 @@
-"""Compares arms with one of them, on the same questions, with several comparisons held in check."""
+"""Compares arms with one of them, with intervals that hold for all comparisons together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ from podium_evals.statistics.bootstrap import (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much an arm scores above another.
+    """The difference between the scores of two arms.
 
     Attributes:
-        alone: the difference with the percentile interval of this comparison by itself.
-        together: the interval that holds for all comparisons of the table at once.
-        p: the probability of a difference this large in any comparison, if there were none in all.
+        alone: the difference with the percentile interval for this comparison alone.
+        together: the joint interval, which holds for all comparisons of the table together.
+        p: the probability that some comparison shows a difference this large although all arms are equal.
     """
 
     alone: Interval
@@ -37,23 +37,22 @@ def compare(
     against: str,
     confidence: float = 0.95,
 ) -> dict[str, Difference]:
-    """Return the difference of each other arm to `against`, question by question.
+    """Return the difference of each other arm to `against`, paired by question.
 
-    The intervals that hold together come from the largest studentized difference of each draw
-    (single-step max-T of Westfall and Young, 1993): arms that are alike cost little, where
-    Bonferroni's bound would pay for each.
+    The joint intervals use the largest studentized difference of each draw (single-step max-T of Westfall and
+    Young, 1993). If arms are similar, these intervals are narrower than Bonferroni's.
 
     Args:
-        scores: for each arm its score of each question, in one order. The caller scores a question that an
-            arm did not answer 0, and leaves none out.
-        resampling: of the questions, in the same order. It says whether the intervals are about other
-            questions or about other kinds.
-        against: the arm that the others are compared with.
+        scores: for each arm, its scores of all questions, in the same order. The caller gives 0 for a
+            question that an arm did not answer, and leaves no question out.
+        resampling: the draws of the questions, in the same order. Its unit decides whether the intervals are
+            about other questions or about other kinds.
+        against: the arm to compare the others with.
         confidence: of the intervals, such as 0.95.
 
     Raises:
         KeyError: `against` is not an arm.
-        ValueError: an arm has another number of scores than there are questions.
+        ValueError: an arm has more or fewer scores than there are questions.
     """
     table = {name: np.asarray(column, dtype=np.float64) for name, column in scores.items()}
     for name, column in table.items():
@@ -71,7 +70,7 @@ def compare(
 def _differences(means: Floats, drawn: Floats, confidence: float, units: int) -> list[Difference]:
     tails = interval_ends(means, drawn, confidence, units)
     errors = drawn.std(axis=0, ddof=1)
-    certain = errors == 0  # the same difference in every question: no draw differs
+    certain = errors == 0  # the difference is the same in every question, so all draws are equal
     scale = np.where(certain, 1, errors)
     largest = np.abs((drawn - means) / scale).max(axis=1)
     reach = reach_of_few(float(np.quantile(largest, confidence)), units) * errors
@@ -81,7 +80,7 @@ def _differences(means: Floats, drawn: Floats, confidence: float, units: int) ->
         Difference(
             alone=Interval(float(mean), float(low), float(high)),
             together=Interval(float(mean), float(mean - far), float(mean + far)),
-            # counted with the observed one, so that no finite number of draws says zero
+            # the observed difference counts as a draw, so that the probability is never zero
             p=float((1 + (largest >= size).sum()) / (1 + len(largest))),
         )
         for mean, low, high, far, size in zip(means, *tails, reach, sizes, strict=True)

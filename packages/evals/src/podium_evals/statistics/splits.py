@@ -1,4 +1,4 @@
-"""Splits of questions: what is fitted on one part is scored on the other."""
+"""Splits questions into two parts: arms are fitted on one part and scored on the other."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -12,9 +12,10 @@ Places = NDArray[np.int64]
 
 
 def halves(questions: Sequence[Question], *, seed: int = 0) -> tuple[Places, Places]:
-    """Return the places of two halves of the questions. Each kind is halved.
+    """Return the places of the questions in two halves. Each kind is halved.
 
-    Questions that share a split key are in the same half. The second half has the odd question of a kind.
+    Questions that share a split key are in the same half. If a kind has an odd number of questions, the
+    second half has one more.
     """
     kinds = np.asarray([question.kind for question in questions])
     positions = np.asarray([question.position(seed) for question in questions])
@@ -29,9 +30,9 @@ def halves(questions: Sequence[Question], *, seed: int = 0) -> tuple[Places, Pla
 def leave_kinds_out(
     questions: Sequence[Question], *, folds: int, seed: int = 0
 ) -> Iterator[tuple[Places, Places]]:
-    """Yield two arrays of indices for each fold: the questions to fit on, and the questions left out.
+    """Yield for each fold the places of the questions to fit on, and of the questions left out.
 
-    The questions left out are all questions of some kinds. Each kind is left out once.
+    All questions of a kind are left out in the same fold. Each kind is left out once.
 
     Raises:
         ValueError: there are fewer than two folds, or fewer kinds than folds.
@@ -51,13 +52,14 @@ def cross_fit(
     *,
     seed: int = 0,
 ) -> NDArray[np.float64]:
-    """Return a score for each question, by something that was fitted on the other half.
+    """Return a score for each question. The scored function is fitted on the half without the question.
 
-    An oracle that is scored on the questions it was fitted on takes noise for skill (the winner's curse).
+    A choice that is scored on the questions of its fit mistakes noise for skill (the winner's curse).
 
     Args:
         questions: the questions.
-        fit_and_score: takes the places to fit on and the places to score, and returns the latter's scores.
+        fit_and_score: called with the places to fit on and the places to score; returns the scores at the
+            latter.
         seed: the seed of the halves.
     """
     scores = np.empty(len(questions))

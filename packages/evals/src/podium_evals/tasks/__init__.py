@@ -1,4 +1,4 @@
-"""Questions with graders: made on demand, or those of known benchmarks."""
+"""Questions with right answers: from known benchmarks, or made on demand by Reasoning Gym."""
 
 import lazy_loader
 

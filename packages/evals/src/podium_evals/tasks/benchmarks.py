@@ -1,7 +1,7 @@
 r"""The benchmarks of the seven tasks on which the original conductor was trained and measured.
 
-Each function takes a row with the columns of its source. The names of columns were taken from code that reads
-these sources, not from the sources themselves.
+The argument of each function is a row with the columns of its source. The column names were found in code
+that reads these sources, not in the sources themselves.
 """
 
 import json
@@ -17,7 +17,8 @@ HUB = "https://huggingface.co/datasets/"
 PRM800K = "7ecc794703b2877f63226f2477a49b34f9b25163"
 """A commit of `openai/prm800k`."""
 LONGEST_RLPR = 30
-"""Characters of the right answers that are kept: longer ones cannot be compared by a rule."""
+"""Maximum number of characters of a right answer. Questions with longer answers are left out, because no rule
+can compare them."""
 _BOXED = "Put the final answer in \\boxed{}."
 
 
@@ -37,7 +38,7 @@ def _math500(row: Row) -> Mapping[str, Any]:
 
 
 def _gpqa(row: Row) -> Mapping[str, Any]:
-    """Return a choice of four; their order depends on the question, and is the same each time."""
+    """Return a question with four options. Their order depends on the question, and is the same each time."""
     text, right = row["Question"].strip(), row["Correct Answer"].strip()
     wrong = [row[f"Incorrect Answer {number}"].strip() for number in (1, 2, 3)]
     options = sorted([right, *wrong], key=lambda option: sha256(f"{text}\n{option}".encode()).digest())
@@ -52,7 +53,7 @@ def _gpqa(row: Row) -> Mapping[str, Any]:
 
 def _mmlu(row: Row) -> Mapping[str, Any]:
     options = [str(option) for option in row["choices"]]
-    answer = row["answer"]  # the viewer gives the number of the option; some exports give its letter
+    answer = row["answer"]  # the viewer has the number of the option; some exports have its letter
     return {
         "kind": f"mmlu/{_slug(row['subject'])}",
         "question": row["question"],
@@ -161,7 +162,7 @@ _ALL = (
         grader="choice",
         question=_gpqa,
         gated=f"accept its terms at {HUB}Idavidrein/gpqa; then set HF_TOKEN to your token, or download "
-        "gpqa_diamond.csv and name it (--file)",
+        f"gpqa_diamond.csv and use --file",
     ),
     Task(
         name="mmlu",
@@ -208,4 +209,4 @@ _ALL = (
     ),
 )
 TASKS: Mapping[str, Task] = {task.name: task for task in _ALL}
-"""The tasks by their names."""
+"""The tasks, by name."""

@@ -1,4 +1,4 @@
-"""`podium evals questions`: writes the questions of a benchmark, or of Reasoning Gym, to a file."""
+"""`podium evals questions`: write questions of a benchmark or of Reasoning Gym to a file."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from podium_evals.tasks.task import Task
 
 GYM = "reasoning-gym"
 OF_EACH_KIND = 10
-"""Questions of each kind of Reasoning Gym where no number is given."""
+"""Default number of questions of each kind of Reasoning Gym."""
 
 
 def questions(  # noqa: PLR0913 - one parameter for each argument and option
@@ -31,45 +31,47 @@ def questions(  # noqa: PLR0913 - one parameter for each argument and option
         int | None,
         typer.Option(
             min=1,
-            help="How many questions, drawn from all of a task (default: all), or made for each kind of "
-            f"{GYM} (default: {OF_EACH_KIND}).",
+            help="Number of questions: drawn from the task (default: all), or made for each kind of "
+            "{GYM} (default: {OF_EACH_KIND}).",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Another seed draws or makes other questions.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed: another seed gives other questions.")] = 0,
     kind: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help=f"Of {GYM}; may be repeated. Default: all kinds."),
+        typer.Option(metavar="NAME", help=f"A kind of {GYM}; may be repeated. Default: all kinds."),
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=JSON", help=f"A setting of the kinds of {GYM}; may be repeated."),
+        typer.Option(metavar="NAME=JSON", help=f"A setting for the kinds of {GYM}; may be repeated."),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="Your own copy of the rows, JSON lines or CSV. Default: they are downloaded."),
+        typer.Option(
+            help="Your own copy of the task's rows, JSON lines or CSV. Default: the rows are downloaded."
+        ),
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Where downloads are kept. Default: the user's cache folder.")
+        Path | None, typer.Option(help="Folder of downloads. Default: the user's cache folder.")
     ] = None,
 ) -> None:
-    """Write questions of a known benchmark, or fresh ones of Reasoning Gym, to a file for `record ask`."""
+    """Write questions of a benchmark, or new questions of Reasoning Gym, to a file for `record ask`."""
     with reporting() as screen:
         if out.exists():
-            raise ConfigError(f"{out} is there already: name another file")
+            raise ConfigError(f"{out} already exists: choose another file")
         if task == GYM:
             if file is not None:
-                raise ConfigError(f"--file is for tasks that are downloaded: {GYM} makes its questions")
+                raise ConfigError(f"--file has no effect for {GYM}, which makes its questions")
             rows = _of_gym(screen, kind, count or OF_EACH_KIND, seed, setting or ())
         elif task not in TASKS:
             raise ConfigError(f"there is no task {task!r}: the tasks are {GYM}, {', '.join(TASKS)}")
         elif kind or setting:
-            raise ConfigError(f"--kind and --setting are for {GYM} alone")
+            raise ConfigError(f"--kind and --setting are for {GYM} only")
         else:
             rows = draw_rows(_of_task(screen, TASKS[task], file, folder), count, seed)
         write_questions(rows, out)
         grader = rows[0]["grader"]
         needs = " (`record ask` needs --run-code for it)" if grader == "code" else ""
-        screen.note(f"podium: wrote {len(rows):,} questions to {out}, for the grader {grader}{needs}")
+        screen.note(f"podium: wrote {len(rows):,} questions to {out}; their grader is {grader}{needs}")
 
 
 def _of_gym(

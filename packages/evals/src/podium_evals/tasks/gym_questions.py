@@ -1,4 +1,4 @@
-"""Fresh questions of Reasoning Gym, by the library `reasoning-gym`."""
+"""Makes new questions of Reasoning Gym with the library `reasoning-gym`."""
 
 import json
 from collections.abc import Mapping
@@ -13,22 +13,23 @@ from podium_evals.recording import QuestionRow
 
 
 def gym_questions(kind: str, count: int, *, seed: int, **settings: Any) -> tuple[QuestionRow, ...]:
-    """Return questions of a kind, which `podium_evals.grading.reasoning_gym` grades.
+    """Return new questions of a kind. The grader for them is `podium_evals.grading.reasoning_gym`.
 
-    The same arguments give the same questions in the same release of the library. The recorded easy questions
-    have seed 45 and the default settings.
+    With the same release of the library, the same arguments give the same questions. The recorded easy
+    questions were made with seed 45 and the default settings.
 
     Args:
-        kind: the kind, which the library calls a dataset.
-        count: how many questions.
+        kind: the kind; the library calls it a dataset.
+        count: the number of questions.
         seed: another seed gives other questions.
         settings: settings of the kind, such as its difficulty.
 
     Raises:
-        ConfigError: the library is not installed, the kind is held back or unknown, or a setting is wrong.
+        ConfigError: the library is not installed, the kind is unknown or held back for a last test, or a
+            setting is wrong.
     """
     if kind not in KINDS:
-        raise ConfigError(f"{kind!r} is not a kind of Reasoning Gym that may be used")
+        raise ConfigError(f"{kind!r} is not a kind of Reasoning Gym, or is held back for a last test")
     try:
         from reasoning_gym import create_dataset  # type: ignore[import-untyped] # noqa: PLC0415 - an extra
     except ImportError as error:
@@ -45,8 +46,8 @@ def gym_rows(kind: str, count: int, *, seed: int, **settings: Any) -> list[Mappi
     """Return the same questions as rows of a questions file.
 
     Raises:
-        ConfigError: as for `gym_questions`; or the grader of the kind rejects right answers to questions that
-            were in a file, because JSON has no tuples (`arc_agi`, `rearc`).
+        ConfigError: as for `gym_questions`; or the kind is `arc_agi` or `rearc`. The graders of these kinds
+            need tuples, which JSON does not have, so they reject right answers from a file.
     """
     rows = []
     for each in gym_questions(kind, count, seed=seed, **settings):
@@ -56,7 +57,9 @@ def gym_rows(kind: str, count: int, *, seed: int, **settings: Any) -> list[Mappi
         except (TypeError, ValueError) as error:
             raise ConfigError(f"questions of {kind!r} cannot be kept in a file: {error}") from error
         if each.question.expected is not None:
-            reasoning_gym(row, each.question.expected)  # refuses a row whose right answer it rejects
+            reasoning_gym(
+                row, each.question.expected
+            )  # raises an error if the grader rejects the right answer
         rows.append(row)
     return rows
 

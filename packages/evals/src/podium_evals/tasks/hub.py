@@ -17,47 +17,48 @@ from podium_evals.recorded.attempts import TIMEOUTS, RequestFailed, check_status
 from podium_evals.tasks.task import HubFiles, HubSplit
 
 PAGE = 100
-"""Rows of one request, the most that the viewer serves."""
+"""Number of rows in one request, the maximum of the viewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hub:
-    """Where datasets are, and who asks for them."""
+    """The URLs of a dataset hub, and the user's token."""
 
     files: str = "https://huggingface.co"
     rows: str = "https://datasets-server.huggingface.co"
-    """The dataset viewer."""
+    """The URL of the dataset viewer."""
     token: str = field(default="", repr=False)
-    """For datasets whose owners ask for consent; empty for none. It is sent to these two servers only."""
+    """The user's token, for datasets whose owners ask for consent; empty for none. It is sent only to these
+    two servers."""
 
     @classmethod
     def of_environment(cls) -> "Hub":
-        """Return the hub of `HF_ENDPOINT` with the token `HF_TOKEN`, where they are set."""
+        """Return the hub with the URL in `HF_ENDPOINT` and the token in `HF_TOKEN`, if they are set."""
         files = os.environ.get("HF_ENDPOINT", "").rstrip("/") or cls().files
         return cls(files=files, token=os.environ.get("HF_TOKEN", ""))
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What each request says of who asks."""
+        """The headers with the user's token, for each request."""
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
 
 async def download_rows(
     hub: Hub, source: HubSplit, folder: Path, *, on_rows: Callable[[int, int], object] = lambda *_: None
 ) -> tuple[Path, str]:
-    """Download the rows of a split as JSON lines, unless they are there. Broken downloads are resumed.
+    """Download the rows of a split as JSON lines, unless the file exists. Broken downloads are resumed.
 
     Args:
-        hub: where.
-        source: which split.
-        folder: where the file is kept.
-        on_rows: is called after each page with the number of rows and the number of all rows.
+        hub: the hub.
+        source: the split.
+        folder: the folder for the file.
+        on_rows: called after each page with the number of rows so far and the number of all rows.
 
     Returns:
-        The file, and the commit of the dataset; empty where the server does not tell it.
+        The file, and the commit of the dataset; the commit is empty if the server does not send it.
 
     Raises:
-        OriginUnavailable: the rows are not served, or not whole.
+        OriginUnavailable: the server does not send the rows, or cuts some of them.
     """
     name = re.sub(r"[^\w.-]+", "__", f"{source.dataset}/{source.config}/{source.split}")
     target, part = folder / f"{name}.jsonl", folder / f"{name}.jsonl.part"
@@ -74,7 +75,7 @@ async def download_rows(
 
 @dataclass(slots=True)
 class _Rows:
-    """A download of a split: a first line that says of what, and a line for each row."""
+    """A file with a partly downloaded split: a first line with its source, and a line for each row."""
 
     hub: Hub
     source: HubSplit
@@ -102,7 +103,7 @@ class _Rows:
                 self.on_rows(have, page.header["total"])
 
     def _begun(self) -> tuple[dict[str, Any] | None, int]:
-        """Return what an earlier process has left; a line that was cut is removed."""
+        """Return the state that an earlier process has left. An incomplete last line is removed."""
         if not self.part.exists():
             return None, 0
         content = self.part.read_bytes()
@@ -134,7 +135,7 @@ class _Rows:
             raise OriginUnavailable(f"{self._url(offset)} has no rows: {error!r}") from error
         if cut or told.get("partial"):
             what = f"the column {cut[0]!r}" if cut else "the split"
-            raise OriginUnavailable(f"{self._url(offset)}: the server has cut {what}")
+            raise OriginUnavailable(f"{self._url(offset)}: the server has shortened {what}")
         if not rows and offset < header["total"]:
             raise OriginUnavailable(f"{self._url(offset)} has no rows, of {header['total']}")
         return _Page(header, rows)
@@ -147,10 +148,10 @@ class _Page:
 
 
 async def hub_origin(hub: Hub, source: HubFiles, provenance: Provenance) -> Origin:
-    """Return the origin of files of a dataset, with the sizes and SHA-256 that the hub tells.
+    """Return the files of a dataset as an origin, with the sizes and SHA-256 that the hub sends.
 
     Raises:
-        OriginUnavailable: the hub does not serve them, or tells no SHA-256.
+        OriginUnavailable: the hub does not serve the files, or sends no SHA-256.
     """
     url = f"{hub.files}/datasets/{source.dataset}/resolve/{source.revision}/"
     async with httpx2.AsyncClient(timeout=TIMEOUTS, headers=hub.headers) as client:
@@ -161,7 +162,9 @@ async def hub_origin(hub: Hub, source: HubFiles, provenance: Provenance) -> Orig
 
 async def _head(client: httpx2.AsyncClient, url: str, path: str) -> OriginFile:
     try:
-        response = await client.head(url + path)  # not redirected: the store behind it tells no checksum
+        response = await client.head(
+            url + path
+        )  # redirects are not followed: the store behind the hub sends no checksum
     except httpx2.HTTPError as error:
         raise RequestFailed(f"{type(error).__name__}: {error}") from error
     if not response.is_redirect:
@@ -169,5 +172,5 @@ async def _head(client: httpx2.AsyncClient, url: str, path: str) -> OriginFile:
     digest = response.headers.get("x-linked-etag", "").strip('"')
     size = response.headers.get("x-linked-size", "")
     if not re.fullmatch(r"[0-9a-f]{64}", digest) or not size.isdecimal():
-        raise OriginUnavailable(f"{url}{path}: the server tells no SHA-256 and size")
+        raise OriginUnavailable(f"{url}{path}: the server sends no SHA-256 and size")
     return OriginFile(path=path, size=int(size), sha256=digest)

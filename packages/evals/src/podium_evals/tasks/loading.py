@@ -1,4 +1,4 @@
-"""From a task to the rows of a questions file: downloaded, or read from the user's own file."""
+"""Loads the questions of a task: downloads its rows, or reads the user's own file."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ from podium_evals.tasks.hub import Hub, download_rows, hub_origin
 from podium_evals.tasks.task import HubFiles, HubSplit, Row, Task
 
 UNUSED = "the row has no question that a rule can grade"
-csv.field_size_limit(2**24)  # some columns hold whole programs
+csv.field_size_limit(2**24)  # some columns contain whole programs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +24,12 @@ class LoadedTask:
     """The questions of a task."""
 
     rows: tuple[Mapping[str, Any], ...]
-    """Rows of a questions file."""
+    """The questions, as rows of a questions file."""
     provenance: Provenance
     files: Mapping[str, str]
     """The SHA-256 of each file that was read, by its path."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """Rows of the source that were left out, by reason."""
+    """Number of the source's rows that were left out, by reason."""
 
 
 async def load_task(
@@ -40,18 +40,18 @@ async def load_task(
     hub: Hub | None = None,
     on_progress: Callable[[str], object] = lambda _told: None,
 ) -> LoadedTask:
-    """Return the questions of a task, downloading what is missing.
+    """Return the questions of a task. Missing files are downloaded.
 
     Args:
         task: the task.
         file: the user's own copy of the rows, JSON lines or CSV with the source's columns; `None` downloads.
-        folder: where downloads are kept; `None` takes the user's cache folder.
-        hub: where the hub is; `None` takes the one of the environment.
-        on_progress: is called with a sentence while it downloads.
+        folder: the folder of downloads; `None` is the user's cache folder.
+        hub: the hub; `None` is the hub of the environment variables.
+        on_progress: called with a sentence about the progress of downloads.
 
     Raises:
-        OriginUnavailable: the rows are not served; or not to users without the owners' consent.
-        ChecksumMismatch: a file is not the one that is listed.
+        OriginUnavailable: the rows are not served, or only to users with the owners' consent.
+        ChecksumMismatch: a file has another checksum than listed.
         RecordingInvalid: a file has other columns than the source.
     """
     provenance, paths = task.provenance, [file] if file is not None else []
@@ -71,7 +71,7 @@ async def load_task(
             else:
                 rows.append(_named(task, question, len(rows)))
     if not rows:
-        raise RecordingInvalid(f"{', '.join(map(str, paths))}: there is no question")
+        raise RecordingInvalid(f"{', '.join(map(str, paths))}: the file has no question")
     digests = {str(path): sha256(path.read_bytes()).hexdigest() for path in paths}
     return LoadedTask(rows=tuple(rows), provenance=provenance, files=digests, left_out=left_out)
 
@@ -101,7 +101,7 @@ async def _files_of(origin: Origin, folder: Path, told: Callable[[Progress], Non
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Row]]:
-    """Yield each row of a file, with the place that errors name."""
+    """Yield each row of a file, and its place for error messages."""
     if path.suffix.lower() == ".parquet":
         told = "pandas.read_parquet(FILE).to_json(NEW, orient='records', lines=True)"
         raise ConfigError(f"{path} is Parquet: write it as JSON lines, for instance by {told}")
@@ -115,7 +115,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Row]]:
                 row = json.loads(line)
                 if not isinstance(row, dict):
                     raise RecordingInvalid(f"{path}, line {number} is not a JSON object")
-                if set(row) != {"revision", "total"}:  # the first line of a download
+                if set(row) != {"revision", "total"}:  # the first line of a download is a header
                     yield f"{path}, line {number}", row
     except (OSError, ValueError, csv.Error) as error:
         raise RecordingInvalid(f"{path} cannot be read: {error}") from error
@@ -125,7 +125,11 @@ def _question(task: Task, row: Row, where: str) -> Mapping[str, Any] | None:
     try:
         return task.question(row)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        told = f"there is no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+        told = (
+            f"the column {error} is missing"
+            if isinstance(error, KeyError)
+            else f"{type(error).__name__}: {error}"
+        )
         raise RecordingInvalid(f"{where} is not a row of {task.name}: {told}") from error
 
 

@@ -20,16 +20,16 @@ def draw_rows(rows: Sequence[Mapping[str, Any]], count: int | None, seed: int) -
 
 
 def write_questions(rows: Iterable[Mapping[str, Any]], path: Path) -> int:
-    """Write a new file of questions, whole or not at all, and return their number.
+    """Write a new file of questions, and return their number. A failed write leaves no partial file.
 
     Raises:
-        ConfigError: the file is there already, or cannot be written, or a row is not JSON.
+        ConfigError: the file already exists or cannot be written, or a row is not JSON.
     """
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         lines = [json.dumps(row, ensure_ascii=True) + "\n" for row in rows]
         if path.exists():
-            raise ConfigError(f"{path} is there already: name another file")
+            raise ConfigError(f"{path} already exists: choose another file")
         with part.open("x", encoding="utf-8") as file:
             file.writelines(lines)
             file.flush()

@@ -1,4 +1,4 @@
-"""A task: where its rows are from, and how a row becomes a question. It downloads nothing."""
+"""Defines a task: the source of its rows, and the function that turns a row into a question."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Any
 from podium_evals.recorded import Origin, Provenance
 
 Row = Mapping[str, Any]
-"""A row of the source, with the source's names of columns."""
+"""A row of the source, with the source's column names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubSplit:
-    """A split of a dataset on the Hugging Face hub, which its dataset viewer serves as JSON."""
+    """A split of a dataset that the Hugging Face hub's dataset viewer serves as JSON."""
 
     dataset: str
     config: str = "default"
@@ -21,7 +21,7 @@ class HubSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubFiles:
-    """Files of a dataset on the Hugging Face hub that its dataset viewer does not serve."""
+    """Files of a dataset on the Hugging Face hub, for datasets without the dataset viewer."""
 
     dataset: str
     revision: str
@@ -34,12 +34,13 @@ class Task:
     """A benchmark, as questions with right answers or tests."""
 
     name: str
-    """What the command line calls it."""
+    """The name of the task on the command line."""
     source: HubSplit | HubFiles | Origin
     provenance: Provenance
     grader: str
     """The name of the grader of its answers."""
     question: Callable[[Row], Mapping[str, Any] | None]
-    """Returns the row of a questions file, without `grader`; `None` leaves the source's row out."""
+    """Turns a row of the source into a row of a questions file, without `grader`. `None` leaves the row
+    out."""
     gated: str = ""
-    """How a user gets the rows, where its owners ask for consent first; empty where they do not."""
+    """How to get the rows, if the owners ask for consent first; empty if they do not."""

@@ -25,7 +25,8 @@ from podium.workers import FREE
 def check(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Call each worker and the planner, open the journal, and show what works.
 
-    Each is called once. MCP servers list their tools and resources; no tool is called.
+    Each worker and the planner are called once. MCP servers list their tools and resources; no tool is
+    called.
 
     Prices and context windows of models come from the config, or from genai-prices for known
     providers.

@@ -31,7 +31,7 @@ _BUSY_WORDS = (
 
 
 class ReportedFault(WorkerBroken):
-    """The server reported an error in its answer, even if after the answer's finish reason."""
+    """The server reported an error in its answer. The error may be after the answer's finish reason."""
 
 
 @dataclass(frozen=True, slots=True)

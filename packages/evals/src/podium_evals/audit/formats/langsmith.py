@@ -1,4 +1,4 @@
-"""Runs of LangSmith, as `Client.list_runs` and the API return them."""
+"""Reads runs of LangSmith, in the form that `Client.list_runs` and the API return."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def recognises(row: Mapping[str, Any]) -> bool:
 
 
 def spans(row: Mapping[str, Any], depth: int = 0) -> Iterator[Span]:
-    """Yield the span of a run, and those of the runs in it.
+    """Yield the spans of a run and of the runs inside it.
 
     Raises:
         ValueError: the run has no id.
@@ -77,7 +77,7 @@ def _span(row: Mapping[str, Any], run_id: str) -> Span:
 
 
 def _messages(inputs: Mapping[str, Any]) -> Sequence[Any]:
-    """Return the messages of a prompt in the forms of LangChain, of OpenAI's two APIs, and of plain texts."""
+    """Return the messages of a prompt in the form of LangChain, of OpenAI's two APIs, or of plain texts."""
     found = inputs.get("messages")
     if isinstance(found, list) and found:
         nested = isinstance(found[0], list) and not all(isinstance(each, str) for each in found[0])

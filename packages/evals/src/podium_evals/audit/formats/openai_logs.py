@@ -1,7 +1,8 @@
-"""Logs in OpenAI's forms: pairs of request and response, files of batches, stored completions and responses.
+"""Reads logs of OpenAI's API: pairs of request and response, batch files, stored completions and responses.
 
-Such logs have no queries. Calls belong to one query if they have the same id of a trace, thread, conversation
-or session, or continue each other's responses; any other call is a query of its own.
+Such logs do not say which calls belong to one query. Calls belong together if they share the id of a trace,
+thread, conversation or session, or if one continues the response of another. Any other call is a separate
+query.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,7 +59,7 @@ def _is_request(asked: Mapping[str, Any]) -> bool:
 
 
 def _batch(row: Mapping[str, Any]) -> Span:
-    """Return the span of a line of a batch's input or output; both have the same `custom_id`."""
+    """Return the span of a line of a batch's input or output. Both lines of a call share a `custom_id`."""
     called = str(row["custom_id"])
     if not called:
         raise ValueError("the custom_id is empty")
@@ -116,7 +117,7 @@ def _span(
 
 
 def _trace(*places: Mapping[str, Any]) -> str:
-    """Return the id of the query, from the row, the request, the response or their metadata."""
+    """Return the id of the query. It is in the row, the request, the response, or their metadata."""
     for place in places:
         conversation = place.get("conversation")
         told = conversation if isinstance(conversation, str) else text(mapping(conversation).get("id"))
@@ -126,7 +127,7 @@ def _trace(*places: Mapping[str, Any]) -> str:
 
 
 def _messages(request: Mapping[str, Any]) -> list[Any]:
-    """Return the messages of a prompt; tools and instructions are the first messages."""
+    """Return the messages of a prompt. Tools and instructions count as the first messages."""
     asked = request.get("messages", request.get("input", request.get("prompt")))
     told = request.get("instructions")
     found: list[Any] = [{"role": "system", "content": told}] if told else []

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry in the JSON of OTLP, as the collector's file exporter writes them."""
+"""Reads OpenTelemetry spans in OTLP's JSON, which the collector's file exporter writes."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ _ROLES = ("system", "user", "assistant", "tool")
 
 
 def recognises(row: Mapping[str, Any]) -> bool:
-    """Return whether a row is a span, or has another signal of OTLP, in which there are no calls."""
+    """Return whether a row is a span. Other signals of OTLP are recognised too, and have no calls."""
     return _is_span(row) or "resourceLogs" in row or "resourceMetrics" in row
 
 
@@ -102,7 +102,7 @@ def _attributes(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(value: object) -> Any:
-    """Return the value of an attribute, whose key says its type."""
+    """Return the value of an attribute. OTLP writes a value under a key that says its type."""
     if not isinstance(value, Mapping):
         return value
     for key, inner in value.items():
@@ -164,7 +164,7 @@ def _answer(said: Attributes, events: Iterable[Mapping[str, Any]]) -> Answer:
         if name in said:
             return _of_first(_json_list(said[name]), why)
     output = mapping(_json(said.get("output.value"))).get("choices")
-    if isinstance(output, list) and output:  # whole, with the refusal that the numbered attributes lack
+    if isinstance(output, list) and output:  # this form has refusals, which the numbered attributes lack
         return chat_answer(mapping(output[0]).get("message"), why)
     for prefix in names.ANSWER_PREFIXES:
         if listed := _numbered(said, prefix):
@@ -214,7 +214,7 @@ def _numbered(said: Attributes, prefix: str) -> list[Any]:
 
 
 def _joined(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return a message with the facts of its tool calls, whose names have numbers too, in one list."""
+    """Return a message with its tool calls in one list. Their attributes have numbers in their names."""
     calls = {key: value for key, value in facts.items() if key.startswith("tool_calls.")}
     texts = [facts[key] for key in sorted(facts) if key.startswith("contents.") and key.endswith(".text")]
     plain = {

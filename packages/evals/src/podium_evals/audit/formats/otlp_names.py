@@ -1,4 +1,4 @@
-"""Names of the attributes of spans: OpenTelemetry's GenAI conventions, OpenLLMetry and OpenInference.
+"""Names of span attributes in OpenTelemetry's GenAI conventions, OpenLLMetry and OpenInference.
 
 Each tuple has the current name first, then older names, then the names of other conventions.
 """
@@ -71,9 +71,9 @@ CALLS = {
     "rerank",
     "plan",
 }
-"""Operations that are calls of models; a planner of Podium is one."""
+"""Operations that are model calls; a planner call of Podium is one of them."""
 WRITING = ("chat", "text_completion", "generate_content")
-"""Operations whose answers are texts."""
+"""Operations that answer with a text."""
 TOOLS = {"execute_tool", "tool"}
 AGENTS = {"invoke_agent", "create_agent", "agent", "invoke_workflow"}
 CALL_KINDS = {"llm", "embedding", "reranker"}

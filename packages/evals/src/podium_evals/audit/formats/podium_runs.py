@@ -1,4 +1,4 @@
-"""Runs of a Podium journal. The calls have the names of workers, and the costs that the runs recorded."""
+"""Reads the runs of a Podium journal. Calls are named after workers, and have the costs in the journal."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The formats of rows, and which format a row has."""
+"""Finds the format of a row, and the reader of this format."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def reader_of(row: Row, wanted: str) -> Reader:
         wanted: the name of a format, or `auto`.
 
     Raises:
-        ValueError: the row is not of the format, or of none.
+        ValueError: the row does not have the format `wanted`, or has no known format.
     """
     for reader in READERS:
         if wanted in ("auto", reader.name) and reader.recognises(row):

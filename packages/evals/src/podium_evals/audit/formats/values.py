@@ -1,4 +1,4 @@
-"""Reads values that several formats have: times, counts, texts in nested objects."""
+"""Reads values that are common to several formats: times, counts, texts in nested objects."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -7,26 +7,26 @@ from typing import Any
 from podium.usage import MAX_COUNT, Usage
 
 _MILLISECONDS = 1e11
-"""A Unix time above it is in milliseconds: in seconds it would be after the year 5000."""
+"""A larger Unix time is read as milliseconds: as seconds, it would be after the year 5000."""
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """Return an object; anything else as an empty one."""
+    """Return a JSON object unchanged; an empty object for any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def text(value: object) -> str:
-    """Return a text; anything else as an empty one."""
+    """Return a text unchanged; an empty text for any other value."""
     return value if isinstance(value, str) else ""
 
 
 def first_text(of: Mapping[str, Any], *keys: str) -> str:
-    """Return the first text that is not empty."""
+    """Return the first text that is not empty; an empty text if there is none."""
     return next((found for key in keys if (found := text(of.get(key)))), "")
 
 
 def number(value: object) -> float | None:
-    """Return a finite number of 0 or more, also from a text; `None` for anything else."""
+    """Return a finite number of 0 or more. Texts are parsed; `None` for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -37,18 +37,18 @@ def number(value: object) -> float | None:
 
 
 def count(value: object) -> int | None:
-    """Return a count of tokens, also from a text; `None` for anything else."""
+    """Return a count of tokens. Texts are parsed; `None` for any other value."""
     found = number(value)
     return None if found is None or found >= MAX_COUNT else int(found)
 
 
 def first_count(of: Mapping[str, Any], *keys: str) -> int | None:
-    """Return the first count of an object."""
+    """Return the first count of tokens among some fields of an object."""
     return next((found for key in keys if (found := count(of.get(key))) is not None), None)
 
 
 def moment(value: object) -> float | None:
-    """Return a time in seconds of Unix time, from ISO 8601 (UTC by default), seconds or milliseconds."""
+    """Return a Unix time in seconds. The value is ISO 8601 (default: UTC), seconds or milliseconds."""
     if isinstance(value, str) and not value.replace(".", "", 1).isdigit():
         try:
             at = datetime.fromisoformat(value)
@@ -64,9 +64,10 @@ def moment(value: object) -> float | None:
 def usage_of(
     read: int | None, written: int | None, cached: int | None, reasoning: int | None
 ) -> Usage | None:
-    """Return token counts; `None` if neither input nor output was counted.
+    """Return the usage of a call; `None` if neither input nor output tokens are known.
 
-    Cached tokens above the input are not part of it, as in Anthropic's own counts, and are added to it.
+    Anthropic's own counts leave cached tokens out of the input. If there are more cached tokens than input
+    tokens, they are added to the input.
     """
     if read is None and written is None:
         return None

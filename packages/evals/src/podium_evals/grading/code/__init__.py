@@ -1,4 +1,4 @@
-"""Grades code by running it: programs of models run in a process of their own, within limits."""
+"""Grades code by running it: each program runs in a separate process, with limits."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Finds the program in what a model wrote: code in fences, among prose, outputs and examples."""
+"""Finds the program in a model's text, which may also have prose, outputs and examples."""
 
 import ast
 import re
@@ -18,10 +18,10 @@ _DEFINES = re.compile(r"^\s*(?:async\s+def|def|class|for|while|if|with)\b|\binpu
 def code_in(text: str) -> str:
     """Return the Python program in a text; empty if there is none.
 
-    Of several fenced blocks the last counts that is Python and defines something or reads input, because an
-    example of its use may follow the program. Blocks without a language count where no block is marked as
-    Python. A text without fences is a program if Python can parse it. Text before `</think>` is left out, and
-    a block whose end is missing ends with the text.
+    The program is the last fenced block that is Python and defines something or reads input. A later block is
+    often an example of its use. Blocks without a language count only if no block is marked as Python. A text
+    without fences is a program if Python can parse it. Text before `</think>` is left out. A block without an
+    end ends with the text.
     """
     text = tagged_answer(text)
     blocks = [(match["tag"].lower(), dedent(match["code"]).strip("\n")) for match in _FENCE.finditer(text)]

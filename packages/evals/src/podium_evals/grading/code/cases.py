@@ -1,4 +1,4 @@
-"""The test cases of a question: inputs and expected outputs, plain or as LiveCodeBench packs them."""
+"""Reads the test cases of a question: inputs and expected outputs, plain or packed like LiveCodeBench's."""
 
 import base64
 import binascii
@@ -14,12 +14,12 @@ from typing import Any
 from podium.errors import ConfigError
 
 LARGEST = 2**30
-"""Bytes of packed cases after unpacking."""
+"""Maximum number of bytes of packed cases after unpacking."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One input and the output that it must have."""
+    """An input of a program, and the expected output."""
 
     input: str
     output: str
@@ -29,7 +29,7 @@ def cases_of(tests: Mapping[str, Any]) -> Sequence[Case]:
     """Return all cases of a question's `tests`: those under `cases`, and those packed under `packed`.
 
     Raises:
-        ConfigError: they cannot be read.
+        ConfigError: the cases cannot be read.
     """
     try:
         rows = [*tests.get("cases", ()), *(decode_cases(packed) if (packed := tests.get("packed")) else ())]
@@ -39,12 +39,12 @@ def cases_of(tests: Mapping[str, Any]) -> Sequence[Case]:
 
 
 def decode_cases(packed: str) -> list[dict[str, Any]]:
-    """Return packed cases: JSON, or base64 of zlib of a pickle of JSON.
+    """Unpack cases that are JSON text, or a base64-encoded, zlib-compressed pickle of JSON text.
 
-    The pickle may hold one text and nothing else, because a pickle can run code.
+    The pickle may hold only one text, because loading other pickles can run code.
 
     Raises:
-        ConfigError: they are something else.
+        ConfigError: the cases have another form.
     """
     try:
         if packed.lstrip().startswith("["):
@@ -59,14 +59,14 @@ def decode_cases(packed: str) -> list[dict[str, Any]]:
 
 
 class _TextUnpickler(pickle.Unpickler):
-    """Reads texts, and refuses whatever else a pickle can name."""
+    """An unpickler that loads only texts, and refuses all names in a pickle."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"the pickle names {module}.{name}: only a text is allowed")
 
 
 def same_output(expected: str, given: str) -> bool:
-    """Return whether two outputs are the same but for white space at ends of lines and `1.0` for `1`."""
+    """Return whether two outputs are equal. White space at line ends is ignored; `1.0` equals `1`."""
     wanted, lines = _lines(expected), _lines(given)
     if wanted == lines:
         return True

@@ -19,13 +19,14 @@ def code_grader(python: str, limits: CodeLimits | None = None) -> Grader:
 
     The row's `tests` are one of these:
 
-    - `{"type": "stdin", "cases": [{"input": "…", "output": "…"}]}`: the program is run for each case, and
-      its output compared.
-    - `{"type": "call", "function": "name", "cases": […]}`: the function, or the method of `Solution`,
-      is called with the JSON values on the lines of the input, and its result compared with the output.
-    - `{"type": "unittest", "code": "…"}`: the tests in the class `TestCases` of the code are run.
+    - `{"type": "stdin", "cases": [{"input": "…", "output": "…"}]}`: for each case, the program is run, and
+      its output is compared with the expected output.
+    - `{"type": "call", "function": "name", "cases": […]}`: the function, or the method of `Solution`, is
+      called with the JSON values on the lines of the input, and its result is compared with the expected
+      output.
+    - `{"type": "unittest", "code": "…"}`: the tests in the code's class `TestCases` are run.
 
-    Cases may be packed as LiveCodeBench does, under `packed`.
+    Cases may also be packed like LiveCodeBench's; then they are under `packed`.
 
     Args:
         python: the interpreter that runs programs: a path, or a name on the PATH.
@@ -71,7 +72,7 @@ def _passes_call(sandbox: Sandbox, tests: Mapping[str, Any], program: str, case:
 
 
 def _passes_unittest(sandbox: Sandbox, tests: Mapping[str, Any], program: str) -> bool:
-    token = token_hex(16)  # a program that writes the result itself does not know it
+    token = token_hex(16)  # a program that writes the result itself does not know this secret
     found = _result(sandbox, program, {"type": "unittest", "code": tests["code"], "token": token})
     return found is not None and found.get("token") == token and bool(found["run"] and found["passed"])
 

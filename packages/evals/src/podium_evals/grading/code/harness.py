@@ -1,9 +1,10 @@
-"""Runs in the sandbox, by the interpreter of the user: it imports the standard library alone.
+"""Runs a program inside the sandbox, with the user's interpreter. It imports only the standard library.
 
-The folder has `program.py` and `job.json`. The type of the job is `stdin` (the program is run), `call` (its
-function is called, and the result written) or `unittest` (its tests are run, and their success written).
+The folder has `program.py` and `job.json`. The job has one of three types. `stdin`: the program is run.
+`call`: a function of the program is called, and the result is written. `unittest`: the tests are run, and
+their success is written.
 """
-# ruff: noqa: S102, PTH107, PTH123 - running programs is its purpose; it starts faster without pathlib
+# ruff: noqa: S102, PTH107, PTH123 - this module must run programs, and it starts faster without pathlib
 
 import json
 import os
@@ -30,7 +31,7 @@ from string import *
 from typing import *
 from builtins import *
 """
-"""What the sites of contests import before a program."""
+"""The imports that contest sites put before a program."""
 
 
 def run(job: dict[str, Any], source: str) -> dict[str, Any] | None:
@@ -50,7 +51,7 @@ def run(job: dict[str, Any], source: str) -> dict[str, Any] | None:
 
 def run_tests(job: dict[str, Any], source: str) -> dict[str, Any]:
     """Run the program and its tests in one module, as BigCodeBench does."""
-    import unittest  # noqa: PLC0415 - most jobs need none
+    import unittest  # noqa: PLC0415 - most jobs have no unit tests
 
     module = types.ModuleType("__test__")
     module.__dict__.update(__file__="__test__.py", sys=sys, os=os, environ=os.environ)
@@ -63,13 +64,13 @@ def run_tests(job: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the job, remove it, and do it."""
+    """Read the job file, remove it, and run the job."""
     with open("job.json", encoding="utf-8") as file:
         job = json.load(file)
     with open("program.py", encoding="utf-8") as file:
         source = file.read()
     os.remove("job.json")
-    write, dump = open, json.dump  # a program may replace them
+    write, dump = open, json.dump  # a program may replace these functions
     told = (run_tests if job["type"] == "unittest" else run)(job, source)
     if told is not None:
         with write("result.json", "w", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
-"""Runs an untrusted program in a process of its own: limited time, memory and output, and no keys.
+"""Runs an untrusted program in a separate process: limited time, memory and output, and no API keys.
 
-It protects from accidents and not from attacks: the program can read the files that the user can read. The
-network is cut off where Linux lets `unshare` do so.
+This protects against accidents, not against attacks: the program can read all files that the user can read.
+On Linux systems that allow `unshare`, the program has no network.
 """
 
 import os
@@ -32,48 +32,50 @@ os.execv(sys.executable, [sys.executable, "-I", "-B", *sys.argv[4:]])
 """
 _NO_NETWORK = ("unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child")
 _LOOK_S = 0.1
-"""Seconds between two looks at whether the caller was cancelled."""
+"""Seconds between two checks whether the caller was cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeLimits:
-    """What one process of a program may use."""
+    """Limits for one process of a program."""
 
     seconds: float = 10.0
     memory_mb: int = 4096
-    """Address space; systems other than Linux may not enforce it."""
+    """Address space in bytes; systems other than Linux may not enforce this limit."""
     output_mb: int = 16
-    """Size of each file that it writes, and of its output."""
+    """Maximum size in bytes of each file that the program writes, and of its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a program ended."""
+    """The end of a program: its exit code, output and files."""
 
     code: int | None
-    """Its exit code; negative for a signal, `None` where it was stopped at the time limit."""
+    """The exit code; negative for a signal, `None` if the program was stopped at the time limit."""
     output: str
-    """What it wrote to stdout."""
+    """The text that the program wrote to stdout."""
     files: Mapping[str, str]
-    """The files that were asked for, by name; without those that are missing."""
+    """The contents of the wanted files, by name; missing files are left out."""
 
 
 class Sandbox:
-    """Runs programs with a Python interpreter.
+    """Runs untrusted programs with a Python interpreter.
 
     Args:
         python: the interpreter: a path, or a name on the PATH. Programs can import the libraries of this
             interpreter.
-        limits: what each process may use.
+        limits: the limits of each process.
 
     Raises:
-        ConfigError: there is no such interpreter, it does not run, or the system is not POSIX.
+        ConfigError: there is no such interpreter, the interpreter does not run, or the system is not POSIX.
     """
 
     def __init__(self, python: str, limits: CodeLimits | None = None) -> None:
         found = shutil.which(python)
         if os.name != "posix":
-            raise ConfigError("code of answers is run on POSIX systems only: others cannot limit its memory")
+            raise ConfigError(
+                "code in answers is run on POSIX systems only, because other systems cannot limit its memory"
+            )
         if found is None:
             raise ConfigError(f"there is no Python interpreter {python!r}")
         self.limits = limits or CodeLimits()
@@ -83,7 +85,7 @@ class Sandbox:
 
     @cached_property
     def cuts_network(self) -> bool:
-        """Whether programs have no network."""
+        """Whether the network of programs is cut off."""
         if shutil.which(_NO_NETWORK[0]) is None:
             return False
         tried = subprocess.run([*_NO_NETWORK, "true"], capture_output=True, check=False, timeout=30)  # noqa: S603 - constant
@@ -92,15 +94,15 @@ class Sandbox:
     def run(
         self, files: Mapping[str, str], main: str, *, stdin: str = "", wanted: tuple[str, ...] = ()
     ) -> Ended:
-        """Run one program, and remove what it wrote.
+        """Run one program, and remove the files that it wrote.
 
-        In a thread of anyio, a cancel of the caller stops the program.
+        In a worker thread of anyio, cancelling the caller stops the program.
 
         Args:
             files: texts of files in the program's folder, by name.
             main: the file that is run.
-            stdin: its input.
-            wanted: the names of files whose texts are returned.
+            stdin: the text for the program's stdin.
+            wanted: the names of the files to return.
         """
         with TemporaryDirectory(prefix="podium-code-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
@@ -121,7 +123,7 @@ class Sandbox:
         given, told = folder / ".stdin", folder / ".stdout"
         given.write_text(stdin, "utf-8", errors="surrogatepass", newline="")
         with given.open("rb") as source, told.open("wb") as target:
-            process = subprocess.Popen(  # noqa: S603 - running it is what the caller asked for
+            process = subprocess.Popen(  # noqa: S603 - the caller wants the program to run
                 command,
                 stdin=source,
                 stdout=target,
@@ -140,7 +142,7 @@ class Sandbox:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Return the environment of a program: nothing of the user's, so no keys."""
+    """Return the environment of a program. It has no variables of the user, and therefore no keys."""
     return {
         "PATH": os.defpath,
         "HOME": str(folder),
@@ -158,7 +160,7 @@ def _wait(process: "subprocess.Popen[bytes]", seconds: float) -> int | None:
     while (left := until - monotonic()) > 0:
         with suppress(subprocess.TimeoutExpired):
             return process.wait(min(left, _LOOK_S))
-        with suppress(RuntimeError):  # there is no event loop behind this thread
+        with suppress(RuntimeError):  # this thread was not started by an event loop
             from_thread.check_cancelled()
     return None
 
