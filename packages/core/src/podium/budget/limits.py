@@ -39,7 +39,7 @@ class Limits:
     concurrency: int = 16
     """Maximum steps of one round that run at the same time."""
     seconds: float = 600.0
-    """Time limit of the run. It starts anew when the run is resumed."""
+    """Time limit of the run. After a resume, the time starts from 0 again."""
     step_seconds: float = 300.0
     """Time limit of one step, including all its attempts and the waits between them."""
     attempt_seconds: float = 120.0

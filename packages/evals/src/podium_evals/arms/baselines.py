@@ -41,7 +41,7 @@ class BestSingle(ChoosingArm):
 
 
 class RandomWorker(ChoosingArm):
-    """A worker drawn for each question answers it."""
+    """For each question, a worker is drawn at random and answers."""
 
     def __init__(self) -> None:
         super().__init__("random worker")
@@ -53,7 +53,7 @@ class RandomWorker(ChoosingArm):
 
 
 class RandomPlan(ChoosingArm):
-    """One to five workers are drawn for each question; if there are several, a vote chooses the answer."""
+    """One to five workers are drawn at random for each question; of several answers, a vote chooses one."""
 
     def __init__(self) -> None:
         super().__init__("random plan")

@@ -78,7 +78,7 @@ def bundle_plan(bundle: Bundle, plans: Iterable[Plan], join: int) -> Plan:
 
 
 def _moved(steps: Iterable[Step], part: Part, ends: Sequence[int], offset: int) -> list[Step]:
-    """Return the steps of a part's plan for the plan of the bundle."""
+    """Return the steps of a part's plan, renumbered for the plan of the bundle."""
     subtask = literal(part.question.text)
     needed: tuple[int, ...] = ()
     if part.needs is not None:

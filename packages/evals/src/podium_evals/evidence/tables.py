@@ -11,8 +11,8 @@ Cell = Callable[[ArmResult], str]
 
 MEANING = {
     "best single": "the worker with the best mean score on the training questions answers each question",
-    "random worker": "a worker that is drawn for each question answers it",
-    "random plan": "one to five drawn workers answer, and the most frequent answer wins",
+    "random worker": "for each question, a worker is drawn at random and answers",
+    "random plan": "one to five workers are drawn at random, and their most frequent answer wins",
     "kind rule": "the worker that is best at the question's kind answers; the kind is given",
     "learned router": "a small model reads the question and chooses the worker (TF-IDF, ridge)",
     "calibrated": "the worker with the best rate on a few graded questions of the kind answers; the "

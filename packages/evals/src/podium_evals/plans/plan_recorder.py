@@ -59,8 +59,7 @@ class PlanRecorder:
         file: the plans, entered.
         planner: writes the plans.
         limits: `calls`, `cost`, `input_tokens` and `output_tokens` limit all calls of this recorder together,
-            `plan_steps` and `planner_seconds` limit each plan. The worst case of a call must fit before it is
-            made.
+            `plan_steps` and `planner_seconds` limit each plan. A call is made only if its worst case fits.
         is_told: whether the planner's prompt says which subtasks recorded workers can answer.
         at_once: maximum number of plans at the same time. If this number of calls fails in a row, no further
             calls are made.

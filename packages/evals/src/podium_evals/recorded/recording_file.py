@@ -1,6 +1,6 @@
 """Reads and writes recordings as files of JSON lines. A file can be read while answers are appended.
 
-The first line says where the answers are from. Each question is before its samples:
+The first line says where the answers are from. The line of a question is before the lines of its samples:
 
     {"type": "recording", "version": 1, "source": "…", "revision": "", "licence": "", "citation": ""}
     {"type": "question", "id": "…", "kind": "…", "level": "", "text": "…", "expected": null, "split_key": "…"}

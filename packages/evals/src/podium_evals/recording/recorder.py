@@ -62,8 +62,8 @@ class Recorder:
     Args:
         file: the recording, entered.
         workers: the workers to ask.
-        limits: `calls`, `cost`, `input_tokens` and `output_tokens` bound all calls of this recorder
-            together, `attempt_seconds` each call. The worst case of a call must fit before it is made.
+        limits: `calls`, `cost`, `input_tokens` and `output_tokens` limit all calls of this recorder together;
+            `attempt_seconds` limits each call. A call is made only if its worst case fits.
         samples: number of answers of each worker to each question.
         at_once: maximum number of calls at the same time. The `concurrency` of a card also limits its worker.
         grader: a grader, or a function that chooses the grader of each row. With a grader, only the final
