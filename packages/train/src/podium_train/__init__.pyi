@@ -2,6 +2,8 @@ from .environments import (
     Environment as Environment,
     Episode as Episode,
     PlanOutcome as PlanOutcome,
+    RecordedAnswers as RecordedAnswers,
+    RecordedSettings as RecordedSettings,
 )
 from .pools import (
     PoolDraw as PoolDraw,

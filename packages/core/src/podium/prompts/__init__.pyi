@@ -5,6 +5,7 @@ from .render import (
     worker_messages as worker_messages,
 )
 from .subtask import (
+    check_names as check_names,
     filled_object as filled_object,
     filling as filling,
     is_object as is_object,

@@ -14,6 +14,11 @@ from .baselines import (
     OwnMajority as OwnMajority,
     RandomPlan as RandomPlan,
     RandomWorker as RandomWorker,
+    best_of as best_of,
+    kind_scores as kind_scores,
+    mean_cost as mean_cost,
+    mean_scores as mean_scores,
+    vote_plan as vote_plan,
 )
 from .bounds import (
     AnyCorrect as AnyCorrect,
@@ -39,6 +44,10 @@ from .given import (
 )
 from .planner_arm import (
     PlannerArm as PlannerArm,
+)
+from .run_scores import (
+    follows_an_error as follows_an_error,
+    part_asked as part_asked,
 )
 from .side_by_side import (
     ask_all as ask_all,

@@ -36,13 +36,13 @@ def _scored(result: Result, query: Question | Bundle, recordings: Recordings) ->
     """Return the score, or the reason why there is none."""
     if isinstance(query, Bundle):
         parts = query.score(result.answer, recordings.score)
-        score, allowed = parts.whole, _follows_an_error(query, parts.parts)
+        score, allowed = parts.whole, follows_an_error(query, parts.parts)
     else:
         score, allowed = recordings.score(query, result.answer), None
     for outcome in result.outcomes:
         if outcome.problem is None or outcome.problem.code != Unrecorded.code:
             continue
-        asked = _part_asked(_step(result, outcome), query) if isinstance(query, Bundle) else None
+        asked = part_asked(_step(result, outcome), query) if isinstance(query, Bundle) else None
         if asked is None or asked is not allowed:
             return None, outcome.problem.message
     if score is None:
@@ -50,8 +50,13 @@ def _scored(result: Result, query: Question | Bundle, recordings: Recordings) ->
     return score, ""
 
 
-def _follows_an_error(bundle: Bundle, scores: Sequence[float | None]) -> Part | None:
-    """Return the part that depends on a number which a worker got wrong. Such a part scores 0."""
+def follows_an_error(bundle: Bundle, scores: Sequence[float | None]) -> Part | None:
+    """Return the part that depends on a number which a worker got wrong. Such a part scores 0.
+
+    Args:
+        bundle: the bundle.
+        scores: the score of each part of an answer to it.
+    """
     for part in bundle.parts:
         if part.needs is not None and scores[part.needs] != 1:
             return part
@@ -81,7 +86,7 @@ def _seconds(outcome: Outcome, step: Step, query: Question | Bundle, recordings:
         return 0.0
     question = query
     if isinstance(query, Bundle):
-        part = _part_asked(step, query)
+        part = part_asked(step, query)
         if part is None:
             return None
         question = part.question
@@ -100,7 +105,7 @@ def _step(result: Result, outcome: Outcome) -> Step:
     return plan.steps[outcome.step]
 
 
-def _part_asked(step: Step, bundle: Bundle) -> Part | None:
+def part_asked(step: Step, bundle: Bundle) -> Part | None:
     """Return the part of a bundle that a step asks; `None` if its subtask is not a part."""
     for number, part in enumerate(bundle.parts, 1):
         if part.needs is None:

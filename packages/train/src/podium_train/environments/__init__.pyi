@@ -6,3 +6,8 @@ from .episode import (
     Episode as Episode,
     PlanOutcome as PlanOutcome,
 )
+from .recorded import (
+    Asks as Asks,
+    RecordedAnswers as RecordedAnswers,
+    RecordedSettings as RecordedSettings,
+)

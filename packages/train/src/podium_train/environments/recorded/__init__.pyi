@@ -1,0 +1,18 @@
+from .answers import (
+    RecordedAnswers as RecordedAnswers,
+)
+from .executor import (
+    StepEnd as StepEnd,
+    run_steps as run_steps,
+)
+from .partition import (
+    Partition as Partition,
+)
+from .settings import (
+    Asks as Asks,
+    RecordedSettings as RecordedSettings,
+)
+from .subtasks import (
+    asked_alone as asked_alone,
+    plan_by_part as plan_by_part,
+)

@@ -1,0 +1,254 @@
+"""The environment of recorded answers: single questions, or bundles of several."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import cycle, islice
+from random import Random
+
+from podium.errors import ConfigError, PlanInvalid
+from podium.prompts import check_names
+from podium.types import Message, Plan
+from podium.workers import Worker
+from podium_evals.recorded import (
+    Bundle,
+    JoinParts,
+    Part,
+    Question,
+    RecordedWorker,
+    Recordings,
+    Vote,
+    make_bundles,
+    recorded_pool,
+)
+from podium_train.environments.environment import Environment, Split
+from podium_train.environments.episode import Episode, PlanOutcome
+from podium_train.environments.recorded.card_writer import CardWriter
+from podium_train.environments.recorded.executor import StepEnd, run_steps
+from podium_train.environments.recorded.partition import Partition
+from podium_train.environments.recorded.scores import RecordedScores
+from podium_train.environments.recorded.settings import RecordedSettings
+from podium_train.environments.recorded.subtasks import asked_alone, plan_by_part
+
+VERSION = 1
+"""Increased when the same plan may have another outcome on the same recording."""
+
+
+class RecordedAnswers(Environment):
+    """Asks recorded questions; a plan's outcome is looked up.
+
+    The pool of an episode has some recorded workers, then a vote, and for bundles a worker that joins the
+    parts. A plan is answered if each recorded worker sees one recorded question and nothing else, as in
+    `podium_evals.recorded.RecordedWorker`. A run of a conductor has the same outcome. Of a worker's samples
+    of a question, the episode draws the first one, and each step takes the next one.
+
+    Questions with an answer that nobody graded, and questions that not all workers answered, are left out.
+
+    Args:
+        recordings: the recorded answers of all workers.
+        settings: how episodes are drawn.
+        name: the name of the environment.
+
+    Raises:
+        ConfigError: there are too few workers, questions or kinds.
+    """
+
+    def __init__(
+        self, recordings: Recordings, settings: RecordedSettings | None = None, *, name: str = "recorded"
+    ) -> None:
+        self.name = name
+        self.settings = settings or RecordedSettings()
+        """How episodes are drawn."""
+        self.recordings = _whole(recordings)
+        """The recorded answers, without questions that lack an answer or a grade."""
+        self.partition = Partition(self.recordings, self.settings)
+        """Which questions, kinds, workers and combinations belong to which split."""
+        self.splits = tuple(split for split in self.partition.splits if self._has_enough_kinds(split))
+        self.version = _fingerprint(self.recordings, self.settings)
+        self._questions = {question.key: question for question in self.recordings.questions}
+        self._cards = {worker.worker: worker.card for worker in recorded_pool(self.recordings)}
+        self._writer = CardWriter(self.recordings, self.partition.measuring, self._cards, self.settings)
+        self._reducers: list[Worker] = [Vote(), *([JoinParts()] if self.settings.parts else [])]
+        self._scores = RecordedScores(self.recordings)
+
+    @property
+    def training(self) -> Recordings:
+        """The recorded answers of known workers to questions of `train`, on which baselines are fitted."""
+        keys = {question.key for question in self.partition.questions["train"]}
+        known = self.recordings.only(self.partition.known_workers)
+        return known.where(lambda question: question.key in keys)
+
+    def episodes(self, split: Split, count: int, *, seed: int) -> Sequence[Episode]:
+        """Return episodes of a split. If a split has fewer questions, questions repeat with other pools.
+
+        Raises:
+            ConfigError: the environment has no such split, or too few questions or kinds for bundles.
+        """
+        if split not in self.splits:
+            raise ConfigError(f"there is no split {split!r}: {self.name} has {', '.join(self.splits)}")
+        random = Random(f"{split}/{seed}")
+        queries = islice(self._queries(split, count, random), count)
+        return [self._episode(query, self.partition.pool(split, random), random) for query in queries]
+
+    def episodes_of(self, queries: Sequence[Question | Bundle], *, seed: int) -> Sequence[Episode]:
+        """Return an episode for each of some recorded queries, with a pool of all workers.
+
+        So are plans written for `podium_evals.plans`, whose pools have all workers.
+
+        Raises:
+            ConfigError: bundles and questions are mixed up, or a question is not recorded.
+        """
+        for query in queries:
+            if isinstance(query, Bundle) is not (self.settings.parts is not None):
+                raise ConfigError("parts is set for bundles, and for nothing else: see RecordedSettings")
+            if lacking := [part for part in parts_of(query) if part.question.key not in self._questions]:
+                raise ConfigError(f"the question {lacking[0].question.id!r} is not in the recording")
+        random = Random(f"queries/{seed}")
+        workers = self.recordings.workers
+        return [
+            self._episode(query, tuple(random.sample(workers, len(workers))), random) for query in queries
+        ]
+
+    async def carry_out(self, episode: Episode, plan: Plan) -> PlanOutcome | None:
+        """Look up the outcome of a plan; `None` if a worker is asked something that was not recorded."""
+        query = self.query_of(episode)
+        if any(step.enough is not None for step in plan.steps):
+            return None
+        if isinstance(query, Bundle) and self.settings.asks == "shown":
+            plan = asked_alone(plan, query, self.models_of(episode))
+        texts = dict(episode.texts)
+        try:
+            for step in plan.steps:
+                check_names(step.subtask, texts)
+        except PlanInvalid:
+            return PlanOutcome(score=0.0)
+        asked = () if isinstance(query, Bundle) else (Message("user", query.text),)
+        ends = await run_steps(plan, asked, texts, self.pool_of(episode))
+        score = self._scores.of_plan(query, plan, ends)
+        return None if score is None else self._outcome(episode, plan, ends, score)
+
+    def query_of(self, episode: Episode) -> Question | Bundle:
+        """Return the question or the bundle of an episode.
+
+        Raises:
+            ConfigError: the episode is of another environment.
+        """
+        try:
+            rows = json.loads(episode.reference)
+            parts = tuple(
+                Part(question=self._questions[key], needs=needs, number=number) for key, needs, number in rows
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"the episode {episode.key} is not of the environment {self.name!r}") from error
+        return parts[0].question if self.settings.parts is None else Bundle(id=episode.key, parts=parts)
+
+    def pool_of(self, episode: Episode) -> list[Worker]:
+        """Return the recorded workers and the reducers of an episode."""
+        seed = int(episode.key[:8], 16)
+        models = episode.workers[: self.models_of(episode)]
+        found = [RecordedWorker(self.recordings, name, card=self._cards[name], seed=seed) for name in models]
+        return [*found, *self._reducers]
+
+    def models_of(self, episode: Episode) -> int:
+        """Return the number of recorded workers of an episode; they come before the reducers."""
+        return len(episode.workers) - len(self._reducers)
+
+    def plan_by_part(self, episode: Episode, chosen: Sequence[Sequence[int]]) -> Plan:
+        """Return the plan that asks each part of the query of some workers, see `subtasks.plan_by_part`.
+
+        Args:
+            episode: the episode. A single question has one part.
+            chosen: the workers of each part, by their places in the pool.
+        """
+        query, models = self.query_of(episode), self.models_of(episode)
+        bundle = query if isinstance(query, Bundle) else None
+        return plan_by_part(bundle, chosen, vote=models, join=models + 1, asks=self.settings.asks)
+
+    def _has_enough_kinds(self, split: Split) -> bool:
+        kinds = {question.kind for question in self.partition.questions[split]}
+        return self.settings.parts is None or len(kinds) >= self.settings.parts[0]
+
+    def _queries(self, split: Split, count: int, random: Random) -> Iterator[Question | Bundle]:
+        questions = list(self.partition.questions[split])
+        if self.settings.parts is None:
+            random.shuffle(questions)
+            yield from cycle(questions)
+            return
+        fewest, most = self.settings.parts
+        most = min(most, len({question.kind for question in questions}))
+        keys = {question.key for question in questions}
+        recordings = self.recordings.where(lambda question: question.key in keys)
+        at_once = max(1, min(count, len(questions) // (4 * most)))
+        while True:
+            yield from make_bundles(
+                recordings,
+                at_once,
+                seed=random.getrandbits(32),
+                sizes=(fewest, most),
+                linked=self.settings.linked,
+            )
+
+    def _episode(self, query: Question | Bundle, workers: Sequence[str], random: Random) -> Episode:
+        parts = parts_of(query)
+        cards = self._writer.write(workers, [part.question for part in parts], random)
+        is_alone = isinstance(query, Bundle) and self.settings.asks == "alone"
+        reducers = [worker.card for worker in self._reducers]
+        return Episode(
+            question=query.text,
+            cards=(*cards, *reducers),
+            workers=(*workers, *(card.name for card in reducers)),
+            kind=_kind(query),
+            reference=json.dumps([[part.question.key, part.needs, part.number] for part in parts]),
+            texts=tuple(query.texts.items()) if isinstance(query, Bundle) and is_alone else (),
+            shows_question=not is_alone,
+            fills=tuple(range(len(workers), len(workers) + len(reducers))),
+        )
+
+    def _outcome(
+        self, episode: Episode, plan: Plan, ends: Mapping[int, StepEnd], score: float
+    ) -> PlanOutcome:
+        models = self.models_of(episode)
+        called = [number for number in ends if ends[number].is_called and plan.steps[number].worker < models]
+        asked = [(self._cards[episode.workers[plan.steps[at].worker]], ends[at].usage) for at in called]
+        costs = [card.price.cost(usage) for card, usage in asked if card.price is not None]
+        return PlanOutcome(
+            score=score,
+            cost=sum(costs) if len(costs) == len(asked) else None,
+            calls=len(asked),
+            tokens=sum(usage.total_tokens for _, usage in asked),
+        )
+
+
+def parts_of(query: Question | Bundle) -> tuple[Part, ...]:
+    """Return the parts of a query; a single question has one."""
+    return query.parts if isinstance(query, Bundle) else (Part(question=query),)
+
+
+def _kind(query: Question | Bundle) -> str:
+    if isinstance(query, Question):
+        return query.kind
+    is_linked = any(part.needs is not None for part in query.parts)
+    return f"{len(query.parts)} parts" + (", linked" if is_linked else "")
+
+
+def _whole(recordings: Recordings) -> Recordings:
+    """Return the questions that all workers answered, and whose answers all have a score."""
+    if not recordings.workers:
+        raise ConfigError("the recording is empty")
+    ungraded = {
+        each.question.key for each in recordings if any(sample.score is None for sample in each.samples)
+    }
+    found = recordings.only(recordings.workers).where(lambda question: question.key not in ungraded)
+    if not len(found):
+        raise ConfigError("no question has graded answers of all workers")
+    return found
+
+
+def _fingerprint(recordings: Recordings, settings: RecordedSettings) -> str:
+    digest = sha256(f"{VERSION}/{settings}".encode())
+    for each in recordings:
+        samples = [(sample.text, sample.score) for sample in each.samples]
+        digest.update(
+            repr((each.question.key, each.question.kind, each.worker, samples)).encode("utf-8", "replace")
+        )
+    return digest.hexdigest()[:16]

@@ -1,0 +1,318 @@
+"""Episodes of recorded answers."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+from small_recording import KINDS, WORKERS, small_recording
+
+from podium import Conductor, Plan, Step
+from podium.errors import ConfigError
+from podium.plan_text import write_plan
+from podium.planners import FixedPlanner
+from podium_evals.arms.run_scores import answered
+from podium_evals.recorded import Bundle, Recording, Recordings, Sample
+from podium_evals.statistics import halves
+from podium_train import (
+    Episode,
+    PlanOutcome,
+    PromptStyle,
+    RecordedAnswers,
+    RecordedSettings,
+    messages,
+    reward_of,
+)
+from podium_train.environments import Split
+from podium_train.environments.recorded import asked_alone
+
+SINGLE = RecordedSettings(sizes=(2, 3), held_workers=1)
+BUNDLES = replace(SINGLE, parts=(2, 3), linked=0.7)
+SHOWN = replace(BUNDLES, asks="shown")
+RECORDING = small_recording()
+ENVIRONMENTS = {
+    "single": RecordedAnswers(RECORDING, SINGLE),
+    "alone": RecordedAnswers(RECORDING, BUNDLES),
+    "shown": RecordedAnswers(RECORDING, SHOWN),
+}
+HELD: tuple[Split, ...] = ("questions", "kinds", "workers", "mixes")
+
+
+def carried_out(environment: RecordedAnswers, episode: Episode, plan: Plan) -> PlanOutcome | None:
+    """Return the outcome of a plan."""
+    return anyio.run(environment.carry_out, episode, plan)
+
+
+def run(environment: RecordedAnswers, episode: Episode, plan: Plan) -> PlanOutcome | None:
+    """Return the outcome of a plan, by a run of a conductor."""
+    query = environment.query_of(episode)
+
+    async def conduct() -> PlanOutcome | None:
+        conductor = Conductor(
+            FixedPlanner(write_plan(plan, "rows")),
+            environment.pool_of(episode),
+            show_question=not isinstance(query, Bundle),
+        )
+        result = await conductor.run(query.text, context=dict(episode.texts))
+        found = answered(result, query, environment.recordings)
+        if found.score is None:
+            return None
+        return PlanOutcome(score=found.score, cost=found.cost, calls=found.calls, tokens=found.tokens)
+
+    return anyio.run(conduct)
+
+
+@st.composite
+def plans(draw: st.DrawFn, environment: RecordedAnswers, episode: Episode) -> Plan:
+    """Draw a plan by parts, with up to two steps changed in any way."""
+    query = environment.query_of(episode)
+    parts = query.parts if isinstance(query, Bundle) else ()
+    worker = st.integers(0, environment.models_of(episode) - 1)
+    chosen = [draw(st.lists(worker, min_size=1, max_size=3)) for _ in parts or (0,)]
+    steps = list(environment.plan_by_part(episode, chosen).steps)
+    texts = [part.subtask for part in parts if part.needs is None]
+    others = [
+        "Answer the question.",
+        "Check it.",
+        "Answer this question: {{part_1}}",
+        "Answer part 2.",
+        *texts,
+    ]
+    for _ in range(draw(st.integers(0, 2))):
+        place = draw(st.integers(0, len(steps) - 1))
+        before = st.integers(0, max(0, place - 1))
+        access = tuple(draw(st.sets(before, max_size=3))) if place else ()
+        old = steps[place]
+        subtask = draw(st.sampled_from([old.subtask, *others, "{{0}}", "Answer {{0}}"]))
+        if place == 0 and "{{0}}" in subtask:
+            subtask = "Guess."
+        if "{{0}}" in subtask or old.references:
+            access = tuple({*access, 0, *old.references})
+        steps[place] = Step(draw(st.integers(0, len(episode.workers) - 1)), subtask, access)
+    return Plan(tuple(steps))
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(data=st.data())
+def test_an_outcome_is_that_of_a_run(name: str, data: st.DataObject) -> None:
+    """The score, the cost, the calls and the tokens; and the same plans are unrecorded."""
+    environment = ENVIRONMENTS[name]
+    (episode,) = environment.episodes("questions", 1, seed=data.draw(st.integers(0, 50)))
+    plan = data.draw(plans(environment, episode))
+    query = environment.query_of(episode)
+    asked = plan
+    if name == "shown" and isinstance(query, Bundle):
+        asked = asked_alone(plan, query, environment.models_of(episode))
+    expected = run(environment, episode, asked)
+    found = carried_out(environment, episode, plan)
+    assert (found is None) is (expected is None)
+    if found is not None and expected is not None:
+        assert replace(found, cost=None) == replace(expected, cost=None)
+        assert found.cost == pytest.approx(expected.cost)
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_plans_by_part_are_answered(name: str) -> None:
+    """Good workers are right more often than bad ones, and nothing is unrecorded."""
+    environment = ENVIRONMENTS[name]
+    scores: dict[bool, list[float]] = {True: [], False: []}
+    for episode in environment.episodes("train", 150, seed=3):
+        query = environment.query_of(episode)
+        parts = [part.question for part in query.parts] if isinstance(query, Bundle) else [query]
+        for wants_good in (True, False):
+            chosen = []
+            for question in parts:
+                good = WORKERS[KINDS.index(question.kind) // 2]
+                names = {worker for worker in WORKERS if (worker == good) is wants_good}
+                places = [place for place, worker in enumerate(episode.workers) if worker in names]
+                chosen.append(places[:1] or [0])
+            outcome = carried_out(environment, episode, environment.plan_by_part(episode, chosen))
+            assert outcome is not None
+            assert outcome.calls == len(parts)
+            scores[wants_good].append(outcome.score)
+    good, bad = (sum(each) / len(each) for each in (scores[True], scores[False]))
+    assert good > bad + 0.15
+
+
+def test_splits_are_disjoint() -> None:
+    """No question, kind, worker or combination that is held out is in an episode of `train`."""
+    for environment in ENVIRONMENTS.values():
+        part, drawn = environment.partition, {}
+        for split in environment.splits:
+            drawn[split] = environment.episodes(split, 60, seed=5)
+        asked = {split: set(_questions(environment, each)) for split, each in drawn.items()}
+        pools = {split: {_pool(environment, each) for each in of} for split, of in drawn.items()}
+        for split in ("validation", *HELD):
+            assert not asked["train"] & asked[split]
+        assert {question.kind for question in asked["kinds"]} <= part.new_kinds
+        for split in ("train", "validation", "questions", "workers", "mixes"):
+            assert not {question.kind for question in asked[split]} & part.new_kinds
+        assert all(pool & part.new_workers for pool in pools["workers"])
+        for split in ("train", "validation", "questions", "kinds", "mixes"):
+            assert not any(pool & part.new_workers for pool in pools[split])
+        assert not pools["train"] & pools["mixes"]
+        assert all(part.is_held_mix(pool) for pool in pools["mixes"])
+
+
+def _questions(environment: RecordedAnswers, episodes: object) -> list[object]:
+    found: list[object] = []
+    for episode in episodes:  # type: ignore[attr-defined]
+        query = environment.query_of(episode)
+        found += [part.question for part in query.parts] if isinstance(query, Bundle) else [query]
+    return found
+
+
+def _pool(environment: RecordedAnswers, episode: Episode) -> frozenset[str]:
+    return frozenset(episode.workers[: environment.models_of(episode)])
+
+
+def test_training_questions_are_in_the_training_half_of_evals() -> None:
+    """So `podium evals run --split questions` asks a trained conductor nothing that it was trained on."""
+    environment = ENVIRONMENTS["single"]
+    _, second = halves(environment.recordings.questions, seed=0)
+    asked = {environment.recordings.questions[int(place)].key for place in second}
+    assert not asked & {question.key for question in environment.training.questions}
+    assert set(environment.training.workers) == set(environment.partition.known_workers)
+
+
+def test_rates_are_measured_on_other_questions_and_as_noisy_as_probes() -> None:
+    """Three answers give four sums; over many episodes their mean is the worker's real share."""
+    environment = ENVIRONMENTS["single"]
+    sums = Counter[float]()
+    for episode in environment.episodes("train", 600, seed=7):
+        for card in episode.cards[:-1]:
+            assert len(card.measured) == 3
+            assert episode.kind in [rate.kind.name for rate in card.measured]
+            for rate in card.measured:
+                assert rate.answers == 3
+                assert episode.question not in rate.kind.questions
+                sums[rate.right] += 1
+        assert episode.cards[-1].measured == ()
+    assert set(sums) == {0.0, 1.0, 2.0, 3.0}
+    scores = [
+        sample.score
+        for each in environment.recordings.only(environment.partition.known_workers)
+        if each.question in environment.partition.measuring
+        for sample in each.samples
+    ]
+    share = sum(filter(None, scores)) / len(scores)
+    assert sum(right * count for right, count in sums.items()) / sums.total() / 3 == pytest.approx(
+        share, abs=0.06
+    )
+
+
+def test_episodes_are_the_same_in_each_process() -> None:
+    """Keys, which are the keys of the cache of rewards, do not depend on the hash seed of Python."""
+    code = (
+        "from small_recording import small_recording\n"
+        "from podium_train import RecordedAnswers, RecordedSettings\n"
+        "environment = RecordedAnswers(small_recording(), "
+        "RecordedSettings(sizes=(2, 3), held_workers=1, parts=(2, 3), linked=0.7))\n"
+        "print(environment.version, *[e.key for e in environment.episodes('kinds', 5, seed=9)])\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parent,
+        env=os.environ | {"PYTHONHASHSEED": "5"},
+    )
+    environment = ENVIRONMENTS["alone"]
+    keys = [episode.key for episode in environment.episodes("kinds", 5, seed=9)]
+    assert run.stdout.split() == [environment.version, *keys]
+    assert environment.version != ENVIRONMENTS["shown"].version
+    assert keys != [episode.key for episode in environment.episodes("kinds", 5, seed=10)]
+
+
+@pytest.mark.parametrize(
+    ("subtask", "is_asked"),
+    [
+        ("Answer part 1.", True),
+        ("please solve only the question in Part 1 of the question", True),
+        ("Solve part 1 only", True),
+        ("Answer part 1 and part 2.", False),
+        ("Answer part 1 in French.", False),
+        ("Answer part 9.", False),
+        ("Check part 1.", False),
+    ],
+)
+def test_subtasks_that_name_a_part(subtask: str, is_asked: bool) -> None:  # noqa: FBT001 - a table
+    """What says more than which part to answer is not taken for the recorded question."""
+    environment = ENVIRONMENTS["shown"]
+    episode = next(each for each in environment.episodes("train", 50, seed=1) if "linked" not in each.kind)
+    plan = Plan(
+        (Step(0, subtask), Step(1, "Answer part 2."), Step(len(episode.workers) - 1, "Join.", (0, 1)))
+    )
+    assert (carried_out(environment, episode, plan) is not None) is is_asked
+    assert episode.shows_question
+    assert not episode.texts
+
+
+def test_a_reward_of_an_unrecorded_plan_is_unknown() -> None:
+    """It is neither 0 nor 0.5, so that asking in other words is not punished."""
+    environment = ENVIRONMENTS["single"]
+    (episode,) = environment.episodes("train", 1, seed=1)
+    plan = 'model_id = [0]\nsubtasks = ["Think about it."]\naccess_list = [[]]'
+    assert anyio.run(reward_of, plan, episode, environment).value is None
+    named = plan.replace("Think about it.", "Answer this question: {{part_1}}")
+    (bundle,) = ENVIRONMENTS["alone"].episodes("train", 1, seed=1)
+    wrong_name = named.replace("part_1", "part_7")
+    assert anyio.run(reward_of, wrong_name, bundle, ENVIRONMENTS["alone"]).value == 0.5
+    assert "{{part_1}}" in messages(bundle, PromptStyle())[1].text
+
+
+def test_episodes_of_given_queries_have_all_workers() -> None:
+    """For plans that are compared with other arms."""
+    environment = ENVIRONMENTS["single"]
+    questions = environment.partition.questions["kinds"]
+    episodes = environment.episodes_of(questions, seed=1)
+    assert [each.question for each in episodes] == [question.text for question in questions]
+    assert all(set(each.workers) == {*WORKERS, "vote"} for each in episodes)
+    with pytest.raises(ConfigError, match="parts"):
+        ENVIRONMENTS["alone"].episodes_of(questions, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"sizes": (5,)}, "pool of 5 cannot be drawn from 5 workers of which 1"),
+        ({"sizes": (1,)}, "sizes"),
+        ({"probes": -1}, "probes"),
+        ({"shown_kinds": 4}, "shown_kinds"),
+        ({"parts": (1, 2)}, "parts"),
+        ({"parts": (3, 2)}, "parts"),
+        ({"linked": 2}, "linked"),
+        ({"asks": "both"}, "asks"),
+        ({"held_out": 1}, "held_out"),
+        ({"held_workers": -1}, "held_workers"),
+    ],
+)
+def test_wrong_settings_are_refused(changed: dict[str, object], told: str) -> None:
+    """The message names the setting."""
+    with pytest.raises(ConfigError, match=told):
+        RecordedAnswers(RECORDING, replace(SINGLE, **changed))  # type: ignore[arg-type]
+
+
+def test_recordings_that_cannot_be_used() -> None:
+    """Ungraded answers, missing answers, one combination of workers, and a split that is not there."""
+    ungraded = Recordings(
+        Recording(each.question, each.worker, (Sample(text="1", score=None),)) for each in RECORDING
+    )
+    with pytest.raises(ConfigError, match="no question has graded answers"):
+        RecordedAnswers(ungraded, SINGLE)
+    with pytest.raises(ConfigError, match="empty"):
+        RecordedAnswers(Recordings([]), SINGLE)
+    only = RecordedAnswers(RECORDING, replace(SINGLE, sizes=(5,), held_workers=0))
+    assert only.splits == ("train", "validation", "questions", "kinds")
+    with pytest.raises(ConfigError, match="no split 'mixes'"):
+        only.episodes("mixes", 1, seed=1)
+    stranger = replace(only.episodes("train", 1, seed=1)[0], reference="sums/1")
+    with pytest.raises(ConfigError, match="not of the environment"):
+        anyio.run(only.carry_out, stranger, Plan((Step(0, "?"),)))
