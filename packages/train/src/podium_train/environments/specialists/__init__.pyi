@@ -1,0 +1,19 @@
+from .baselines import (
+    BASELINES as BASELINES,
+    expected_score as expected_score,
+)
+from .environment import (
+    SIZE as SIZE,
+    TRAINING_SIZES as TRAINING_SIZES,
+    Specialists as Specialists,
+)
+from .questions import (
+    KINDS as KINDS,
+    Kind as Kind,
+)
+from .workers import (
+    GENERAL as GENERAL,
+    SKILLS as SKILLS,
+    Skills as Skills,
+    skills_of as skills_of,
+)
