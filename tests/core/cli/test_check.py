@@ -11,7 +11,9 @@ from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
 from podium.cli.probe import price_told, window_told
+from podium.config import load_config
 from podium.workers import ChatWorker, Endpoint
+from podium.workers.measured_file import identity_of
 
 Podium = Callable[..., Result]
 
@@ -48,13 +50,45 @@ def test_part_that_fails(podium: Podium, config: Path, server: ChatServer) -> No
     assert 'fallback = "rule"' in planner["error"]
 
 
+def test_measured_rates_are_read(podium: Podium, config: Path, server: ChatServer) -> None:
+    """The file and what it has are shown; a file that is missing or of another model is an error."""
+    config.write_text(config.read_text() + '\n[pool]\nmeasured = "measured.json"\n')
+    missing = podium("check")
+    assert missing.exit_code == 1
+    assert "✗ measured rates measured.json: " in missing.stdout
+    assert "does not exist: `podium calibrate` writes it" in missing.stdout
+    identity = identity_of(load_config(config).worker("speaker"))
+    rate = {
+        "identity": identity,
+        "answers": 5,
+        "right": 4,
+        "prior": 0.5,
+        "rate": 0.7,
+        "low": 0.4,
+        "high": 0.9,
+    }
+    kind = {"measured_on": "2026-11-22", "fingerprint": "f", "questions": ["2 + 2?"]}
+    file = {"kinds": {"sums": kind | {"rates": {"speaker": rate | {"low": 0.4, "high": 0.9, "cost": None}}}}}
+    (config.parent / "measured.json").write_text(json.dumps(file))
+    good = podium("check", env={"COLUMNS": "200"})
+    assert "measured.json has rates of speaker on sums; the latest on 2026-11-22" in good.stdout
+    config.write_text(config.read_text().replace('model = "small"', 'model = "other"'))
+    stale = podium("check")
+    assert stale.exit_code == 1
+    assert "'speaker' had another model, server or sampling when it was measured on 'sums'" in stale.stdout
+
+
 def test_table_names_the_trouble(podium: Podium, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a key nothing is called, the table shows every part, and a line whole what is wrong with it."""
     monkeypatch.delenv("LOOPBACK_KEY")
     result = podium("check", env={"COLUMNS": "80"})
     assert result.exit_code == 1
     table, told = result.stdout.splitlines()[:-3], result.stdout.splitlines()[-3:]
-    assert [line.partition(":")[0] for line in told] == ["✗ thinker", "✗ speaker", "✗ planner"]
+    assert [line.partition(":")[0] for line in told] == [
+        "✗ worker thinker",
+        "✗ worker speaker",
+        "✗ planner",
+    ]
     assert all("LOOPBACK_KEY is not set" in line and "or remove its workers" in line for line in told)
     assert "speaker" in "".join(table)
     assert "LOOPBACK_KEY" not in "".join(table)

@@ -30,6 +30,7 @@ from podium.secrets.boundary import Boundary
 from podium.types.messages import Message, read_query
 from podium.types.outcome import Problem, Proposal
 from podium.usage import Usage
+from podium.workers.measured_file import MeasuredFile, put_on_cards, read_measured
 from podium.workers.openai.chat import ChatWorker
 from podium.workers.worker import Card, Price, Request, StepInput, VisibleStep, Worker, complete
 
@@ -52,7 +53,7 @@ class Probe:
     """A worker, planner or MCP server of a config, and the result of its test call."""
 
     name: str
-    role: Literal["worker", "planner", "conductor", "mcp server", "journal"]
+    role: Literal["worker", "planner", "conductor", "mcp server", "journal", "measured rates"]
     model: str | None = None
     """`None` if the part is not a model."""
     card: Card | None = None
@@ -66,7 +67,9 @@ class Probe:
     error: str | None = None
     """The error; `None` if the part works."""
     place: str = ""
-    """The file or URL of the journal; empty for other parts."""
+    """The file or URL of the journal, or the file of measured rates; empty for other parts."""
+    found: str = ""
+    """What a file of measured rates has; empty for other parts."""
     offered: tuple[Card, ...] = ()
     """The cards of the workers that the config makes from an MCP server."""
     offers: "Sequence[Offer]" = ()
@@ -110,6 +113,7 @@ class Probe:
                 for offer, name, is_used in self.named_offers()
             ],
             "place": self.place or None,
+            "found": self.found or None,
             "error": self.error,
         }
 
@@ -194,6 +198,33 @@ def journal_probe(config: Config) -> Probe | None:
         return None if probe.error is None else probe
     probe.place, probe.call = str(journal.url), partial(_open_journal, journal)
     return probe
+
+
+def measured_probe(config: Config) -> Probe | None:
+    """Return a probe that reads the file of measured rates; `None` if the config names none."""
+    path = config.measured_path
+    if path is None:
+        return None
+    probe = Probe(name=path.name, role="measured rates", place=str(path))
+    measured = _made(probe, partial(read_measured, path))
+    if measured is not None:
+        probe.found, probe.call = rates_told(measured), partial(_put_on_cards, config, measured)
+    return probe
+
+
+async def _put_on_cards(config: Config, measured: MeasuredFile) -> Usage:
+    put_on_cards(measured, [worker for name in config.worker_names for worker in config.workers(name)])
+    return Usage()
+
+
+def rates_told(measured: MeasuredFile) -> str:
+    """Return the workers, the kinds and the latest day of measured rates, as text."""
+    kinds = measured.kinds
+    if not kinds:
+        return "no rates yet"
+    workers = sorted({worker for entry in kinds.values() for worker in entry.rates})
+    latest = max(entry.measured_on for entry in kinds.values())
+    return f"{', '.join(workers)} on {', '.join(kinds)}; the latest on {latest}"
 
 
 async def _open_journal(journal: SqlJournal) -> Usage:

@@ -12,6 +12,7 @@ from podium.cli.probe import (
     Probe,
     hosted_probe,
     journal_probe,
+    measured_probe,
     planner_probe,
     price_told,
     window_told,
@@ -49,7 +50,8 @@ def _check(screen: Screen, config: Config, *, as_json: bool) -> None:
                 screen.result(line)
         for probe in probes:
             if probe.error is not None:  # a narrow terminal would break up a column
-                screen.result(f"✗ {probe.name}: {' '.join(probe.error.split())}")
+                named = probe.name if probe.name == probe.role else f"{probe.role} {probe.name}"
+                screen.result(f"✗ {named}: {' '.join(probe.error.split())}")
     if any(probe.error is not None for probe in probes):
         raise typer.Exit(NO_ANSWER)
 
@@ -58,8 +60,8 @@ def _probes(config: Config) -> list[Probe]:
     workers = [worker_probe(config, name) for name in config.worker_names]
     cards = [card for probe in workers for card in probe.cards]
     cards.extend(worker.card for worker in config.planner_workers())
-    journal = journal_probe(config)
-    return [*workers, planner_probe(config, tuple(cards)), *([] if journal is None else [journal])]
+    files = [probe for probe in (measured_probe(config), journal_probe(config)) if probe is not None]
+    return [*workers, planner_probe(config, tuple(cards)), *files]
 
 
 async def _run_all(probes: Sequence[Probe]) -> None:
@@ -70,7 +72,9 @@ async def _run_all(probes: Sequence[Probe]) -> None:
 
 def _facts(probe: Probe) -> Iterator[str]:
     """Yield a line with the price, the context window and the kinds of structured output of a part."""
-    if probe.place:
+    if probe.found:
+        yield f"measured rates: {probe.place} has rates of {probe.found}"
+    elif probe.role == "journal" and probe.place:
         yield f"journal: runs are recorded in {probe.place}"
     if probe.card is not None and (probe.model is not None or probe.card.price != FREE):
         window, structured = window_told(probe.card), ", ".join(probe.structured) or "no"
