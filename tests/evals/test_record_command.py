@@ -199,6 +199,11 @@ def test_code_is_run_with_permission_alone(podium: Podium, config: Path, server:
     assert (refused.exit_code, server.calls) == (2, [])
     assert "allow it with --run-code python3" in refused.stderr
     assert podium(*asking, "--run-code", "python3").exit_code == 0
+    server.calls.clear()
+    Path("bare.jsonl").write_text('{"question": "Halve it."}\n')
+    bare = podium("record", "ask", "bare.jsonl", *asking[3:], "--grader", "code", "--run-code", "python3")
+    assert (bare.exit_code, server.calls) == (2, [])
+    assert "'Halve it.' has no `tests` to grade code by" in bare.stderr
     (found,) = read_recordings("r.jsonl")
     assert (found.score, found.samples[0].text) == (1.0, "print(2 * int(input()))")
 

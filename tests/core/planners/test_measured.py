@@ -10,7 +10,7 @@ from podium.planners.kind_matcher import kind_of
 from podium.planners.planner_prompt import MAX_KINDS, planner_messages
 from podium.types import read_query
 from podium.usage import estimate_tokens
-from podium.workers import Calculator, Card, Kind, MeasuredRate
+from podium.workers import Calculator, Card, Kind, MeasuredRate, Price
 
 pytestmark = pytest.mark.anyio
 
@@ -55,6 +55,23 @@ async def test_a_question_of_no_measured_kind_is_planned_by_the_cards() -> None:
     asked = "Which river flows through Basel?"
     bare = tuple(replace(each, measured=()) for each in POOL)
     assert await _planned(RulePlanner(), asked) == await _planned(RulePlanner(), asked, bare)
+
+
+async def test_of_equal_rates_the_cheapest_worker_is_chosen() -> None:
+    """A worker of unknown price is the last."""
+    cards = [card(name, 0.5, None) for name in ("unknown", "dear", "cheap")]
+    pool = (
+        cards[0],
+        replace(cards[1], price=Price(input=3, output=9)),
+        replace(cards[2], price=Price(input=1, output=2)),
+    )
+    assert '"worker": 2' in (await _planned(RulePlanner(), "Solve the riddle: what has teeth?", pool)).text
+
+
+async def test_a_calculator_wins_over_a_card_that_names_arithmetic() -> None:
+    """Its result is exact."""
+    pool = (Card(name="chat", description="Good at arithmetic and prose."), Calculator().card)
+    assert '"worker": 1' in (await _planned(RulePlanner(), "What is 6 * 4?", pool)).text
 
 
 async def test_a_measured_rate_counts_more_than_a_description() -> None:

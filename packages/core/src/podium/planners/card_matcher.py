@@ -7,6 +7,7 @@ any other part, the type of task and common words decide.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from podium.plan_text.stemming import words
 from podium.planners.kind_matcher import kind_of, measured_kinds, rate_on
@@ -79,10 +80,13 @@ def _best(text: str, cards: Sequence[Card], *, back: bool) -> Match:
     kind = None if has_calculator else kind_of(text, measured_kinds(cards))
     if kind is not None:
         rates = [rate_on(card, kind) for card in cards]
-        return _highest([-1.0 if rate is None else rate.rate for rate in rates], f"its kind {kind.name!r}")
+        measured = [-1.0 if rate is None else rate.rate for rate in rates]
+        return _cheapest_of_highest(measured, cards, f"its kind {kind.name!r}")
     told = [f"{card.name} {card.description[:_READ]}" for card in cards]
     if find_expressions(text, that="1" if back else None) and any(map(_CALCULATES.search, told)):
-        return _highest([float(bool(_CALCULATES.search(card))) for card in told], "its arithmetic")
+        exact = [float(card.description == calculator.DESCRIPTION) for card in cards]
+        named = [float(bool(_CALCULATES.search(card))) for card in told]
+        return _highest(exact if has_calculator else named, "its arithmetic")
     wanted = set(words(text))
     looks_up = 1.5 if _LOOKS_UP.search(text) else 0.0
     scores = [
@@ -120,6 +124,15 @@ def _generality(card: str) -> int:
     if _WRITES.search(card):
         return 3
     return 0 if _is_tool(card) else 1 if _SEARCHES.search(card) else 2
+
+
+def _cheapest_of_highest(scores: Sequence[float], cards: Sequence[Card], why: str) -> Match:
+    """Return the worker with the highest score; of equal workers the cheapest, and unknown prices last."""
+    highest = max(scores)
+    best = [number for number, score in enumerate(scores) if score == highest]
+    prices = {number: cards[number].price for number in best}
+    costs = {n: inf if price is None else price.input + price.output for n, price in prices.items()}
+    return Match(min(best, key=costs.__getitem__), why, alone=len(best) == 1)
 
 
 def _highest(scores: Sequence[float], why: str) -> Match:

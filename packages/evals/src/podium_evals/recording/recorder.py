@@ -122,7 +122,8 @@ class Recorder:
             The summary over all calls of this method.
 
         Raises:
-            ConfigError: an answer cannot be graded, or a worker is a conductor.
+            ConfigError: a question cannot be graded, which is found before the first call where the grader
+                can tell it from an empty answer; or a worker is a conductor.
             RecordingInvalid: the file cannot be written.
         """
         for worker in self._pool:
@@ -130,6 +131,9 @@ class Recorder:
                 told = "its runs make many calls, which this budget cannot limit"
                 raise ConfigError(f"{worker.card.name!r} is a conductor and cannot be recorded: {told}")
         calls = list(self._missing(rows, wanted))
+        for row in {id(call.row): call.row for call in calls}.values():  # before anything is paid
+            if (grader := self._grader(row.row)) is not None:
+                await grade(grader, row.row, "")
         done = self._summary.recorded + self._summary.failed.total()
         left = iter(calls)
 
