@@ -121,9 +121,9 @@ def test_unrecorded_plans_are_counted_and_not_scored(
     assert found["score"]["mean"] == pytest.approx(told["answerable"] / found["recorded"])
     assert (found["difference"], found["questions"]) == (None, 40)
     shown = podium("evals", "run", recording, "--arms", "best,planner:p.jsonl", *ONE)
-    assert f"plans of p: {40 - found['recorded']} of 40 are not recorded, the first because " in " ".join(
-        shown.stdout.split()
-    )
+    told = " ".join(shown.stdout.split())
+    assert f"plans of p: {40 - found['recorded']} of 40 are not recorded, the first because " in told
+    assert f"On the other {found['recorded']}, the best single has ." in told
 
 
 def test_bundles_are_split_by_plans(podium: Podium, recording: str, server: ChatServer) -> None:
@@ -222,13 +222,13 @@ def test_plans_of_different_planners_are_not_mixed(podium: Podium, recording: st
     assert podium(*asking).exit_code == 0
     before = Path("p.jsonl").read_bytes()
     for option, told in (
-        (("--trained",), "is_told True, but this is False"),
-        (("--pool", f"{VERBS},{SUMS}"), "workers"),
+        (("--trained",), "that was told what recordings can answer, and this one is not told"),
+        (("--pool", f"{VERBS},{SUMS}"), f"and this pool has {VERBS}, {SUMS}, vote"),
     ):
         result = podium(*asking, *option)
         assert (result.exit_code, told in " ".join(result.stderr.split())) == (2, True), result.stderr
     config.write_text(config.read_text().replace('worker = "thinker"', 'worker = "speaker"'))
-    assert "planner thinker, but this is speaker" in " ".join(podium(*asking).stderr.split())
+    assert "of the planner 'thinker', and this is 'speaker'" in " ".join(podium(*asking).stderr.split())
     Path("notes.txt").write_text("not mine")
     wrong = podium("record", "plans", recording, "--out", "notes.txt")
     assert (wrong.exit_code, "notes.txt is not a file of plans" in wrong.stderr) == (2, True)
@@ -241,6 +241,7 @@ def test_a_worker_that_the_pool_lacks_is_unrecorded(podium: Podium, recording: s
     found = arm(podium, recording, "--pool", f"nobody,{SUMS}", "--arms", "best,planner:p.jsonl")
     assert 0 < found["recorded"] < 40
     assert found["score"]["mean"] == 1.0
+    assert found["base_score"] == 1.0  # on these questions; it has half of all
     assert f"the plan needs the worker {VERBS!r}, which is not in this pool" in found["unrecorded"]
 
 
@@ -266,11 +267,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("", "no complete line"),
-        ("plans\n", "cannot be read"),
+        ("plans\n", "line 1 is not a line of a file of plans"),
         ('{"type": "recording", "version": 1}\n', "not a file of plans"),
         ('{"type": "plans", "version": 2}\n', "version"),
         ('{"type": "plans", "version": 1, "planner": "p"}\n', "'workers'"),
-        ("HEAD[]\n", "cannot be read"),
+        ("HEAD[]\n", "line 2 cannot be read"),
         ('HEAD{"type": "plan", "query": "q", "steps": null, "problem": null}\n', "line 2"),
         ('HEAD{"steps": [{"worker": "z"}], "problem": null, "asked_on": null, "query": "q"}\n', "line 2"),
     ],
@@ -281,7 +282,7 @@ def test_other_files_are_refused(tmp_path: Path, text: str, told: str) -> None:
     head = (
         '{"type": "plans", "version": 1, "planner": "p", "workers": ["a"], "is_told": true, "source": ""}\n'
     )
-    path.write_text(text.replace("HEAD", f"{head}\n"))
+    path.write_text(text.replace("HEAD", head))
     with pytest.raises(RecordingInvalid, match=told):
         read_plans(path)
 
@@ -298,5 +299,8 @@ def test_wrong_options_are_told(podium: Podium, recording: str) -> None:
         assert result.exit_code in (1, 2)
         assert told in result.stderr, result.stderr
     assert not Path("p.jsonl").exists()
-    missing = podium("evals", "run", recording, "--arms", "planner:none.jsonl")
-    assert (missing.exit_code, "none.jsonl cannot be read" in missing.stderr) == (2, True)
+    for name, told in (("none.jsonl", "none.jsonl cannot be read"), ("", "name a file after planner:")):
+        missing = podium("evals", "run", recording, "--arms", f"planner:{name}")
+        assert (missing.exit_code, told in missing.stderr) == (2, True)
+    device = podium("record", "plans", recording, "--out", "/dev/full")
+    assert (device.exit_code, "it is not a regular file" in device.stderr) == (2, True)

@@ -1,7 +1,7 @@
 """Asks arms the same questions, and compares them."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -37,6 +37,8 @@ class ArmResult:
     difference: Difference | None = None
     """The difference to the base arm on the same questions. `None` for the base itself, and for an arm with
     unrecorded questions, because unrecorded questions are not left out at random."""
+    base_score: float | None = None
+    """The mean score of the base arm on the recorded questions of this arm; `None` if there are none."""
     calls: float | None = None
     """The mean number of calls for a question; `None` if no question is recorded. The same holds for
     `tokens`."""
@@ -140,9 +142,16 @@ def compare_answers(
     for name in names:
         if name not in whole and (partial := _interval(scores[name], kinds, unit)) is not None:
             means[name] = partial
-    return [
+    results = (
         _result(arm, asked[arm.name], kinds, means.get(arm.name), differences.get(arm.name)) for arm in arms
+    )
+    return [
+        replace(result, base_score=_mean_at(scores[base], scores[result.name].keys())) for result in results
     ]
+
+
+def _mean_at(scores: Mapping[str, float], keys: Collection[str]) -> float | None:
+    return fmean(scores[key] for key in keys) if keys else None
 
 
 def _kinds(folds: Sequence[Fold]) -> dict[str, str]:

@@ -24,19 +24,22 @@ def _rows(measured: Sequence[Measured]) -> Iterator[Sequence[str]]:
     for each in measured:
         if each.tiers is None:
             continue
-        for tier in each.tiers.tiers:
-            point = tier.reached
-            yield [
-                each.part.title,
-                _stated(tier.goal),
-                rounding.score(point.quality.mean),
-                score_between(point.quality),
-                rounding.per_thousand(point.cost.mean),
-                _cost_between(point.cost),
-                _kept(tier),
-            ]
-        for goal, _ in each.tiers.unreached:
-            yield [each.part.title, _stated(goal), *[""] * 4, "cannot be chosen"]
+        goals = [tier.goal for tier in each.tiers.tiers] + [goal for goal, _ in each.tiers.unreached]
+        reached = {tier.goal: tier for tier in each.tiers.tiers}
+        for goal in sorted(goals, key=lambda goal: (goal.of != "quality", goal.value)):
+            cells = _cells(reached[goal]) if goal in reached else [*[""] * 4, "cannot be chosen"]
+            yield [each.part.title, _stated(goal), *cells]
+
+
+def _cells(tier: Tier) -> list[str]:
+    score, cost = tier.reached.quality, tier.reached.cost
+    return [
+        rounding.score(score.mean),
+        score_between(score),
+        rounding.per_thousand(cost.mean),
+        _cost_between(cost),
+        _kept(tier),
+    ]
 
 
 def _stated(goal: Goal) -> str:

@@ -117,13 +117,8 @@ class PlanFile:
             self._file.write([_line({"type": "plans", "version": VERSION} | asdict(self._about))])
             return
         before = read_plans(self.path)
-        for name in ("planner", "workers", "is_told"):
-            old, new = getattr(before.about, name), getattr(self._about, name)
-            if old != new:
-                raise RecordingInvalid(
-                    f"{self.path} has plans with {name} {_told(old)}, but this is {_told(new)}: choose "
-                    f"another file"
-                )
+        if why := _differs(before.about, self._about):
+            raise RecordingInvalid(f"{self.path} has plans {why}: choose another file")
         self.queries = set(before.of_query)
 
     async def append(self, plan: RecordedPlan) -> None:
@@ -187,8 +182,13 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             for number, line in enumerate(file, 1):
                 if not line.endswith("\n"):
                     return
-                yield f"{path}, line {number}", json.loads(line)
-    except (OSError, ValueError) as error:
+                where = f"{path}, line {number}"
+                try:
+                    row = json.loads(line)
+                except ValueError as error:
+                    raise RecordingInvalid(f"{where} is not a line of a file of plans: {error}") from error
+                yield where, row
+    except (OSError, UnicodeDecodeError) as error:
         raise RecordingInvalid(f"{path} cannot be read: {error}") from error
 
 
@@ -231,8 +231,16 @@ def _numbered(steps: list[dict[str, Any]], workers: tuple[str, ...]) -> Plan:
     return Plan.from_json({"schema": 1, "steps": named})
 
 
-def _told(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+def _differs(old: PlansAbout, new: PlansAbout) -> str:
+    """Say what is not the same; empty if plans of both belong in one file."""
+    if old.planner != new.planner:
+        return f"of the planner {old.planner!r}, and this is {new.planner!r}"
+    if old.workers != new.workers:
+        return f"for the workers {', '.join(old.workers)}, and this pool has {', '.join(new.workers)}"
+    if old.is_told != new.is_told:
+        was, is_now = ("told", "not told") if old.is_told else ("not told", "told")
+        return f"of a planner that was {was} what recordings can answer, and this one is {is_now} (--trained)"
+    return ""
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ this line is removed before the next append.
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from stat import S_ISREG
 from types import TracebackType
 from typing import BinaryIO, Self
 
@@ -49,7 +50,6 @@ class AppendedLines:
         except OSError as error:
             raise RecordingInvalid(f"{self.path} cannot be written: {error}") from error
         try:
-            self._lock_file()
             self._read()
         except BaseException:  # raised again: the file is also closed after an interrupt
             self._file.close()
@@ -95,6 +95,9 @@ class AppendedLines:
                 raise RecordingInvalid(f"{self.path}: another process appends to it") from error
 
     def _read(self) -> None:
+        if not S_ISREG(os.fstat(self._file.fileno()).st_mode):  # a device may have no end
+            raise RecordingInvalid(f"{self.path} cannot be written: it is not a regular file")
+        self._lock_file()
         self._file.seek(0)
         content = self._file.read()
         if not content.startswith(self._begins[: len(content)]):

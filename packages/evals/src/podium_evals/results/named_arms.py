@@ -72,4 +72,6 @@ def named_arms(names: Sequence[str], workers: Sequence[str]) -> list[Arm]:
 
 
 def _of_plans(path: str) -> Arm:
+    if not path:
+        raise ConfigError(f"name a file after {PLANS}")
     return RecordedPlansArm(f"plans of {Path(path).stem}", read_plans(path))

@@ -78,5 +78,8 @@ def _foot(report: Report) -> Iterator[str]:
                 f"{arm.name}: {missing:,} of {arm.questions:,} are not recorded, the first because "
                 f"{arm.unrecorded}"
             )
+            if arm.base_score is not None:
+                told = rounding.score(arm.base_score)
+                yield f"On the other {arm.recorded:,}, the {report.base} has {told}."
     if report.provenance is not None:
         yield f"Answers: {report.provenance.source} ({report.provenance.licence or 'no licence stated'})"
