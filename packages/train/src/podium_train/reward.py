@@ -42,4 +42,9 @@ async def reward_of(
     outcome = await environment.carry_out(episode, plan)
     if outcome is None:
         return Reward(value=None, plan=plan)
-    return Reward(value=0.5 + 0.5 * outcome.score, plan=plan, outcome=outcome)
+    return Reward(value=graded(outcome), plan=plan, outcome=outcome)
+
+
+def graded(outcome: PlanOutcome) -> float:
+    """Return the reward of a valid plan with this outcome."""
+    return 0.5 + 0.5 * outcome.score

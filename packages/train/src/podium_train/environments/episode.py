@@ -40,8 +40,10 @@ class Episode:
 
 def _shown(card: Card) -> list[object]:
     """Return the parts of a card that prompts show."""
-    price = None if card.price is None else (card.price.input, card.price.output)
-    rates = [(rate.kind.name, rate.rate, rate.answers, str(rate.measured_on)) for rate in card.measured]
+    price = None if card.price is None else (float(card.price.input), float(card.price.output))
+    rates = [
+        (rate.kind.name, float(rate.rate), rate.answers, str(rate.measured_on)) for rate in card.measured
+    ]
     return [card.name, card.description, price, card.context_window, sorted(card.parts), rates]
 
 

@@ -1,0 +1,55 @@
+"""The interface of reward services, and what it exchanges."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from podium_train.environments import Episode
+
+WhyUnknown = Literal["", "outcome", "budget", "server"]
+"""Why a text has no reward: the environment does not know the outcome, the money limit does not allow the
+plan, or the server of rewards cannot be reached; empty for a text with a reward."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRequest:
+    """A conductor's text, to be rewarded."""
+
+    episode: Episode
+    """The question and the pool that the conductor was shown."""
+    text: str
+    """What the conductor wrote."""
+    sample: int = 0
+    """Number of the execution of the plan. Equal plans with equal numbers are carried out once; another
+    number gives another execution, for environments whose outcomes vary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """The reward of one text, with the facts that logs and guards need."""
+
+    value: float | None
+    """The reward, as in `podium_train.Reward`. Do not train on a text whose reward is `None`."""
+    why_unknown: WhyUnknown = ""
+    """Why there is no reward."""
+    problem: str = ""
+    """The code of the error in the text; empty for a valid plan."""
+    workers: tuple[int, ...] = ()
+    """The number of the worker of each step; empty without a plan."""
+    cost: float | None = 0.0
+    """What the calls of the plan cost, whether now or when its outcome was cached; `None` if unknown."""
+    calls: int = 0
+    """Number of worker calls."""
+    tokens: int = 0
+    """Tokens that the workers read and wrote; 0 if unknown."""
+    cached: bool = False
+    """Whether nothing was executed for this text, because the outcome of its plan was known."""
+
+
+class Scorer(ABC):
+    """Rewards the texts of a conductor."""
+
+    @abstractmethod
+    async def score(self, requests: Sequence[ScoreRequest]) -> list[Score]:
+        """Return the reward of each text, in the same order. The plans are carried out concurrently."""

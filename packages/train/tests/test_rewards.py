@@ -1,0 +1,335 @@
+"""The contract of reward services, in process and over HTTP, and what each adds."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from hypothesis import given, settings, strategies as st
+from reward_server import served
+from scored_world import ScoredWorld, episode, plan
+
+from podium.errors import ConfigError
+from podium_train.rewards import (
+    CostWeight,
+    RewardClient,
+    RewardLimits,
+    RewardService,
+    RewardStore,
+    Score,
+    Scorer,
+    ScoreRequest,
+    reward_app,
+    with_costs,
+)
+from podium_train.rewards.limits import Meter
+from podium_train.rewards.wire import episode_json, read_episode
+
+TOKEN = str(os.getpid())
+pytestmark = pytest.mark.anyio
+Open = Callable[[RewardService], AbstractAsyncContextManager[Scorer]]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Use asyncio, like the trainers."""
+    return "asyncio"
+
+
+@asynccontextmanager
+async def in_process(service: RewardService) -> AsyncIterator[Scorer]:
+    """Use the service itself."""
+    yield service
+
+
+@asynccontextmanager
+async def over_http(service: RewardService) -> AsyncIterator[Scorer]:
+    """Use a client of the served service."""
+    with served(reward_app(service)) as url:
+        async with RewardClient(url, service.environment) as client:
+            yield client
+
+
+@pytest.fixture(params=[in_process, over_http], ids=["in-process", "http"])
+def opened(request: pytest.FixtureRequest) -> Open:
+    """Return how a service is used."""
+    return request.param  # type: ignore[no-any-return]
+
+
+def asked(text: str, question: str = "What is 2 + 2?", sample: int = 0) -> ScoreRequest:
+    """Return a request."""
+    return ScoreRequest(episode=episode(question), text=text, sample=sample)
+
+
+async def test_scores_are_in_order_with_their_facts(opened: Open) -> None:
+    """Right, wrong, invalid and unknown texts of one batch."""
+    world = ScoredWorld()
+    texts = [plan(1, 0), plan(0, 1), "no plan", plan(7), plan(0, subtask="lost")]
+    async with opened(RewardService(world, RewardStore())) as scorer:
+        scores = await scorer.score([asked(text) for text in texts])
+    assert [score.value for score in scores] == [1.0, 0.5, 0.0, 0.0, None]
+    assert [score.problem for score in scores] == ["", "", "no_plan", "unknown_worker", ""]
+    assert scores[0] == Score(value=1.0, workers=(1, 0), cost=2.0, calls=2, tokens=20)
+    assert (scores[4].why_unknown, scores[4].cost) == ("outcome", None)
+
+
+async def test_equal_plans_are_executed_once(opened: Open) -> None:
+    """In one batch and later, whatever the text around the plan; another sample is another execution."""
+    world = ScoredWorld()
+    texts = [plan(0), "I think.\n" + plan(0), plan(0).replace("[0]", "[ 0 ]")]
+    async with opened(RewardService(world, RewardStore())) as scorer:
+        first = await scorer.score([asked(text) for text in texts])
+        again = await scorer.score([asked(plan(0))])
+        await scorer.score([asked(plan(0), sample=1), asked(plan(0), "What is 3 + 3?")])
+    assert [score.value for score in (*first, *again)] == [1.0] * 4
+    assert [score.cached for score in first].count(False) == 1
+    assert again[0].cached
+    assert len(world.executed) == 3
+
+
+async def test_an_unknown_outcome_is_tried_again(opened: Open) -> None:
+    """It is shared by the equal plans of a batch, and not stored."""
+    world = ScoredWorld()
+    async with opened(RewardService(world, RewardStore())) as scorer:
+        for _ in range(2):
+            scores = await scorer.score([asked(plan(0, subtask="lost"))] * 3)
+            assert {score.why_unknown for score in scores} == {"outcome"}
+    assert len(world.executed) == 2
+
+
+async def test_the_budget_holds_although_plans_run_together(opened: Open) -> None:
+    """Plans beyond it have no reward, and equal plans that are stored still have one."""
+    world, store = ScoredWorld(), RewardStore()
+    service = RewardService(world, store, limits=RewardLimits(budget=4, plan_cost=2))
+    async with opened(service) as scorer:
+        scores = await scorer.score([asked(plan(1, 0), f"Question {number}") for number in range(10)])
+        again = await scorer.score([asked(plan(1, 0), f"Question {number}") for number in range(10)])
+    assert sorted(score.why_unknown for score in scores) == [""] * 2 + ["budget"] * 8
+    assert [score.value for score in again] == [score.value for score in scores]
+    assert store.spent == 4
+    assert len(world.executed) == 2
+
+
+async def test_concurrency_is_limited(opened: Open) -> None:
+    """Whatever the size of the batch."""
+    world = ScoredWorld()
+    async with opened(RewardService(world, RewardStore(), limits=RewardLimits(concurrency=3))) as scorer:
+        await scorer.score([asked(plan(0), f"Question {number}") for number in range(20)])
+    assert (world.most_running, len(world.executed)) == (3, 20)
+
+
+async def test_a_cancelled_execution_is_taken_over() -> None:
+    """The other request for the same plan executes it, and the money of the first stays reserved."""
+    world, store = ScoredWorld(), RewardStore()
+    service = RewardService(world, store, limits=RewardLimits(budget=10, plan_cost=3))
+    async with anyio.create_task_group() as first, anyio.create_task_group() as second:
+        first.start_soon(service.score, [asked(plan(0, subtask="slow"))])
+        await anyio.wait_all_tasks_blocked()
+        second.start_soon(service.score, [asked(plan(0, subtask="slow"))])
+        await anyio.wait_all_tasks_blocked()
+        assert len(world.executed) == 1
+        first.cancel_scope.cancel()
+        await anyio.wait_all_tasks_blocked()
+        assert len(world.executed) == 2
+        assert store.spent == 6
+        second.cancel_scope.cancel()
+
+
+async def test_a_disconnected_client_cancels_its_plans() -> None:
+    """So that no money is spent for nobody."""
+    world = ScoredWorld()
+    with served(reward_app(RewardService(world, RewardStore()))) as url:
+        async with RewardClient(url, world) as client:
+            with anyio.move_on_after(1):
+                await client.score([asked(plan(0, subtask="slow"))])
+        with anyio.fail_after(10):
+            while world.running or not world.executed:  # noqa: ASYNC110 - in another thread
+                await anyio.sleep(0.01)
+
+
+async def test_an_absent_server_punishes_nothing() -> None:
+    """The texts have no reward."""
+    async with RewardClient("http://127.0.0.1:9", ScoredWorld(), attempts=1) as client:
+        scores = await client.score([asked(plan(0)), asked("no plan")])
+    assert [score.why_unknown for score in scores] == ["server"] * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "told"),
+    [
+        ({"content": b"{"}, 422, "JSON"),
+        ({"json": {"environment": "scored", "version": "1", "requests": [{"text": 3}]}}, 422, "requests.0"),
+        ({"json": {"environment": "scored", "version": "2", "requests": []}}, 409, "scored 2"),
+        ({"content": b"x" * 2000}, 413, "1,000 bytes"),
+        ({"headers": {"Authorization": "Bearer wrong"}}, 401, "token"),
+    ],
+)
+async def test_requests_that_are_refused(change: dict[str, object], status: int, told: str) -> None:
+    """The response says why."""
+    service = RewardService(ScoredWorld(), RewardStore())
+    with served(reward_app(service, token=TOKEN, max_bytes=1000)) as url:
+        sent = {"headers": {"Authorization": f"Bearer {TOKEN}"}, **change}
+        async with httpx2.AsyncClient(base_url=url) as http:
+            response = await http.post("/v1/scores", **sent)  # type: ignore[arg-type]
+    assert response.status_code == status
+    assert told in response.json()["error"]
+
+
+async def test_a_refused_batch_raises() -> None:
+    """A client with another version of the data must not go on."""
+    service, other = RewardService(ScoredWorld(), RewardStore()), ScoredWorld()
+    other.version = "2"
+    with served(reward_app(service)) as url:
+        async with RewardClient(url, other) as client:
+            with pytest.raises(ConfigError, match="same data"):
+                await client.score([asked(plan(0))])
+
+
+async def test_the_health_of_a_server() -> None:
+    """It tells what is served, and what was spent."""
+    service = RewardService(ScoredWorld(), RewardStore(), limits=RewardLimits(budget=5, plan_cost=1))
+    await service.score([asked(plan(0))])
+    with served(reward_app(service)) as url:
+        async with httpx2.AsyncClient(base_url=url) as http:
+            told = (await http.get("/health")).json()
+    assert told == {"environment": "scored", "version": "1", "outcomes": 1, "spent": 1.0, "budget": 5}
+
+
+async def test_a_meter_spaces_what_it_admits() -> None:
+    """The second waits for the amount of the first, and corrections delay the next."""
+    meter = Meter(per_minute=6000)
+    began = anyio.current_time()
+    for amount in (3, 2):
+        await meter.admit(amount)
+    meter.correct(5)
+    await meter.admit(1)
+    assert anyio.current_time() - began >= 0.1
+
+
+def test_episodes_are_the_same_after_json() -> None:
+    """A client sends them to the server, where the key must be equal."""
+    assert read_episode(episode_json(episode())) == episode()
+    assert read_episode(episode_json(episode())).key == episode().key
+
+
+KILLED = """
+import sys, anyio
+from pathlib import Path
+from scored_world import ScoredWorld, episode, plan
+from podium_train.rewards import *
+async def main():
+    store = RewardStore(Path(sys.argv[1]))
+    service = RewardService(ScoredWorld(), store, limits=RewardLimits(budget=100, plan_cost=5))
+    await service.score([ScoreRequest(episode=episode(str(n)), text=plan(0)) for n in range(20)])
+    print("scored", flush=True)
+    await service.score([ScoreRequest(episode=episode(), text=plan(0, subtask="slow"))])
+anyio.run(main)
+"""
+
+
+def test_outcomes_and_spending_survive_a_kill(tmp_path: Path) -> None:
+    """What was executed is not executed again, and the plan in execution counts as spent."""
+    path = tmp_path / "new" / "rewards.db"
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(path)],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parent,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process, process.stdout:
+        assert process.stdout.readline() == "scored\n"
+        ends = time.monotonic() + 20
+        while RewardStore(path).spent < 25 and time.monotonic() < ends:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+    with RewardStore(path) as store:
+        world = ScoredWorld()
+        assert (len(store), store.spent) == (20, 25)
+        scores = anyio.run(RewardService(world, store).score, [asked(plan(0), str(n)) for n in range(20)])
+    assert {score.value for score in scores} == {1.0}
+    assert not world.executed
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    """The error names it."""
+    (tmp_path / "rewards.db").write_text("no database, but a text that is long enough to have a header")
+    with pytest.raises(ConfigError, match=r"rewards\.db"):
+        RewardStore(tmp_path / "rewards.db")
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"concurrency": 0}, "concurrency"),
+        ({"budget": 1}, "plan_cost"),
+        ({"tokens_per_minute": -1}, "above 0"),
+    ],
+)
+def test_wrong_limits(limits: dict[str, float], told: str) -> None:
+    """The error names the limit."""
+    with pytest.raises(ConfigError, match=told):
+        RewardLimits(**limits)  # type: ignore[arg-type]
+
+
+PLANS = st.lists(
+    st.tuples(st.lists(st.integers(0, 1), min_size=1, max_size=4), st.integers(0, 3), st.integers(0, 1)),
+    max_size=30,
+)
+
+
+@settings(deadline=None)
+@given(plans=PLANS, budget=st.integers(1, 40), halves=st.integers(0, 30))
+def test_the_cache_changes_no_value_and_the_budget_holds(
+    plans: list[tuple[list[int], int, int]], budget: int, halves: int
+) -> None:
+    """For any texts, in one batch or two: known values are those of the environment."""
+    requests = [asked(plan(*workers), f"Question {question}", sample) for workers, question, sample in plans]
+    world, store = ScoredWorld(), RewardStore()
+    service = RewardService(world, store, limits=RewardLimits(budget=budget, plan_cost=4))
+
+    async def scored() -> list[Score]:
+        return [*await service.score(requests[:halves]), *await service.score(requests[halves:])]
+
+    scores = anyio.run(scored)
+    for score, (workers, _, _) in zip(scores, plans, strict=True):
+        expected = 1.0 if workers[-1] == 0 else 0.5
+        assert score.value == expected or score.why_unknown == "budget"
+    assert store.spent <= budget
+    assert store.spent == sum(len(plan.steps) for plan in world.executed)
+    distinct = {json.dumps(each) for each in plans}
+    assert len(world.executed) <= len(distinct)
+
+
+@given(
+    values=st.lists(st.tuples(st.sampled_from([0.0, 0.5, 0.7, 1.0, None]), st.floats(0, 9)), min_size=1),
+    step=st.integers(0, 300),
+)
+def test_cost_decides_only_among_right_plans(values: list[tuple[float | None, float]], step: int) -> None:
+    """Other rewards stay; a right plan stays above all others, and a cheaper one is never below a dearer."""
+    weight = CostWeight(weight=0.2, start=100, end=200).at(step)
+    group = [Score(value=value, cost=cost) for value, cost in values]
+    rewards = with_costs(group, weight)
+    right = sorted((s.cost or 0, r or 0) for s, r in zip(group, rewards, strict=True) if s.value == 1.0)
+    assert [r for s, r in zip(group, rewards, strict=True) if s.value != 1.0] == [
+        score.value for score in group if score.value != 1.0
+    ]
+    assert all(0.8 - 1e-9 <= reward <= 1.0 for _, reward in right)
+    assert [reward for _, reward in right] == sorted((reward for _, reward in right), reverse=True)
+    if step <= 100:
+        assert all(reward == 1.0 for _, reward in right)
+
+
+@pytest.mark.parametrize("settings_", [{"weight": 0.5}, {"start": 3, "end": 2}])
+def test_wrong_cost_weights(settings_: dict[str, float]) -> None:
+    """They are refused."""
+    with pytest.raises(ConfigError, match="cost"):
+        CostWeight(**settings_)  # type: ignore[arg-type]
