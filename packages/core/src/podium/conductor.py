@@ -95,6 +95,8 @@ class Conductor(Worker):
         self.limits = limits or Limits()
         self.journal = journal
         self.policy = policy or Policy()
+        self.retry = retry or Retry()
+        self.show_question = show_question
         first = DirectPlanner(planner) if direct else planner
         own = card or Card(name="conductor", description="Plans a task and has a team carry it out.")
         self.card = replace(own, labels=own.labels.union(*(other.labels for other in self.pool.cards)))
@@ -106,7 +108,7 @@ class Conductor(Worker):
             limits=self.limits,
             accept=accept,
             policy=self.policy,
-            retry=retry or Retry(),
+            retry=self.retry,
             on_failure=on_failure,
             cache=cache,
             journal=journal,

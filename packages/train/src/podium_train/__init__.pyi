@@ -1,6 +1,7 @@
 from .environments import (
     Environment as Environment,
     Episode as Episode,
+    LivePool as LivePool,
     PlanOutcome as PlanOutcome,
     RecordedAnswers as RecordedAnswers,
     RecordedSettings as RecordedSettings,

@@ -6,6 +6,9 @@ from .episode import (
     Episode as Episode,
     PlanOutcome as PlanOutcome,
 )
+from .live import (
+    LivePool as LivePool,
+)
 from .recorded import (
     Asks as Asks,
     RecordedAnswers as RecordedAnswers,

@@ -1,0 +1,231 @@
+"""Episodes of live workers, over loopback servers."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from servers.chat_server import RESET, STALL, Call, ChatServer, Reply, says, whole
+
+from podium.errors import ConfigError
+from podium.types import Plan, Step
+from podium_evals.errors import RecordingInvalid
+from podium_train import LivePool, PlanOutcome, PromptStyle, messages
+
+CONFIG = """
+[endpoints.local]
+base_url = "{url}"
+
+[workers.small]
+endpoint = "local"
+model = "small"
+price = {{ input = 1.0, output = 2.0 }}
+
+[workers.large]
+endpoint = "local"
+model = "large"
+price = {{ input = 10.0, output = 20.0 }}
+
+[workers.gather]
+type = "gather"
+
+[planner]
+worker = "large"
+
+[limits]
+attempt_seconds = 0.5
+step_seconds = 2.0
+
+[retry]
+attempts = 2
+first_wait = 0.01
+"""
+ROWS = [
+    {"question": f"What is {number} + 1?", "answer": str(number + 1), "kind": "sums", "grader": "number"}
+    for number in range(30)
+] + [{"question": "Which colour is the sky?", "answer": "blue", "kind": "colours", "grader": "exact"}]
+ONE = Plan((Step(0, "Answer the question."),))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Callable[[str], tuple[Path, Path]]:
+    """Return a function that writes a config for a server, and a file of questions."""
+
+    def write(url: str) -> tuple[Path, Path]:
+        config, questions = tmp_path / "podium.toml", tmp_path / "questions.jsonl"
+        config.write_text(CONFIG.format(url=url))
+        questions.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+        return config, questions
+
+    return write
+
+
+def right(call: Call) -> Reply:
+    """Answer sums correctly as the model `large`, and wrongly as `small`."""
+    number = int(call.body["messages"][-1]["content"].split("What is ")[1].split(" ")[0])
+    return says(call, f"It is {number + (call.body['model'] == 'large')}.")
+
+
+def carried_out(
+    files: Callable[[str], tuple[Path, Path]], reply: Callable[[Call], Reply], worker: str
+) -> tuple[PlanOutcome | None, int]:
+    """Return the outcome of a plan with one step for a worker, and the number of calls."""
+
+    async def carry_out() -> tuple[PlanOutcome | None, int]:
+        async with ChatServer(reply) as server:
+            environment = LivePool(*files(server.url))
+            async with environment:
+                episodes = environment.episodes("train", 10, seed=1)
+                episode = next(each for each in episodes if each.kind == "sums")
+                plan = Plan((Step(episode.workers.index(worker), "Answer the question."),))
+                return await environment.carry_out(episode, plan), len(server.calls)
+
+    return anyio.run(carry_out)
+
+
+@pytest.mark.parametrize(("worker", "score", "cost"), [("large", 1.0, 2250e-6), ("small", 0.0, 225e-6)])
+def test_a_plan_is_run_and_its_answer_graded(
+    files: Callable[[str], tuple[Path, Path]], worker: str, score: float, cost: float
+) -> None:
+    """By the grader that the question names; the cost is that of the calls."""
+    outcome, _ = carried_out(files, right, worker)
+    assert outcome == PlanOutcome(score=score, cost=pytest.approx(cost), calls=1, tokens=218)
+
+
+def test_each_question_has_its_own_grader(files: Callable[[str], tuple[Path, Path]]) -> None:
+    """A colour is compared as text, a number as a number."""
+
+    async def carry_out() -> None:
+        async with ChatServer(lambda call: says(call, "blue")) as server:
+            environment = LivePool(*files(server.url))
+            everything = [e for split in environment.splits for e in environment.episodes(split, 40, seed=1)]
+            colours = next(each for each in everything if each.kind == "colours")
+            sums = next(each for each in everything if each.kind == "sums")
+            assert (await environment.carry_out(colours, ONE)) is not None
+            assert [(await environment.carry_out(each, ONE)).score for each in (colours, sums)] == [1.0, 0.0]  # type: ignore[union-attr]
+
+    anyio.run(carry_out)
+
+
+OUTAGES = {
+    "429": lambda _call: whole({"error": {"message": "slow down"}}, status=429),
+    "500": lambda _call: whole({"error": {"message": "down"}}, status=500),
+    "401": lambda _call: whole({"error": {"message": "no such key"}}, status=401),
+    "hang": lambda _call: Reply((STALL,)),
+    "reset": lambda _call: Reply((RESET,)),
+    "garbage": lambda _call: whole("<html>"),
+    "empty": lambda call: says(call, ""),
+}
+
+
+@pytest.mark.parametrize("outage", OUTAGES)
+def test_an_outage_is_never_punished(files: Callable[[str], tuple[Path, Path]], outage: str) -> None:
+    """The outcome is unknown, after the retries of the config."""
+    outcome, calls = carried_out(files, OUTAGES[outage], "large")
+    assert outcome is None
+    assert calls >= 1
+
+
+def test_a_server_that_is_not_there_is_an_outage(files: Callable[[str], tuple[Path, Path]]) -> None:
+    """So is a connection that is refused."""
+
+    async def carry_out() -> None:
+        async with ChatServer(right) as server:
+            url = server.url
+        environment = LivePool(*files(url))
+        (episode,) = environment.episodes("train", 1, seed=1)
+        assert await environment.carry_out(episode, ONE) is None
+
+    anyio.run(carry_out)
+
+
+def test_an_outage_that_ends_within_the_retries_is_none(files: Callable[[str], tuple[Path, Path]]) -> None:
+    """A retried call that is answered counts, with the calls that it took."""
+    seen: list[Call] = []
+
+    def second(call: Call) -> Reply:
+        seen.append(call)
+        return OUTAGES["500"](call) if len(seen) == 1 else right(call)
+
+    outcome, _ = carried_out(files, second, "large")
+    assert outcome is not None
+    assert (outcome.score, outcome.calls) == (1.0, 2)
+
+
+def test_what_the_plan_is_to_blame_for_scores_0(files: Callable[[str], tuple[Path, Path]]) -> None:
+    """A refusal of the model, and a tool that is given nothing to join."""
+    message = {"role": "assistant", "content": None, "refusal": "I will not."}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    body = {"id": "1", "object": "chat.completion", "choices": [choice]}
+    outcome, _ = carried_out(files, lambda _call: whole(body), "large")
+    assert outcome is not None
+    assert outcome.score == 0.0
+    outcome, calls = carried_out(files, right, "gather")
+    assert outcome is not None
+    assert (outcome.score, calls) == (0.0, 0)
+
+
+def test_episodes_are_those_of_the_config(files: Callable[[str], tuple[Path, Path]]) -> None:
+    """Tools come last, named as workers that read no prose; splits share no question; pools are drawn."""
+    environment = LivePool(*files("http://127.0.0.1:9/v1"), sizes=(1, 2))
+    drawn = environment.episodes("train", 60, seed=1)
+    assert {each.workers for each in drawn} == {
+        ("small", "gather"),
+        ("large", "gather"),
+        ("small", "large", "gather"),
+        ("large", "small", "gather"),
+    }
+    assert all(each.fills == (len(each.workers) - 1,) for each in drawn)
+    large = next(each for each in drawn if "large" in each.workers)
+    assert "$10 in, $20 out" in messages(large, PromptStyle())[1].text
+    asked = {
+        split: {each.question for each in environment.episodes(split, 60, seed=1)}
+        for split in environment.splits
+    }
+    assert not asked["train"] & asked["questions"]
+    assert not asked["train"] & asked["validation"]
+    assert [each.key for each in drawn] == [each.key for each in environment.episodes("train", 60, seed=1)]
+
+
+def test_versions(files: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
+    """Cached rewards are valid until a worker, the questions or the name of the sample changes."""
+    config, questions = files("http://127.0.0.1:9/v1")
+    first = LivePool(config, questions).version
+    assert LivePool(config, questions).version == first
+    assert LivePool(config, questions, sample="2").version != first
+    config.write_text(config.read_text().replace('model = "small"', 'model = "smaller"'))
+    assert LivePool(config, questions).version != first
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "told"),
+    [
+        (lambda row: row | {"grader": "none"}, ConfigError, "names no grader"),
+        (lambda row: row | {"grader": "best"}, ConfigError, "grader"),
+        (lambda row: {"question": row["question"], "grader": "number"}, ConfigError, "no right answer"),
+        (lambda row: {"answer": "1"}, RecordingInvalid, "no text under `question`"),
+    ],
+)
+def test_questions_that_cannot_be_graded_are_refused_before_anything_is_paid(
+    files: Callable[[str], tuple[Path, Path]],
+    change: Callable[[dict[str, str]], dict[str, str]],
+    error: type[Exception],
+    told: str,
+) -> None:
+    """The message says which question, or which line."""
+    config, questions = files("http://127.0.0.1:9/v1")
+    questions.write_text(json.dumps(change(dict(ROWS[0]))) + "\n")
+    with pytest.raises(error, match=told):
+        LivePool(config, questions)
+
+
+def test_episodes_of_another_environment_are_refused(files: Callable[[str], tuple[Path, Path]]) -> None:
+    """An episode that was made from another file of questions is not graded."""
+    config, questions = files("http://127.0.0.1:9/v1")
+    (episode,) = LivePool(config, questions).episodes("train", 1, seed=1)
+    questions.write_text(json.dumps({"question": "?", "answer": "1", "grader": "number"}) + "\n")
+    with pytest.raises(ConfigError, match="not of the environment"):
+        anyio.run(LivePool(config, questions).carry_out, episode, ONE)
+    with pytest.raises(ConfigError, match="sizes"):
+        LivePool(config, questions, sizes=(3,))
