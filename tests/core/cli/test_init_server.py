@@ -130,7 +130,10 @@ def test_a_server_without_models_is_told(
         (("--base-url", "127.0.0.1:9/v1"), "no connection to http://127.0.0.1:9/v1/models"),
         (("--base-url", "http://h/v1", "--key-env", "NOT_SET"), "variable NOT_SET is not set: set it to"),
         (("--base-url", "http://h/v1", "--key-env", "sk-0123456789"), "never the key itself"),
-        (("--preset", "vllm", "--base-url", "http://h/v1"), "need --preset server: add it, or leave them"),
+        (
+            ("--preset", "vllm", "--base-url", "http://h/v1"),
+            "need --preset server: add this option, or leave",
+        ),
     ],
 )
 def test_wrong_options_are_told(

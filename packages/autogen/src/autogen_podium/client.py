@@ -142,7 +142,7 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         extra_create_args: Mapping[str, Any] = _NO_ARGS,
         cancellation_token: CancellationToken | None = None,
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """Answer a conversation, and yield the answer as it is written; the last item is the result.
+        """Answer a conversation, and yield the pieces of the answer; the last item is the result.
 
         If a step is retried after part of its text was sent, the stream continues if the new text begins with
         that part; otherwise `RunFailed` is raised.

@@ -1,7 +1,7 @@
 """A client of a remote conductor, with the interface of `Conductor`.
 
-The remote conductor returns the answer, its usage and tool calls. It does not return its plan,
-its steps or their costs.
+The remote conductor returns the answer, its usage and tool calls. The remote conductor does not return its
+plan, its steps or their costs.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence

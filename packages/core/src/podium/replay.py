@@ -1,6 +1,6 @@
 """Replays recorded runs, unchanged or with a changed plan, and compares two runs.
 
-A replay is a new run that reuses the recorded results. It calls only steps whose input changed.
+A replay is a new run that reuses the recorded results. Only steps whose input changed are called.
 """
 
 from collections.abc import Callable, Iterator, Sequence

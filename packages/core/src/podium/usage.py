@@ -100,8 +100,8 @@ def is_well_formed(usage: object) -> TypeGuard[Usage]:
 def is_plausible(usage: object, read: Iterable[str], written: str) -> bool:
     """Return whether a reported usage is possible for a call with these texts.
 
-    A usage is impossible if a count is missing, negative or not an integer, if a part is larger than its
-    total, if no tokens were read, or if the texts need more tokens.
+    A usage is impossible if a count is missing, negative or not an integer. It is also impossible if a part
+    is larger than its total, no tokens were read, or the texts need more tokens.
 
     Args:
         usage: the reported usage, of any type.

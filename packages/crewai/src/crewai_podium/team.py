@@ -124,9 +124,9 @@ def check_task(crew: Crew, task: Task) -> None:
 
 
 def task_key(crew: Crew, task: Task) -> str:
-    """Return a key that is the same at every kickoff, and differs for each task, also for equal texts.
+    """Return a key of a task: the same at every kickoff, and different for each task, even with equal texts.
 
-    It is made from the text after inputs are filled in, because a copied task has no other text.
+    The key is made from the text with filled-in inputs, because a copied task has no other text.
     """
     texts = (task.description, task.expected_output)
     alike = [other for other in crew.tasks if (other.description, other.expected_output) == texts]

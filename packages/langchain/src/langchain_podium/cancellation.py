@@ -34,7 +34,7 @@ async def apart(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def each(stream: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """Yield the items of `stream`, read in a separate task; leaving early cancels it once, and waits."""
+    """Yield the items of `stream`, which is read in a separate task. Leaving early cancels the task."""
     read = asyncio.Queue[tuple[T, ...]]()
 
     async def reading() -> None:

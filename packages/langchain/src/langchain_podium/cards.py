@@ -1,7 +1,7 @@
 """Derive the card of a Runnable, for the planner.
 
-The module reads names, descriptions, context windows and kinds of input from LangChain's objects. It calls
-none of them.
+The module reads names, descriptions, context windows and kinds of input from LangChain's objects. The module
+calls none of these objects.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _PARTS: Final[Mapping[str, str]] = {
     "audio_inputs": "input_audio",
     "pdf_inputs": "file",
 }
-"""The content parts that the facts of a model's profile stand for."""
+"""The content parts that a model accepts, by the fact in its profile."""
 _SEARCHES: Final = "Searches its documents for the subtask's words; answers with passages and sources."
 
 

@@ -13,7 +13,7 @@ _SILENT: Final = (BaseCallbackHandler.on_custom_event, AsyncCallbackHandler.on_c
 
 
 class ParentRun(Protocol):
-    """A LangChain run that can have child runs, such as of a chain, a tool, a graph's node."""
+    """A LangChain run that can have child runs, such as the run of a chain, a tool or a graph's node."""
 
     @property
     def run_id(self) -> UUID:

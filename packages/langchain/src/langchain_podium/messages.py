@@ -196,7 +196,7 @@ def write_usage(usage: Usage) -> UsageMetadata:
 
 
 def text_of(value: object) -> str:
-    """Return a Runnable's output as text: of messages the text of the last one, other values as JSON."""
+    """Return a Runnable's output as text: the text of the last message, or JSON for other values."""
     if isinstance(value, dict) and "messages" in value:
         value = value["messages"]
     if isinstance(value, list | tuple) and value and isinstance(value[-1], BaseMessage):

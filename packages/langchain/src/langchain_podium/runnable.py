@@ -38,11 +38,11 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
     """Runs a conductor.
 
     Each call also accepts the `labels` and the `policy` of its run; `bind` can set them in advance. The
-    callbacks of the configuration get every call of a worker or planner as a child run. They get the events
-    of the run as custom events, `podium_plan_ready` and so on. If the conductor has a journal, the id of the
-    run is the `run_id` of the configuration, or else the id that LangChain generates. If a recorded run with
-    this id is `ok`, a second call returns its result. If the recorded run is `failed` or `partial`, a second
-    call resumes it, and its failed steps run again.
+    callbacks of the configuration get every call of a worker or planner as a child run. The callbacks also
+    get the events of the run as custom events, `podium_plan_ready` and so on. If the conductor has a journal,
+    the id of the run is the `run_id` of the configuration, or else the id that LangChain generates. If a
+    recorded run with this id is `ok`, a second call returns its result. If the recorded run is `failed` or
+    `partial`, a second call resumes it, and its failed steps run again.
 
     Args:
         conductor: the conductor.
@@ -125,7 +125,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncGenerator[Given, None]:
-        """Run the conductor, and yield the answer as it is written; or the `Result`, by `output`.
+        """Run the conductor, and yield the answer in pieces, or the `Result` if `output` says so.
 
         Leaving the iteration cancels the run.
         """
@@ -237,7 +237,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         policy: Policy | None = None,
         **others: Any,
     ) -> dict[str, Any]:
-        """Return the arguments of the conductor besides the query."""
+        """Return the arguments of the conductor, except the query."""
         _check_names("a call of ConductorRunnable", others, ("labels", "policy"))
         if isinstance(self.conductor, HostedConductor):
             if policy is not None or frozenset(labels):

@@ -87,7 +87,8 @@ class Spent(BaseCallbackHandler):
 def _conducted_usage(message: AIMessage) -> Usage | None:
     """Return the tokens on a conductor's message; `None` for a model's message.
 
-    They are the tokens, possibly zero, that the run's calls do not report to LangChain's callbacks.
+    Only those tokens are returned that the run's calls do not report to LangChain's callbacks. There may be
+    none.
     """
     metadata = message.response_metadata
     if metadata.get("model_provider") != PROVIDER or message.usage_metadata is None:

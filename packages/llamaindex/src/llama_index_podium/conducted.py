@@ -123,7 +123,7 @@ class ConductedCall:
         return self._call.rest()
 
     def _note(self, event: Event, text: str) -> None:
-        """Record what is known of the answer before the run has ended."""
+        """Record the known facts about the answer before the run has ended."""
         if isinstance(event, PlanReady):
             self._plan, self._ended = event.plan, {}
             planner = PlannedBy(event.planner, event.why, event.is_fallback)

@@ -1,4 +1,4 @@
-"""Events of a run for LlamaIndex's instrumentation, besides the spans of its steps.
+"""Events of a run for LlamaIndex's instrumentation, in addition to the spans of its steps.
 
 Handlers get them like any other event: `get_dispatcher().add_event_handler(…)`.
 """

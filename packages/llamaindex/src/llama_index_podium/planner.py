@@ -65,7 +65,7 @@ def check_options(face: str, unknown: Mapping[str, object], *, takes: Sequence[s
     Args:
         face: the name of the caller's class, for the error.
         unknown: the unknown options.
-        takes: the known options.
+        takes: the names of the known options.
 
     Raises:
         TypeError: there are unknown options. If they are options of `from_defaults`, the message says so.

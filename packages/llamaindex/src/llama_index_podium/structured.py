@@ -1,7 +1,7 @@
 """Structured answers of an LLM that is a conductor.
 
-LlamaIndex's programs request and parse them. If an answer cannot be parsed, `RunFailed` with the run's result
-is raised; no object is invented.
+LlamaIndex's programs request these answers and parse them. If an answer cannot be parsed, `RunFailed` with
+the run's result is raised; no object is invented.
 """
 
 from collections.abc import Iterator

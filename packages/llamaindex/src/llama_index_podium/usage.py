@@ -55,7 +55,7 @@ class Spent:
 
     @property
     def usage_at_end(self) -> Usage | None:
-        """The tokens spent; `None` if a call has not ended, so that they are unknown."""
+        """The tokens spent; `None` if a call has not ended, because the tokens are then unknown."""
         return None if self._open else self.usage
 
     @property

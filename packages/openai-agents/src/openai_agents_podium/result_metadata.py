@@ -13,14 +13,14 @@ from podium.types import Result
 
 
 def metadata_of(result: Result) -> dict[str, Any]:
-    """Return the `provider_data` of an answer's items: the run, without the outputs of its steps."""
+    """Return the `provider_data` for the items of an answer: the run's metadata, without outputs of steps."""
     return {PODIUM: result_metadata(result, usage=asdict)}
 
 
 def podium_metadata(answer: RunResultBase | ModelResponse) -> Mapping[str, Any]:
     """Return the metadata of the conductor's run behind an answer, as plain JSON.
 
-    The keys are the same as of `podium.hosts.result_metadata`: `run_id`, `status`, `problem`, `planner`,
+    The keys are those of `podium.hosts.result_metadata`: `run_id`, `status`, `problem`, `planner`,
     `plan`, `workers`, `steps`, `usage`, `cost`, …
 
     Args:

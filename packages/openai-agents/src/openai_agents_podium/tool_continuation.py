@@ -1,7 +1,7 @@
 """Store the continuation of a run in the item of its first tool call.
 
-The SDK keeps `provider_data` of items in the run, in sessions and in saved states. It removes `provider_data`
-from requests to OpenAI.
+The SDK keeps `provider_data` of items in the run, in sessions and in saved states. The SDK removes
+`provider_data` from requests to OpenAI.
 """
 
 from collections.abc import Iterable, Mapping

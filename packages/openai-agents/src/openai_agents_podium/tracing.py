@@ -30,8 +30,8 @@ def tracing_of_run() -> ModelTracing:
 class RunTracing:
     """Writes the spans of one run, below the span in which it was created.
 
-    Spans have the names of workers and steps, tokens and states. They have subtasks, plans, outputs and error
-    texts only if the tracing includes data. Secrets are removed.
+    Spans have the names of workers and steps, tokens and states. Spans have subtasks, plans, outputs and
+    error texts only if the tracing includes data. Secrets are removed.
 
     Args:
         tracing: whether there are spans, and whether they include data.

@@ -1,4 +1,4 @@
-"""Run a candidate beside the production system on a sample of its requests, and compare the two.
+"""Run a candidate in parallel to the production system, on a sample of its requests, and compare the two.
 
 The package imports no framework: an adapter passes the production system and the candidate.
 """

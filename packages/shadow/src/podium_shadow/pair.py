@@ -14,7 +14,7 @@ _OUTER = " \t.,;:!?\"'`*_“”‘’"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Calls, tokens and cost of an answer, as far as they are known."""
+    """The known calls, tokens and cost of an answer."""
 
     calls: int | None = None
     """Calls of models and other workers; `None` means unknown: no call was reported."""

@@ -1,4 +1,4 @@
-"""Run a candidate beside a primary in production, on a sample of its requests.
+"""Run a candidate in parallel to the primary (the production system), on a sample of its requests.
 
 Nothing here waits, raises in the caller, or touches the primary. The candidate runs in its own thread after
 the primary has answered, with limits on time, concurrency and budget.
@@ -240,7 +240,7 @@ def _kept(side: Side) -> Side:
 
 def _check(name: str, sample: float, concurrency: int, seconds: float) -> None:
     if not name or not name.isprintable():
-        raise ConfigError(f"the shadow's name is {name!r}: give it a printable one")
+        raise ConfigError(f"the shadow's name is {name!r}: use a printable name")
     if not 0 <= sample <= 1:
         raise ConfigError(f"sample is {sample!r}: it must be a share of the requests, from 0 to 1")
     if concurrency < 1:

@@ -1,6 +1,6 @@
 """A worker that calls an AutoGen model client.
 
-It does not retry. Turn off the client's own retries.
+Podium retries failed calls, so turn off the client's own retries.
 """
 
 from collections.abc import AsyncGenerator, Callable

@@ -19,9 +19,9 @@ def error_in_team(error: Exception, known: Exception | None) -> Exception:
 
     Args:
         error: the exception that the team raised.
-        known: the latest exception of a model client in the team. It is returned if the error text has its
-            message; otherwise a new exception is returned, with the class name, the message and the HTTP
-            status of the text.
+        known: the latest exception of a model client in the team. This exception is returned if the error
+            text has its message. Otherwise a new exception is returned, with the class name, the message and
+            the HTTP status in the text.
     """
     text, separator, _ = str(error).partition(_TRACEBACK)
     if not separator and text.endswith(_OTHER_LOOP):

@@ -14,8 +14,8 @@ class DaemonThreads(ThreadPoolExecutor):
     """An executor whose running calls do not delay the exit of the interpreter.
 
     When Python exits, it waits for all calls of a normal `ThreadPoolExecutor`. After a time limit or Ctrl-C,
-    a blocking call continues in its thread, and so would keep the process alive. This class is a subclass of
-    `ThreadPoolExecutor`, because an event loop accepts no other executor.
+    a blocking call continues in its thread, and would keep the process alive. `DaemonThreads` is a subclass
+    of `ThreadPoolExecutor`, because an event loop accepts no other executor.
 
     Args:
         most: maximum number of calls at once; further calls wait in order.

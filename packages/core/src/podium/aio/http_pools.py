@@ -28,9 +28,9 @@ _lock: Final = Lock()
 def connections_per_loop() -> None:
     """Make the async connection pools of httpcore and httpcore2 separate connections by event loop.
 
-    The function changes the class of the pools, and so all existing and future pools of the process. The
-    limits of a pool then apply to each loop. The connections of a loop are closed when the loop shuts down
-    its async generators, as `asyncio.run` does at its end. Further calls have no effect.
+    The function changes the class of the pools. This affects all existing and future pools of the process.
+    The limits of a pool then apply to each loop. The connections of a loop are closed when the loop shuts
+    down its async generators, as `asyncio.run` does at its end. Further calls have no effect.
     """
     with _lock:
         for name in _LIBRARIES:

@@ -1,4 +1,4 @@
-"""What a run may spend (limits), and what it has reserved and spent (ledger)."""
+"""The limits of a run, and the ledger of its reserved and spent amounts."""
 
 import lazy_loader
 

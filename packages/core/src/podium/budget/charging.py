@@ -9,8 +9,9 @@ from podium.usage import Usage
 def charge(reserved: Spend, usage: Usage, cost: float | None, *, maybe_paid: bool) -> Spend:
     """Return the amount that counts for a call.
 
-    If the server reported the usage, the amount is the reported usage. If the usage is estimated, or it is
-    unknown if the call is billed, the amount is the reservation or the estimate, whichever is larger.
+    If the server reported the usage, the amount is the reported usage. Otherwise the usage is estimated, or
+    it is unknown whether the call is billed. Then the amount is the larger of the reservation and the
+    estimate.
 
     Args:
         reserved: the reserved worst case of the call.
@@ -35,8 +36,8 @@ def beside_nested(
 ) -> tuple[Usage, float | None, Spend]:
     """Return the usage and cost of a call whose worker started nested runs.
 
-    The worker may report the spending of the nested runs completely, in part, or not at all. So the call has
-    the reported amount or the amount of the nested runs, whichever is larger.
+    The worker may report the spending of the nested runs completely, in part, or not at all. So the amount of
+    the call is the larger of the reported amount and the amount of the nested runs.
 
     Args:
         usage: the tokens that the worker reported.

@@ -1,4 +1,4 @@
-"""The entry point of the command `podium`. It imports little, so that it handles Ctrl-C early."""
+"""The entry point of the command `podium`. It imports little, so that Ctrl-C works from the start."""
 
 import signal
 

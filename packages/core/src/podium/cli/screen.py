@@ -1,7 +1,7 @@
 """The output of a command: results on stdout, everything else on stderr.
 
-All output of the command line goes through this module. It defines the exit codes, and removes secrets and
-control characters from all text.
+All output of the command line goes through this module. The module defines the exit codes, and removes
+secrets and control characters from all text.
 """
 
 import json

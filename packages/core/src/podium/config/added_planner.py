@@ -36,5 +36,5 @@ class AddedPlanner(Section, ABC):
         """
 
     def workers(self) -> Sequence[Worker]:
-        """Return the workers that the plans need besides those of the file. They join the pool."""
+        """Return additional workers that the plans need. They are added to the workers of the file."""
         return ()

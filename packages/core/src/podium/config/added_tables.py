@@ -34,8 +34,8 @@ def read_added_tables(data: Mapping[str, object]) -> AddedTables:
     """Check the tables of other packages. Packages without a table in the file are not imported.
 
     Raises:
-        ConfigError: two packages have an entry point of the same name, or one refers to another class than
-            its group needs.
+        ConfigError: two packages have an entry point of the same name, or an entry point refers to a class of
+            the wrong kind.
     """
     added = AddedTables()
     others = [name for name in data if name not in Sections.model_fields]

@@ -83,7 +83,7 @@ def dangling(sections: Sections, *, has_planner: bool = False) -> Iterator[Compl
 
     Args:
         sections: the tables of core.
-        has_planner: whether the planner belongs to another package, and so is not among `sections`.
+        has_planner: whether another package checks the planner, so that `sections` has none.
     """
     yield from wrong_journal(sections.journal)
     if sections.hosted is not None:

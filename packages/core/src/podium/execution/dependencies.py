@@ -1,4 +1,4 @@
-"""The dependencies of a round's steps: which steps can start, what they see, and which are not needed.
+"""The dependencies of a round's steps: which steps can start, what each step sees, and which are not needed.
 
 The graph only decides. `scheduler` starts, stops and ends the steps.
 """

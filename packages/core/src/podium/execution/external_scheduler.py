@@ -22,7 +22,7 @@ class HostExit(BaseException):
     when the host runs that step.
 
     Args:
-        args: as of any exception.
+        args: the arguments of the exception.
         usage: the tokens that the call has used; `None` if they are not known: Podium then estimates them.
     """
 
@@ -71,7 +71,7 @@ class ExternalScheduler(Protocol):
     def charge(self, index: int, outcome: Outcome) -> None:
         """Count the spending of a stored attempt of a step, before the step runs again.
 
-        It counts against the run's limits, and is part of the cost of the step's new outcome.
+        The spending counts against the run's limits, and is part of the cost of the step's new outcome.
         """
 
 

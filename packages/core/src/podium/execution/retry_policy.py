@@ -52,7 +52,7 @@ _CODES = _REFUSALS.union(kind.code for kind in _FAILURES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hedge:
-    """Starts a second call beside a slow call; the first good answer is used.
+    """Starts a second call while a slow call is running; the first good answer is used.
 
     A call that has written text is not hedged. While two calls run, their text is held back. When one call
     has given a good answer, its text is sent in one piece, and the other call is cancelled. The cost of the

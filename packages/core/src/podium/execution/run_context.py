@@ -195,7 +195,7 @@ class RunContext:
     def during(self, *ids: int) -> AbstractContextManager[object]:
         """Return a context manager for a call.
 
-        The ids are round, step and attempt; for a planner call, the round.
+        The ids are the numbers of round, step and attempt; for a planner call, only the number of the round.
         """
         return _NO_SPAN if self.span is None else self.span(*ids)
 

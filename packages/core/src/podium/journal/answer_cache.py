@@ -1,7 +1,7 @@
 """The interface of a cache of answers, and a cache in memory.
 
-The key of an answer is a hash of the call: the worker's name and version, the messages and the sampling. It
-does not depend on the plan or the order of steps.
+The key of an answer is a hash of the call: the worker's name and version, the messages and the sampling. The
+key does not depend on the plan or the order of steps.
 """
 
 import json

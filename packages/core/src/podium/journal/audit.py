@@ -31,8 +31,8 @@ async def verify_runs(
     Args:
         journal: the journal.
         run_ids: the runs to verify, with the runs nested in them; `None` for all runs.
-        anchors: earlier heads of the runs. They show that a run was deleted or shortened later. With
-            `run_ids`, only the anchors of these runs are used.
+        anchors: earlier heads of the runs. With these, the audit finds runs that were deleted or shortened
+            later. With `run_ids`, only the anchors of these runs are used.
         cache: the cache from which the runs may have reused answers; `None` verifies no answers.
 
     Raises:

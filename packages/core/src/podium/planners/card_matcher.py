@@ -103,7 +103,8 @@ def _best(text: str, cards: Sequence[Card], *, back: bool) -> Match:
 def gatherer(cards: Sequence[Card]) -> Match | None:
     """Return the worker that joins results; `None` if no worker can.
 
-    This is a worker whose card mentions joining or writing, or else a general worker.
+    The card of this worker mentions joining or writing. Without such a worker, a general worker joins the
+    results.
     """
     for kind in (_GATHERS, _WRITES):
         scores = [float(bool(kind.search(f"{card.name} {card.description[:_READ]}"))) for card in cards]

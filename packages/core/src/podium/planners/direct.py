@@ -21,8 +21,8 @@ MAX_CHARS = 200
 class DirectPlanner(Planner):
     """Sends a short question with one part to the worker whose card fits it, without a planner call.
 
-    Other requests go to the other planner. These are long questions, questions with several parts or lines,
-    questions with attachments, repairs, further rounds, and questions that fit no card or several cards
+    Other requests go to the other planner. These are long questions, and questions with several parts, lines
+    or attachments. They are also repairs, further rounds, and questions that fit no card or several cards
     equally.
 
     Args:

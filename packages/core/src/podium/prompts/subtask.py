@@ -1,8 +1,8 @@
 """Replaces the references in subtasks.
 
 For a worker that reads no prose, the output or named text itself replaces the reference; if the whole subtask
-is a JSON object, a JSON string replaces it. Other workers see the outputs and texts beside the subtask. For
-them, words such as "the output of step 0" replace the reference.
+is a JSON object, a JSON string replaces it. Other workers see the outputs and texts in addition to the
+subtask. For them, words such as "the output of step 0" replace the reference.
 """
 
 import json

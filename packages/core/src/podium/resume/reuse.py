@@ -171,7 +171,8 @@ def _read(  # noqa: C901 - one case for each event
 def _standing(events: Sequence[Event]) -> int:
     """Return the position in the events from which failed steps do not run again.
 
-    These are the steps that failed during a pause: after the last end of the run that was not a pause.
+    A step does not run again if it failed during a pause, that is, after the last end of the run that was not
+    a pause.
     """
     last = events[-1] if events else None
     if not isinstance(last, RunEnded) or last.result.status != "waiting":

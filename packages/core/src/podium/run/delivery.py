@@ -16,7 +16,7 @@ from podium.types.events import Event
 class Delivery:
     """The queue of one run's events for its listeners; an async context manager.
 
-    A piece of text is not recorded itself. It is delivered as soon as the events before it are recorded.
+    Pieces of text are not recorded. A piece is delivered as soon as the events before it are recorded.
 
     Args:
         flush: waits until every event so far is recorded.

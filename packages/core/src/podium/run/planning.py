@@ -1,7 +1,7 @@
 """Gets a valid plan for a query: calls the planner, parses its text, and asks once for a repair.
 
-Failed calls are retried according to `Retry`. If there is still no plan, the fallback planner is
-called; without one there is no plan. Each call is reserved in the run's ledger first.
+Failed calls are retried according to `Retry`. If there is still no plan, the fallback planner is called.
+Without a fallback planner, planning fails. Each call is reserved in the run's ledger first.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence

@@ -89,7 +89,7 @@ class RunSession:
 
     @contextmanager
     def _within_call(self) -> Iterator[None]:
-        """Return a context manager that ends no later than the worker's call whose code started the run."""
+        """Return a context manager, which ends with the worker's call if a worker's code started the run."""
         call = outer_run(self._request.within)
         if call is None:
             yield
@@ -104,7 +104,7 @@ class RunSession:
                     call.ended.append(WorkerRun(self._request.run_id, *facts))
 
     def _tell_call(self, result: Result) -> None:
-        """Record the end of the run in the worker's call whose code started the run."""
+        """If a worker's code started the run, record the end of the run in the call of this worker."""
         call = outer_run(self._request.within)
         if call is None or self._ledger is None:
             return

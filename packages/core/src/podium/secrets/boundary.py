@@ -1,6 +1,6 @@
 """Translates the exceptions of foreign code into errors of Podium.
 
-It removes secrets from the messages of the errors and of their causes.
+This also removes secrets from the messages of the errors and of their causes.
 """
 
 from asyncio import CancelledError, current_task

@@ -1,7 +1,7 @@
 """Removes secrets from text.
 
-It stores the registered secrets. All text that leaves Podium goes through `scrub`: the journal, logs, spans,
-errors and the command line.
+The module stores the registered secrets. All text that leaves Podium goes through `scrub`: the journal, logs,
+spans, errors and the command line.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Reports runs as OpenTelemetry spans and metrics, with the semantic conventions for generative AI.
 
-It does nothing and imports nothing until the application configures OpenTelemetry.
+The module does nothing and imports nothing until the application configures OpenTelemetry.
 """
 
 import sys

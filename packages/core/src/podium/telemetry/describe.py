@@ -72,7 +72,8 @@ def blame(span: Span, problem: Problem, *, fails: bool = True) -> None:
     Args:
         span: the span.
         problem: the problem.
-        fails: whether the problem is an error. It is not an error if, for example, a person refused the plan.
+        fails: whether the problem is an error. For example, a plan that a person refused is a problem but not
+            an error.
     """
     span.set_attribute("podium.problem.code", problem.code)
     if fails:

@@ -1,8 +1,8 @@
 """Reports runs as log records of the logger `podium`.
 
-It does nothing until the application configures logging. The field `podium` of a record has the event's type
-and ids, for formatters that write JSON. Questions, subtasks and outputs are never logged. Error messages,
-which may quote them, are logged only if `DEBUG` is enabled.
+The module does nothing until the application configures logging. The field `podium` of a record has the
+event's type and ids, for formatters that write JSON. Questions, subtasks and outputs are never logged. Error
+messages, which may quote them, are logged only if `DEBUG` is enabled.
 """
 
 import logging

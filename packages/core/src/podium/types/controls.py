@@ -1,4 +1,4 @@
-"""Replaces control characters: C0 without tab and line feed, DEL, and C1. They can control a terminal.
+"""Replaces control characters: C0 without tab and line feed, DEL, and C1. Terminals obey such characters.
 
 Marks of the writing direction stay, because texts in Arabic and Hebrew need them.
 """

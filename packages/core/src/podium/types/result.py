@@ -88,8 +88,8 @@ class Result:
     def cost(self) -> float | None:
         """Cost of the planner and all steps in USD; `None` when a price is unknown.
 
-        If the usage of a call was estimated, or it is unknown if the call is billed (see `maybe_paid`), its
-        cost is its reservation or its estimate, whichever is larger.
+        The usage of a call may be estimated, or it may be unknown whether the call is billed (see
+        `maybe_paid`). The cost of such a call is the larger of its reservation and its estimate.
         """
         if self.hosted_usage is not None:
             return self.hosted_cost

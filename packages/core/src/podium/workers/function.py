@@ -18,9 +18,9 @@ class FunctionWorker(Worker):
     References (`{{n}}`) in the subtask are replaced by the outputs.
 
     Args:
-        function: takes a `StepInput` (subtask, visible steps, question) and returns the answer: text, or a
-            `Completion` with a cost. A coroutine function is awaited. A plain function runs in a thread,
-            which a cancellation or a timeout cannot stop.
+        function: the function. Its argument is a `StepInput` (subtask, visible steps, question). It returns
+            the answer: text, or a `Completion` with a cost. A coroutine function is awaited. A plain function
+            runs in a thread, which a cancellation or a timeout cannot stop.
         card: the worker's card; by default with the name of the function and its docstring as description.
         price: the price on the default card: `FREE`, or `None` for an unknown price.
 

@@ -1,7 +1,7 @@
 """The measured rates of a worker: its share of right answers on each kind of questions.
 
-`podium calibrate` measures the rates. They are on the cards of workers, and planners use them to choose
-workers.
+`podium calibrate` measures the rates. Planners read the rates on the cards of workers, and choose workers by
+them.
 """
 
 from dataclasses import dataclass

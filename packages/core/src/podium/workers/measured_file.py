@@ -1,6 +1,6 @@
 """The file of measured rates, which `podium calibrate` writes and `[pool] measured` names.
 
-It is JSON, so that people and programs can read it.
+The file is JSON, so that people and programs can read the rates.
 """
 
 import os

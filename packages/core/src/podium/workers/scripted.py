@@ -21,8 +21,8 @@ class ScriptedWorker(Worker):
 
     Args:
         name: its name, or its card.
-        replies: one reply for every request; or a table, in which the first key that occurs in the request's
-            text selects the reply; or a function of the request.
+        replies: one reply for every request, a table, or a function of the request. In a table, the first key
+            that occurs in the request's text selects the reply.
         latency: delay before the first piece, in seconds.
         piece: characters per piece when streaming; `None` sends the text in one piece.
     """

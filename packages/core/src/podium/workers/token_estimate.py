@@ -1,9 +1,9 @@
 """Estimates the maximum number of tokens of a prompt from its bytes.
 
-These are the bytes per token with the vocabularies of GPT-4 and GPT-5: four to five in English prose, 1.4 to
-1.8 in numbers, hexadecimal and base64, 1.35 in random ASCII. So five bytes of ASCII count as four tokens.
-Other scripts than Latin have up to 0.92 tokens per byte (Ethiopic). A byte-level tokenizer makes at most one
-token of a byte. So each byte of a character outside ASCII counts as one token.
+With the vocabularies of GPT-4 and GPT-5, a token has four to five bytes in English prose. It has 1.4 to 1.8
+bytes in numbers, hexadecimal and base64, and 1.35 bytes in random ASCII. So five bytes of ASCII count as four
+tokens. Other scripts than Latin have up to 0.92 tokens per byte (Ethiopic). A byte-level tokenizer makes at
+most one token of a byte. So each byte of a character outside ASCII counts as one token.
 """
 
 import json
@@ -16,7 +16,8 @@ PER_MESSAGE = 16
 PER_REQUEST = 32
 """Maximum tokens that the template adds to a request, such as its own system text."""
 PER_ATTACHMENT = 5000
-"""Maximum tokens of an image; another attachment counts as this or as its bytes, whichever is more."""
+"""Maximum tokens of an image. Any other attachment counts as this number or its bytes, whichever is
+larger."""
 
 
 def most_tokens(

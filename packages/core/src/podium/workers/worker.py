@@ -1,7 +1,7 @@
 """The interface between a run and a worker: one method.
 
-A worker gets messages, and returns a stream of text that ends with a `Completion`. It does not know the plan,
-the pool or other workers.
+A worker gets messages, and returns a stream of text that ends with a `Completion`. A worker does not know the
+plan, the pool or other workers.
 """
 
 from abc import ABC, abstractmethod

@@ -1,7 +1,7 @@
 """A worker that runs a CrewAI agent.
 
 Each call is a separate task for a copy of the agent, because an agent does one task at a time. The copy is
-shown the request's messages; its memory and knowledge are its own.
+shown the request's messages, and has the agent's memory and knowledge.
 """
 
 import asyncio

@@ -24,7 +24,7 @@ class Shortfalls:
         self._messages: list[Mapping[str, Any]] = []
 
     def note(self) -> None:
-        """Record the failed tools of the latest attempt, because CrewAI forgets them at the next one."""
+        """Record the failed tools of the latest attempt, because CrewAI forgets them at the next attempt."""
         self._failures += self._agent.last_tool_failures
         self._messages += getattr(self._agent, "last_messages", ())
 

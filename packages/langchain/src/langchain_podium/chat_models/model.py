@@ -38,8 +38,7 @@ class ChatPodium(ConductedChatModel):
     are passed to the worker of the plan's last step, which writes the answer.
 
     Raises:
-        ValidationError: a parameter is unknown, or the conductor is missing, and so is the planner or the
-            workers.
+        ValidationError: a parameter is unknown, or there is neither a conductor nor a planner with workers.
     """
 
     conductor: Conductor | HostedConductor = Field(
@@ -76,7 +75,7 @@ class ChatPodium(ConductedChatModel):
     streaming: bool = False
     """Whether `invoke` streams, for callbacks that read tokens."""
     cache: BaseCache | bool | None = Field(default=False, exclude=True)
-    """LangChain's own cache. It is off, because its key does not include the workers, unlike the key of the
+    """LangChain's own cache, which is off. Its key does not include the workers, unlike the key of the
     conductor's `Cache`.
     """
 
@@ -200,6 +199,7 @@ class ChatPodium(ConductedChatModel):
         call = ModelCall(conductor, messages, own | given, partial=self.partial)
         if isinstance(conductor, Conductor) and call.model != self.model_name:
             raise ConfigError(
-                f"model {call.model!r}: a conductor's models are those of its planner and its workers"
+                f"model {call.model!r}: a conductor has no model of its own: its planner and its "
+                f"workers have models"
             )
         return call

@@ -165,9 +165,9 @@ def _whole(plan: Plan, outcomes: Mapping[int, Outcome]) -> set[int]:
 
 @lru_cache(maxsize=128)
 def compiled(shape: Shape) -> "CompiledStateGraph[Any, Any, Any, Any]":
-    """Return the graph for plans of this shape, which uses the checkpointer of the calling graph.
+    """Return the graph for plans of this shape. It uses the checkpointer of the calling graph.
 
-    It is cached, because many plans have the same shape: a node finds its step in the current run.
+    Graphs are cached, because many plans have the same shape. A node finds its step in the current run.
     """
     fields = {HASH: str, **{channel(index): Data for index in range(len(shape))}}
     graph = StateGraph(schema(fields))

@@ -31,8 +31,8 @@ PROBLEMS: Final = "problems"
 def to_langgraph(plan: Plan, pool: Conductor | Pool | Sequence[Worker]) -> "StateGraph[Any, Any, Any, Any]":
     """Return a plan as a graph that is not compiled: one node for each step, which you can edit.
 
-    The state has `question` (text or messages; default the plan's own question), `step_0`, `step_1` and so on
-    with the outputs of the steps, and `answer`. A node sees only the steps on its step's access list.
+    The state has `question` (text or messages; default: the plan's own question), `step_0`, `step_1` and so
+    on with the outputs of the steps, and `answer`. A node sees only the steps on its step's access list.
     `problems` has, by key, the `code` and `message` of each incomplete output, for example one that was cut
     at the token limit. The problem under `answer` includes the problems of the steps behind the answer.
 
@@ -102,7 +102,7 @@ def _problem(name: str, problem: Problem | None) -> Data:
 
 
 def _written(steps: ExternalScheduler, index: int, state: State, *, is_shown: bool) -> Outcome:
-    """Return the outcome for a step's output in the state, which costs nothing now."""
+    """Return an outcome without cost for a step's output in the state."""
     worker = steps.workers[steps.plan.steps[index].worker]
     text: object = state[channel(index)] if is_shown else ""
     told = (state.get(PROBLEMS) or {}).get(channel(index))

@@ -1,4 +1,4 @@
-"""`shadow`: run a candidate beside a production Runnable on a sample of its requests.
+"""`shadow`: run a candidate in parallel to a production Runnable, on a sample of its requests.
 
 Requires podium-shadow, which the extra `langchain-podium[shadow]` installs.
 """

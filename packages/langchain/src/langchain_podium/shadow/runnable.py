@@ -1,4 +1,4 @@
-"""`shadow`: run a candidate beside a production Runnable on a sample of its traffic."""
+"""`shadow`: run a candidate in parallel to a production Runnable, on a sample of its traffic."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing

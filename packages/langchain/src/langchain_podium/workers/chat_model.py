@@ -1,6 +1,7 @@
 """A worker that calls a LangChain chat model, bare, bound, configured, retried, or with fallbacks.
 
-The module builds the model's call and reads its message. It does not retry; turn off a model's own retries.
+The module builds the model's call and reads its message. Podium retries failed calls, so turn off a model's
+own retries.
 """
 
 from collections.abc import AsyncGenerator

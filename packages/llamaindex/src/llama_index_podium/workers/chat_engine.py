@@ -30,7 +30,7 @@ from podium.workers import Card, Request, Worker, step_input_of
 _MEMORY_TOKENS: Final = 10**9
 """A limit so high that LlamaIndex's memory never drops messages.
 
-With its default limit, it drops them silently.
+With its default limit, the memory drops messages silently.
 """
 _NEXT: Final = "It is the next message."
 _NO_STREAM: Final = (CondenseQuestionChatEngine,)

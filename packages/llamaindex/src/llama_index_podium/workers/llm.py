@@ -1,6 +1,7 @@
 """A worker that calls a LlamaIndex LLM.
 
-The module writes the LLM's prompt and reads its response. It does not retry; turn off a model's own retries.
+The module writes the LLM's prompt and reads its response. Podium retries failed calls, so turn off a model's
+own retries.
 """
 
 from collections.abc import AsyncGenerator

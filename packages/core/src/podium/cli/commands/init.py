@@ -51,7 +51,10 @@ def init(
     """
     with reporting() as screen:
         if preset != SERVER and (base_url is not None or key_env is not None):
-            raise ConfigError(f"--base-url and --key-env need --preset {SERVER}: add it, or leave them out")
+            raise ConfigError(
+                f"--base-url and --key-env need --preset {SERVER}: add this option, or "
+                f"leave out --base-url and --key-env"
+            )
         if path.is_dir():
             path /= "podium.toml"
         if path.exists() and not force:

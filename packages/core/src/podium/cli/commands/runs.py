@@ -43,7 +43,9 @@ def list_(
     since: Annotated[
         float | None,
         typer.Option(
-            parser=moment, metavar="TIME", help="List only runs since then: 12h, 30d, or a date, 2026-11-30."
+            parser=moment,
+            metavar="TIME",
+            help="List only runs since this time: 12h, 30d, or a date such as 2026-11-30.",
         ),
     ] = None,
     nested: Annotated[bool, typer.Option("--nested", help="List nested runs too.")] = False,

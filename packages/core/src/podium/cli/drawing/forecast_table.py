@@ -41,7 +41,7 @@ def forecast(
 
 
 def _notes(expected: Forecast, shown: Callable[[str], str]) -> Iterator[str]:
-    """Yield what the forecast leaves out, and what it assumes."""
+    """Yield notes on the calls that the forecast leaves out, and on its assumptions."""
     yield "The forecast does not include the planner's calls."
     if expected.guessed:
         names = shown(", ".join(expected.guessed))

@@ -31,7 +31,8 @@ class StepRow:
     again: float | None = None
     """When the step is retried, on the caller's clock; `None` if no retry is scheduled."""
     beside: str = ""
-    """The worker of the hedged call that runs beside a slow first call; empty if there is none."""
+    """The worker of the second call (the hedge) while a slow first call is running; empty if there is
+    none."""
     outcome: Outcome | None = None
     """The outcome; `None` before the end."""
     runs: list["RunRow"] = field(default_factory=list)

@@ -50,8 +50,8 @@ class Transaction(ABC):
 Work = Callable[[Transaction], Coroutine[Any, Any, _Result]]
 """A coroutine function with the statements of a transaction.
 
-It awaits only methods of the transaction. It may be called again after a failure. The database may have
-committed the first call, because an acknowledgement can be lost.
+The function awaits only methods of the transaction. The function may be called again after a failure. The
+database may have committed the first call, because an acknowledgement can be lost.
 """
 
 

@@ -64,8 +64,8 @@ class SqlLog(Log):
         self._written = 0
         """Number of queued events that were written."""
         self.waits_since = 0.0
-        """Start of the wait for the next commit, on the event loop's clock: when the oldest unwritten event
-        was queued, or when the event before it was written, whichever is later.
+        """Start of the wait for the next commit, on the event loop's clock. This is the later of two times:
+        when the oldest unwritten event was queued, and when the event before was written.
         """
         self._progress: anyio.Event | None = None
         self._is_closed = False

@@ -140,8 +140,8 @@ class RunTable:
     async def _locked(self, transaction: Transaction, run_id: str) -> Row:
         """Lock a run's row until the transaction ends, and return the row.
 
-        A separate statement takes the lock. A PostgreSQL statement that waits for a lock would read the other
-        tables as they were before the wait.
+        A separate statement takes the lock. A single PostgreSQL statement that waits for the lock would read
+        old rows of the other tables, from before the wait.
         """
         await transaction.fetch(self._lock, run_id)
         return await self._row(transaction, run_id)

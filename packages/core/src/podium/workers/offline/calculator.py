@@ -22,11 +22,11 @@ _PI = Decimal("3.14159265358979323846264338327950288419716939937511")
 class Calculator(Worker):
     """Computes the arithmetic in its subtask, exactly if 100 digits are enough.
 
-    It understands signs and some words ("8 squared plus the square root of 16"), but no other prose ("the sum
-    of 3 and 4"). "That" and "the result" stand for the result of the last visible step. The answer has a line
-    for each expression, as in `17.5% of 2,340 = 409.5`; a value after `≈` is rounded to 12 digits. Numbers
-    have the English format. Arithmetic with dates, times, versions, phone numbers, units or two currencies is
-    an error.
+    The calculator understands signs and some words ("8 squared plus the square root of 16"), but no other
+    prose ("the sum of 3 and 4"). "That" and "the result" stand for the result of the last visible step. The
+    answer has a line for each expression, as in `17.5% of 2,340 = 409.5`; a value after `≈` is rounded to 12
+    digits. Numbers have the English format. Arithmetic with dates, times, versions, phone numbers, units or
+    two currencies is an error.
 
     Args:
         name: its name in plans.
@@ -92,7 +92,7 @@ class Calculator(Worker):
 def _result_of(output: str) -> str | None:
     """Return the result of an earlier step: the number after its last `=` or `≈`, or its only number.
 
-    `None` if that is not a plain number, such as a date or a quantity with a unit.
+    `None` if this text is not a plain number, for example a date or a quantity with a unit.
     """
     end, _ = mask(output[-MAX_READ:].lower())
     start, foreign = mask(output[:MAX_READ].lower())

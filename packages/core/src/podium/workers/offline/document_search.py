@@ -27,10 +27,10 @@ _LEAST_SHARE = 0.35
 class Documents(Worker):
     """Searches a folder and its subfolders by BM25, and answers with passages and their sources.
 
-    It reads `.md`, `.markdown`, `.txt` and `.rst` files of at most 2 MiB; hidden files and folders and links
-    out of the folder are ignored. The first call reads the folder, in a thread; a later call reads it again
-    if it has changed. English words match without their endings, Chinese and Japanese by single characters.
-    In Thai and other scripts without spaces, only whole runs of characters match.
+    The worker reads `.md`, `.markdown`, `.txt` and `.rst` files of at most 2 MiB. Hidden files and folders,
+    and links out of the folder, are ignored. The first call reads the folder, in a thread. A later call reads
+    the folder again if it has changed. English words match without their endings, Chinese and Japanese by
+    single characters. In Thai and other scripts without spaces, only whole runs of characters match.
 
     If nothing is found, the answer says so, and the run is `partial`.
 

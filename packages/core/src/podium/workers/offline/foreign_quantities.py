@@ -74,7 +74,7 @@ _FOREIGN = re.compile(
 
 
 def mask(text: str) -> tuple[str, list[Foreign]]:
-    """Return `text` with `MASK` in place of each quantity that is not a plain number, and these quantities.
+    """Replace each quantity that is not a plain number by `MASK`. Return the text, and these quantities.
 
     Args:
         text: the text in lower case.

@@ -1,7 +1,7 @@
 """A worker that calls a chat model of an endpoint.
 
-It builds the request body, sends it through the endpoint and reads the answer. It does not retry;
-`podium.execution` does.
+The worker builds the request body, sends it through the endpoint and reads the answer. Retries are in
+`podium.execution`.
 """
 
 from collections.abc import AsyncGenerator, Sequence

@@ -1,6 +1,6 @@
 """A server with OpenAI's API: its URL, key, timeouts and shared connections.
 
-It checks the user's settings. Requests and responses are JSON objects.
+An endpoint checks the user's settings. Its requests and responses are JSON objects.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Posts JSON objects and reads JSON objects, whole or as a stream of events.
 
-It applies timeouts and size limits, and parses JSON; `transport` has the sockets. It is imported when an
-endpoint is first opened.
+The module applies timeouts and size limits, and parses JSON; the sockets are in `transport`. The module is
+imported when an endpoint is first opened.
 """
 
 import asyncio

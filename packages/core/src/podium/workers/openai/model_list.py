@@ -76,7 +76,7 @@ def choose_model(models: Iterable[ListedModel], base_url: str) -> str | None:
 
 
 def rank_models(models: Iterable[ListedModel]) -> list[ListedModel]:
-    """Return the models of a server that write text: the largest first, and of one size the newest."""
+    """Return the models of a server that write text, by size (largest first) and age (newest first)."""
     chat = [model for model in models if not _NO_TEXT.search(model.name.lower())]
     return sorted(
         chat, key=lambda model: (-model.size, bool(_SMALL.search(model.name.lower())), -model.created)

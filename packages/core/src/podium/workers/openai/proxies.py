@@ -12,8 +12,8 @@ from podium.secrets import register
 def find_proxy(base_url: str) -> str | None:
     """Return the URL of the proxy for `base_url`; `None` for a direct connection.
 
-    It reads `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in upper or lower case, and the system's
-    settings if there are any. A server on this machine never has a proxy.
+    The proxy is read from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in upper or lower case,
+    and from the system's settings if there are any. A server on this machine never has a proxy.
 
     Raises:
         ConfigError: the environment has a proxy that is not an HTTP proxy.

@@ -1,7 +1,7 @@
-"""Sends HTTP requests and reads responses. It is the only module with sockets.
+"""Sends HTTP requests and reads responses. This is the only module with sockets.
 
-It handles bytes, statuses and network errors, but no JSON. It is imported when an endpoint is first opened,
-because httpx2 and aiohttp take about half a second to import.
+The module handles bytes, statuses and network errors, but no JSON. It is imported when an endpoint is first
+opened, because httpx2 and aiohttp take about half a second to import.
 
 The module uses the transport of httpx2 without the client of httpx2. The client would add cookies, redirects,
 auth flows and decompression, which an endpoint must not use, and would double the CPU time.
