@@ -344,7 +344,7 @@ def test_wrong_parameters_are_refused(said: dict[str, Any], told: str) -> None:
     ("said", "told"),
     [
         ({"top_k": 3}, "does not accept top_k"),
-        ({"model": "gpt-5"}, "a conductor's models"),
+        ({"model": "gpt-5"}, "a conductor has no model of its own"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
     ],
 )
