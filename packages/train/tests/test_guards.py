@@ -1,0 +1,168 @@
+"""Measures of training steps, the rules that stop a run, and what is kept."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from podium.errors import ConfigError
+from podium.workers import Card
+from podium_train import Episode
+from podium_train.guards import (
+    BestCheckpoint,
+    Guards,
+    GuardSettings,
+    HeldOut,
+    Sample,
+    StepLog,
+    StepMeasures,
+    measure,
+)
+from podium_train.rewards import Score
+
+GOOD = StepMeasures(
+    step=1,
+    texts=64,
+    reward=0.7,
+    accuracy=0.4,
+    valid_plans=0.9,
+    unknown=0.0,
+    groups_without_variance=0.2,
+    worker_entropy=0.9,
+    number_entropy=0.95,
+    length=100.0,
+)
+
+
+def sample(
+    pool: Sequence[str], workers: tuple[int, ...], value: float | None = 1.0, **facts: float
+) -> Sample:
+    """Return a sample for a pool."""
+    cards = tuple(Card(name=f"w{number}") for number in range(len(pool)))
+    episode = Episode(question=" ".join(pool), cards=cards, workers=tuple(pool), kind="sum")
+    return Sample(episode=episode, score=Score(value=value, workers=workers), length=10, **facts)  # type: ignore[arg-type]
+
+
+def test_the_measures_of_a_step() -> None:
+    """Shares, means and counts of known and unknown texts in two groups."""
+    first, second = ("a", "b"), ("c", "b")
+    samples = [
+        sample(first, (0, 1), 1.0),
+        sample(first, (1,), 0.5, cut=True),
+        sample(first, (), 0.0),
+        sample(second, (1,), None),
+    ]
+    found = measure(3, samples, loss=0.1)
+    assert (found.texts, found.reward, found.valid_plans, found.unknown) == (4, 0.5, 0.75, 0.25)
+    assert found.accuracy == pytest.approx(1 / 3)
+    assert found.groups_without_variance == 0.5
+    assert found.steps == {1: 2, 2: 1}
+    assert (found.most_used, found.most_used_share) == ("b", 3 / 4)
+    assert (found.length, found.cut, found.loss) == (10, 0.25, 0.1)
+
+
+def test_entropy_is_relative_to_the_pools() -> None:
+    """Equal use is 1; one worker or one place is 0, whatever the names."""
+    pools = [("a", "b"), ("b", "a")]
+    equal = measure(1, [sample(pool, (number,)) for pool in pools for number in (0, 1)])
+    assert (equal.worker_entropy, equal.number_entropy) == (1, 1)
+    one_worker = measure(1, [sample(pools[0], (0,)), sample(pools[1], (1,))])
+    assert (one_worker.worker_entropy, one_worker.number_entropy, one_worker.most_used_share) == (0, 1, 1)
+    one_place = measure(1, [sample(pool, (0,)) for pool in pools])
+    assert (one_place.worker_entropy, one_place.number_entropy) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule", "told"),
+    [
+        ({"worker_entropy": 0.2, "most_used": "gpt", "most_used_share": 0.9}, "collapse", "gpt has 90%"),
+        ({"number_entropy": 0.4}, "collapse", "same worker"),
+        ({"groups_without_variance": 1.0}, "no_variance", "nothing is learnt"),
+        ({"valid_plans": 0.4}, "valid_plans", "only 40%"),
+        ({"length": 301.0}, "length", "301 tokens"),
+        ({"cut": 0.6}, "length", "60% are cut"),
+        ({"unknown": 0.6}, "unknown", "server of rewards"),
+    ],
+)
+def test_a_rule_stops_a_run(change: dict[str, float], rule: str, told: str) -> None:
+    """After as many steps in a row as the patience, with a reason; a good step starts the count again."""
+    guards = Guards(GuardSettings(patience=3, warm_up=2))
+    bad = replace(GOOD, **change)  # type: ignore[arg-type]
+    steps = [GOOD, GOOD, bad, bad, GOOD, bad, bad, bad]
+    stops = [guards.check(replace(each, step=number)) for number, each in enumerate(steps, 1)]
+    assert stops[:-1] == [None] * 7
+    assert stops[-1] is not None
+    assert stops[-1].rule == rule
+    assert told in stops[-1].told
+    assert "3 steps up to step 8" in stops[-1].told
+
+
+def test_a_loss_that_is_no_number_stops_at_once() -> None:
+    """There is nothing to wait for."""
+    stop = Guards().check(replace(GOOD, loss=float("nan")))
+    assert stop is not None
+    assert (stop.rule, "nan" in stop.told) == ("loss", True)
+
+
+def test_the_memory_survives_a_resume() -> None:
+    """A run that is resumed stops at the same step as one that was not interrupted."""
+    bad = replace(GOOD, worker_entropy=0.1)
+    steps = [replace(each, step=number) for number, each in enumerate([GOOD] * 5 + [bad] * 10, 1)]
+    whole = Guards()
+    stopped = [whole.check(each) for each in steps]
+    before = Guards()
+    for each in steps[:9]:
+        before.check(each)
+    after = Guards(memory=json.loads(json.dumps(before.memory)))
+    assert [after.check(each) for each in steps[9:]] == stopped[9:]
+    assert stopped[-1] is not None
+
+
+def test_a_reference_of_the_oracle() -> None:
+    """A run whose first steps are already collapsed is stopped too."""
+    guards = Guards(GuardSettings(patience=2, reference_entropy=0.9))
+    low = replace(GOOD, worker_entropy=0.3)
+    assert guards.check(low) is None
+    assert guards.check(low) is not None
+
+
+@pytest.mark.parametrize("settings", [{"patience": 0}, {"entropy": 1.5}, {"length": 1.0}, {"cut": -1}])
+def test_wrong_settings(settings: dict[str, float]) -> None:
+    """The error names the setting."""
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        GuardSettings(**settings)  # type: ignore[arg-type]
+
+
+def test_the_log_continues_after_a_crash(tmp_path: Path) -> None:
+    """Steps after the checkpoint and a cut line are removed; held-out accuracy is kept."""
+    path = tmp_path / "run" / "steps.jsonl"
+    log = StepLog(path)
+    for step in range(1, 6):
+        log.write(replace(GOOD, step=step, held_out={"mixes": HeldOut(sampled=0.5, greedy=0.6)}))
+    with path.open("a") as file:
+        file.write('{"step": 6, "tex')
+    StepLog(path, resumed_at=3).write(replace(GOOD, step=4))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert lines[0]["held_out"] == {"mixes": {"sampled": 0.5, "greedy": 0.6}}
+
+
+def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
+    """A better one replaces it, and a crash while copying leaves nothing half."""
+    kept = BestCheckpoint(tmp_path)
+    assert kept.best is None
+    offered = []
+    for step, accuracy in ((10, 0.5), (20, 0.7), (30, 0.6)):
+        checkpoint = tmp_path / f"checkpoint-{step}"
+        checkpoint.mkdir()
+        (checkpoint / "weights").write_text(str(step))
+        (tmp_path / "best.new").mkdir()  # left by a crash
+        offered.append(kept.offer(checkpoint, step=step, accuracy=accuracy))
+        shutil.rmtree(tmp_path / "best.new", ignore_errors=True)
+    assert offered == [True, True, False]
+    assert kept.best is not None
+    assert (kept.best.step, (kept.folder / "weights").read_text()) == (20, "20")
+    assert not (tmp_path / "best.old").exists()
