@@ -92,7 +92,10 @@ def test_the_key_of_openai_is_sent_to_no_other_server(podium: Podium, server: Ch
     ("reply", "told"),
     [
         (serves(), "lists no models: load a model there, or write the file with --offline"),
-        (serves("nomic-embed-text"), "lists no model for chat, only nomic-embed-text: load one there"),
+        (
+            serves("nomic-embed-text"),
+            "lists no model for chat, only nomic-embed-text: load a chat model there",
+        ),
         (lambda _: whole({"error": "no"}, status=401), "in --key-env SERVER_API_KEY"),
         (lambda _: whole({"error": "no"}, status=404), "check the path of the URL, which often ends in /v1"),
         (lambda _: whole("<html>"), "does not list its models: "),

@@ -324,7 +324,8 @@ class _Book:
         if amount.cost is None and self.limits.cost is not None and self.limits.unpriced is None:
             message = (
                 f"{self.whose} is limited to ${self.limits.cost:g}, and the price of a call is unknown: "
-                "set the `price` of the worker, or set Limits.unpriced, the USD that such a call counts as"
+                "set the `price` of the worker, or set Limits.unpriced, the assumed cost of such a "
+                "call in USD"
             )
             raise LimitExceeded("unpriced", message)
 

@@ -59,7 +59,9 @@ class Server:
         models = rank_models(listed)
         if listed and not models:
             names = ", ".join(model.name for model in listed[:_OTHERS])
-            raise ConfigError(f"{self.base_url} lists no model for chat, only {names}: load one there")
+            raise ConfigError(
+                f"{self.base_url} lists no model for chat, only {names}: load a chat model there"
+            )
         return (
             (_with_workers(text, models), [model.name for model in models[:_MOST]]) if models else (text, [])
         )

@@ -68,7 +68,7 @@ class McpResource(ToolWorker):
 
 
 def is_safe_to_repeat(tool: Mapping[str, Any]) -> bool:
-    """Return whether a second call of a tool does no harm, by the tool's annotations.
+    """Return whether the tool's annotations say that a second call does no harm.
 
     A tool without annotations counts as not safe to repeat, which is the default of MCP.
     """

@@ -82,5 +82,5 @@ def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:
         raise ConfigError(
             f"the cost is limited to ${limits.cost:g} (Limits.cost), and the price of "
             f"{', '.join(map(repr, unknown))} is unknown: set its `price` (0 if it costs nothing), "
-            "or set Limits.unpriced, the USD that a call of unknown price counts as"
+            "or set Limits.unpriced, the assumed cost of such a call in USD"
         )

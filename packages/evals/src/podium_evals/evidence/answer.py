@@ -30,29 +30,28 @@ def _of_known_kinds(known: Sequence[Measured]) -> str:
         )
     told = (
         "On new questions of kinds that were measured before, choosing the worker by the kind of the "
-        f"question answers better than the best single worker in {len(rule)} of {len(known)} pools "
-        f"(the intervals of the gains span {_range(rule)})"
+        f"question answers better than the best single worker in {len(rule)} of {len(known)} pools. "
+        f"The intervals of these gains reach from {_range(rule)}."
     )
     if not router:
-        return f"{told}, and a small router that is not told the kind is not shown to gain in any."
-    return (
-        f"{told}, and so does a small router that is not told the kind in {len(router)} ({_range(router)})."
-    )
+        return f"{told} A small router that does not know the kind is not shown to gain in any pool."
+    gains = f"{len(router)} pools (from {_range(router)})"
+    return f"{told} A small router that does not know the kind is shown to gain in {gains}."
 
 
 def _of_new_kinds(new: Sequence[Measured]) -> str:
     shown = _gaining(new, ROUTER)
     if not shown:
-        told = f"no gain of that router is shown in any of {len(new)} pools"
+        told = f"a small router is not shown to gain in any of {len(new)} pools"
     else:
-        told = f"that router is shown to gain in {len(shown)} of {len(new)} pools (from {_range(shown)})"
+        told = f"a small router is shown to gain in {len(shown)} of {len(new)} pools (from {_range(shown)})"
     lost = [each for each in _arms(new, ROUTER) if each.difference and each.difference.together.high < 0]
-    told += f", and it loses in {len(lost)}" if lost else ""
+    told += f", and loses in {len(lost)}" if lost else ""
     votes = _gaining(new, VOTE)
     gains = f" (from {_range(votes)})" if votes else ""
     return (
-        f"On kinds that were never measured, {told}, while a vote of the three best workers gains in "
-        f"{len(votes)} of {len(new)}{gains}, with three calls for each question."
+        f"On kinds that were never measured, {told}. A vote of the three best workers gains in {len(votes)} "
+        f"of {len(new)} pools{gains}, with three calls for each question."
     )
 
 
@@ -61,11 +60,12 @@ def _of_measured(new: Sequence[Measured]) -> str:
     if not measured:
         return "The gain of measuring the workers on a few questions of a new kind was not measured."
     graded = max(each.report.setting.probes for each in new)
-    told = f"With {graded} graded questions of each new kind, choosing the worker by the measured rates"
+    told = f"With {graded} graded questions of each new kind, a choice of workers by the measured rates"
     gains = _gaining(new, MEASURED)
     if not gains:
         return f"{told} is not shown to gain in any of {len(measured)} pools."
-    return f"{told} gains in {len(gains)} of {len(measured)} (from {_range(gains)}), with one call for each."
+    pools = f"{len(gains)} of {len(measured)} pools (from {_range(gains)})"
+    return f"{told} gains in {pools}, with one call for each question."
 
 
 def _of_votes(known: Sequence[Measured]) -> str:
@@ -75,13 +75,18 @@ def _of_votes(known: Sequence[Measured]) -> str:
         if vote is not None and vote.difference is not None:
             differences[each.part.title] = vote.difference.together
     if not differences:
-        return "Whether three calls of the best single are worth more than three workers was not recorded."
+        return (
+            "No recording shows whether a vote of three different workers is better than three answers of "
+            "the best single worker."
+        )
     better = sum(interval.low > 0 for interval in differences.values())
-    shown = f"shown in {better} of {len(differences)} pools" if better else "not shown"
+    shown = (
+        f"shown to be better in {better} of {len(differences)} pools" if better else "not shown to be better"
+    )
     told = ", ".join(f"{between(interval)} on {title}" for title, interval in differences.items())
     return (
-        "With three calls for each question, a gain of three different workers over three answers of the "
-        f"best single worker is {shown} (differences of their votes: {told})."
+        "A vote of three different workers makes as many calls as a vote of three answers of the best single "
+        f"worker. It is {shown} (differences: {told})."
     )
 
 
