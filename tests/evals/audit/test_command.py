@@ -87,15 +87,21 @@ def test_turns(podium: Podium, export: Path) -> None:
         assert any(each["kind"] == "many_turns" for each in told["findings"]) is found
 
 
-def test_journals(podium: Podium, export: Path) -> None:
+def test_journals(podium: Podium, export: Path, postgres_url: str) -> None:
     """By path, by URL, and the configured one by default; beside files of exports."""
     told = podium("audit-costs")
     assert (told.exit_code, "no model call was found" in told.stderr) == (2, True)
-    for path in (Path("runs.db"), None):
-        journal = SqlJournal(path)
+    for place in (Path("runs.db"), None, postgres_url):
+        journal = SqlJournal(place)
         planner = FixedPlanner('{"worker": 0, "subtask": "Answer.", "access": []}')
         Conductor(planner, [ScriptedWorker("w", "42")], journal=journal).run_sync("How many?")
-    for arguments in ((), ("runs.db",), (f"sqlite:///{Path('runs.db').resolve()}",), ("sqlite:///runs.db",)):
+    for arguments in (
+        (),
+        ("runs.db",),
+        (f"sqlite:///{Path('runs.db').resolve()}",),
+        ("sqlite:///runs.db",),
+        (postgres_url,),
+    ):
         result = podium("audit-costs", *arguments, "--json")
         assert result.exit_code == 0, result.stderr
         assert json.loads(result.stdout)["total"]["calls"] == 1

@@ -85,7 +85,11 @@ def test_html_shows_texts_and_runs_none(report: Report) -> None:
         ),
         *("ul", "li"),
     }
-    assert seen.attributes <= {"lang", "charset", "http-equiv", "content", "name", "class"}
+    meta, shown = (
+        {"lang", "charset", "http-equiv", "content", "name"},
+        {"class", "tabindex", "role", "aria-label"},
+    )
+    assert seen.attributes <= meta | shown
     assert SCRIPT.split("<img", maxsplit=1)[0] in seen.text
     assert not re.search(r"(src|href)=|url\(|@import", page.replace(escaped(SCRIPT), ""))
     assert "prefers-color-scheme: dark" in page

@@ -21,6 +21,7 @@ table { border-collapse: collapse; }
 th, td { padding: .3rem .8rem .3rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
 th { color: var(--dim); font-weight: 600; overflow-wrap: normal; }
+td { min-width: 5rem; } td.number { min-width: 0; } td:nth-child(2):not(.number) { min-width: 14rem; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 """
 
@@ -49,7 +50,8 @@ def _section(section: Section) -> Iterator[str]:
     if not section.rows:
         return
     kinds = [' class="number"' if column.is_number else "" for column in section.columns]
-    yield '<div class="wide"><table>'
+    # Keyboards can scroll a region that has the focus.
+    yield f'<div class="wide" tabindex="0" role="region" aria-label="{escape(section.title)}"><table>'
     if any(column.title for column in section.columns):
         heads = zip(kinds, section.columns, strict=True)
         yield f"<tr>{''.join(f'<th{kind}>{escape(column.title)}</th>' for kind, column in heads)}</tr>"
