@@ -14,7 +14,9 @@ from inspect_ai.tool import Tool, tool
 from servers.chat_server import Call, ChatServer, Reply, whole
 
 from inspect_podium import conductor_model
-from podium import Conductor
+from inspect_podium.transcript import run_markdown
+from podium import Conductor, Plan, Step
+from podium.hosts import result_metadata
 from podium.planners import RulePlanner
 from podium.workers import ScriptedWorker
 
@@ -48,6 +50,21 @@ def test_a_conductor_answers(config: Path, server: ChatServer) -> None:
     assert usage.total_tokens == facts["usage"]["input_tokens"] + facts["usage"]["output_tokens"] > 0
     assert usage.total_cost == facts["cost"] > 0
     assert len(server.calls) == 1
+    assert [event.source for event in sample.events if event.event == "info"] == ["podium"]
+
+
+def test_the_table_of_a_run_shows_failures_and_no_markup() -> None:
+    """Texts of workers do not change the table."""
+    plan = Plan((Step(0, "Find | it."), Step(1, "Answer.", (0,))))
+    workers = [ScriptedWorker("a", ValueError("no <b>")), ScriptedWorker("b", "330 m")]
+    result = Conductor(RulePlanner(), workers).run_sync(plan)
+    head, problem, rows = run_markdown(result_metadata(result, outputs=True)).split("\n\n")
+    assert head.startswith("**failed**, planned by user, 2 steps, cost $0")
+    assert problem.startswith("`worker_failed`: ")
+    first, second = rows.splitlines()[2:]
+    assert first.startswith("| 0 | a |  | Find \\| it. | failed: ")
+    assert "no <b>" in first  # the viewer escapes it
+    assert second.startswith("| 1 | b | 0 | Answer. | skipped: ")
 
 
 def test_a_rerun_is_answered_from_the_cache(config: Path, server: ChatServer) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from inspect_ai import eval as evaluate
-from inspect_ai.log import EvalLog
+from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.model import get_model
 from servers.chat_server import ChatServer
 
@@ -43,7 +43,11 @@ def test_a_conductor_is_a_solver(config: Path, sums: str, server: ChatServer) ->
     assert log.samples is not None
     sample = log.samples[1]
     assert sample.metadata["podium"]["steps"][0]["output"] == sample.output.completion
-    assert any(event.event == "info" and event.source == "podium" for event in sample.events)
+    read = read_eval_log(log.location, resolve_attachments=True).samples or []
+    (shown,) = [event.data for event in read[1].events if event.event == "info" and event.source == "podium"]
+    assert isinstance(shown, str)
+    assert shown.startswith("**ok**, planned by rule, 1 step, cost $")
+    assert shown.splitlines()[-1].startswith("| 0 | small |  | ")
     assert sample.messages[-1].text == "So \\boxed{2}."
 
 

@@ -9,7 +9,8 @@ from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelAPI, Model
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 import podium as podium_package
-from inspect_podium.messages import from_inspect, output_of, sampling_of
+from inspect_podium.messages import METADATA, from_inspect, output_of, sampling_of
+from inspect_podium.transcript import show_run
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError
@@ -87,7 +88,9 @@ class ConductorAPI(ModelAPI):
         call = ChatCall(
             self._conductor, from_inspect(input), sampling=sampling_of(config), partial=self._partial
         )
-        return output_of(await call.run(), self.model_name)
+        output = output_of(await call.run(), self.model_name)
+        show_run((output.metadata or {})[METADATA])
+        return output
 
 
 @modelapi(name="podium")

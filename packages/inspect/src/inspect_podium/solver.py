@@ -1,10 +1,10 @@
 """A conductor as a solver of Inspect."""
 
-from inspect_ai.log import transcript
 from inspect_ai.model import ModelOutput
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from inspect_podium.messages import METADATA, from_inspect, output_of
+from inspect_podium.transcript import show_run
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.hosted import HostedConductor
@@ -21,7 +21,8 @@ def conductor(
 ) -> Solver:
     """Return a solver that answers each sample with a run of a conductor.
 
-    The transcript and the metadata of the sample have the plan, the steps and their outputs, under `podium`.
+    The transcript has the plan as a table. The metadata of the sample has the plan, the steps and their
+    whole outputs, under `podium`.
 
     Args:
         config: a `podium.toml`; `None` looks for it as the command line does.
@@ -45,7 +46,7 @@ def conductor(
 def answered(state: TaskState, output: ModelOutput) -> TaskState:
     """Return the state with a run's answer. The facts of the run are in the metadata and the transcript."""
     facts = (output.metadata or {})[METADATA]
-    transcript().info(facts, source=METADATA)
+    show_run(facts)
     state.output = output
     state.messages.append(output.choices[0].message)
     state.metadata[METADATA] = facts
