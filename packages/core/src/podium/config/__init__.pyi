@@ -1,6 +1,9 @@
 from .added_planner import (
     AddedPlanner as AddedPlanner,
 )
+from .complaints import (
+    complaints_of as complaints_of,
+)
 from .config import (
     Config as Config,
 )
@@ -11,5 +14,9 @@ from .load import (
     load_config as load_config,
 )
 from .tables import (
+    AsTable as AsTable,
     Section as Section,
+)
+from .toml_lines import (
+    lines_of as lines_of,
 )

@@ -121,7 +121,7 @@ def accuracy(scores: Sequence[Score]) -> float:
 
 
 def relative_entropy(samples: Sequence[Sample], *, by_name: bool) -> float:
-    """Return the entropy of the used workers, divided by that of equal use of each pool.
+    """Return the entropy of the used workers, divided by the entropy of equal use of each pool.
 
     Args:
         samples: texts with plans.

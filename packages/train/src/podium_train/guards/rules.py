@@ -23,8 +23,8 @@ class GuardSettings:
     entropy: float = 0.5
     """Least entropy of the workers, relative to the reference, 0 to 1; 0 turns the rule off."""
     reference_entropy: float | None = None
-    """Relative entropy of the workers of good plans, for example of the oracle's, 0 to 1; `None` for that of
-    the first steps."""
+    """Relative entropy of the workers of good plans, for example of the oracle's, 0 to 1; `None` takes the
+    entropy of the first steps."""
     valid_plans: float = 0.5
     """Least share of valid plans, relative to the reference, 0 to 1; 0 turns the rule off."""
     length: float = 3.0
@@ -73,7 +73,7 @@ RULES = (
     Rule(
         "loss",
         lambda now, _first, _rules: now.loss is not None and not isfinite(now.loss),
-        "the loss is {loss}, which is no finite number: start again from the best checkpoint with a lower "
+        "the loss is {loss}, which is not a finite number: start again from the best checkpoint with a lower "
         "learning rate",
         at_once=True,
     ),

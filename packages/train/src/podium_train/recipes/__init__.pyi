@@ -1,0 +1,21 @@
+from .load import (
+    load_recipe as load_recipe,
+    shipped_recipes as shipped_recipes,
+)
+from .parts import (
+    environment_of as environment_of,
+    fingerprint_of as fingerprint_of,
+    messages_of as messages_of,
+)
+from .recipe import (
+    EnvironmentSection as EnvironmentSection,
+    GrpoSection as GrpoSection,
+    HeldOutSection as HeldOutSection,
+    LoraSection as LoraSection,
+    ModelSection as ModelSection,
+    PromptSection as PromptSection,
+    Recipe as Recipe,
+    RewardSection as RewardSection,
+    SftSection as SftSection,
+    VllmSection as VllmSection,
+)

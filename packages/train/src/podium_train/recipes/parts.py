@@ -1,0 +1,53 @@
+"""Builds what a recipe names: the environment, and the prompt."""
+
+from importlib import import_module
+from pathlib import Path
+
+from podium.errors import ConfigError
+from podium.types import Message
+from podium_evals.recorded import read_recordings
+from podium_train.environments import Environment, Episode, LivePool, RecordedAnswers
+from podium_train.environments.specialists import Specialists
+from podium_train.prompts import fingerprint, messages
+from podium_train.recipes.recipe import EnvironmentSection, PromptSection
+
+
+def environment_of(section: EnvironmentSection, folder: Path) -> Environment:
+    """Return the environment.
+
+    Args:
+        section: the table.
+        folder: the folder of the recipe, at which relative paths start.
+
+    Raises:
+        ConfigError: a file cannot be read, or has too little.
+    """
+    if section.type == "specialists":
+        return Specialists(sizes=section.sizes)
+    if section.type == "recorded":
+        assert section.recording is not None
+        return RecordedAnswers(read_recordings(folder / section.recording), section.answers)
+    assert section.config is not None
+    assert section.questions is not None
+    return LivePool(
+        folder / section.config, folder / section.questions, grader=section.grader, sizes=section.sizes
+    )
+
+
+def messages_of(section: PromptSection, episode: Episode) -> tuple[Message, ...]:
+    """Return the messages that the conductor is sent for an episode."""
+    if section.form == "tiny":
+        tiny = import_module("podium_train.tiny")  # for the tiny model only
+        return (Message("user", tiny.tiny_message(episode)),)
+    return messages(episode, section.style)
+
+
+def fingerprint_of(section: PromptSection) -> str:
+    """Return the fingerprint of the prompt, with which the conductor must be served.
+
+    Raises:
+        ConfigError: the prompt is not that of production.
+    """
+    if section.form == "tiny":
+        raise ConfigError("a conductor with the prompt 'tiny' cannot be served: it knows its own world only")
+    return fingerprint(section.style)

@@ -1,0 +1,218 @@
+"""The tables of a recipe. Unknown keys are errors, and types are not converted."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from podium.config import AsTable, Section
+from podium_train.environments import RecordedSettings, Split
+from podium_train.guards import GuardSettings
+from podium_train.prompts import PromptStyle
+from podium_train.rewards import CostWeight, RewardLimits
+
+Positive = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class EnvironmentSection(Section):
+    """`[environment]`: where questions, pools and outcomes come from."""
+
+    type: Literal["specialists", "recorded", "live"]
+    """`specialists` is the synthetic world; `recorded` looks answers up; `live` calls the workers of a
+    `podium.toml`."""
+    recording: str | None = None
+    """The file of recorded answers, for `recorded`."""
+    config: str | None = None
+    """The `podium.toml`, for `live`."""
+    questions: str | None = None
+    """The questions with their answers, for `live`."""
+    grader: str | None = None
+    """The grader of all questions, for `live`; by default each question names one."""
+    sizes: Annotated[tuple[Positive, ...], Field(strict=False, min_length=1)] | None = None
+    """Possible numbers of workers in a pool, for `specialists` and `live`. A few sizes make a conductor that
+    adapts to its pool."""
+    answers: Annotated[RecordedSettings, AsTable()] = Field(default_factory=RecordedSettings)
+    """How episodes are drawn, for `recorded`."""
+
+    @model_validator(mode="after")
+    def _has_its_keys(self) -> Self:
+        needed = {"specialists": (), "recorded": ("recording",), "live": ("config", "questions")}[self.type]
+        for key in needed:
+            if getattr(self, key) is None:
+                raise _refused(f"an environment of type {self.type!r} needs {key!r}: add it")
+        return self
+
+
+class PromptSection(Section):
+    """`[prompt]`: how the conductor is asked."""
+
+    form: Literal["production", "tiny"] = "production"
+    """`production` is the prompt of `podium.planners.ChatPlanner`; `tiny` is the short prompt of the tiny
+    model, for `specialists` only."""
+    style: Annotated[PromptStyle, AsTable()] = Field(default_factory=lambda: PromptStyle(spelling="lists"))
+    """The settings of the prompt of production."""
+
+
+class LoraSection(Section):
+    """`[model.lora]`: train small matrices beside the weights."""
+
+    rank: Positive = 32
+    alpha: Positive = 64
+    dropout: Share = 0.0
+    targets: str = "all-linear"
+
+
+class ModelSection(Section):
+    """`[model]`: the conductor's model."""
+
+    base: str
+    """Name on the Hugging Face Hub, or a folder; relative folders start at the folder of the recipe."""
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    """The type of the weights."""
+    lora: LoraSection | None = None
+    """Without it, all weights are trained."""
+    attention: str | None = None
+    """Implementation of attention of transformers, for example `flash_attention_2`; its own default."""
+
+
+class SftSection(Section):
+    """`[sft]`: supervised training on plans."""
+
+    examples: str
+    """JSON lines with `messages` and `completion`."""
+    epochs: Rate = 1.0
+    learning_rate: Rate = 1e-5
+    batch: Positive = 32
+    """Examples of an update."""
+    micro_batch: Positive = 4
+    """Examples of a forward pass, on each device."""
+    max_tokens: Positive = 8192
+    """Maximum length of an example."""
+    save_every: Positive = 50
+    """Updates between checkpoints."""
+    seed: int = 42
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        if self.batch % self.micro_batch:
+            raise _refused(f"batch {self.batch} is not a multiple of micro_batch {self.micro_batch}")
+        return self
+
+
+class VllmSection(Section):
+    """`[grpo.vllm]`: texts are sampled by vLLM."""
+
+    mode: Literal["colocate", "server"] = "colocate"
+    """In the process of the trainer, or `trl vllm-serve` at `url`."""
+    url: str | None = None
+    """URL of the server."""
+    memory: Share = 0.5
+    """Share of the GPU's memory, for `colocate`."""
+    tensor_parallel: Positive = 1
+
+    @model_validator(mode="after")
+    def _has_url(self) -> Self:
+        if (self.mode == "server") != (self.url is not None):
+            raise _refused("write 'url' with mode = \"server\", and only with it")
+        return self
+
+
+class GrpoSection(Section):
+    """`[grpo]`: reinforcement learning on the outcome of plans. The defaults are those of the paper."""
+
+    groups: Positive = 4
+    """Questions of an update."""
+    group_size: Annotated[int, Field(ge=2)] = 64
+    """Texts for each question."""
+    steps: Positive = 200
+    """Updates."""
+    learning_rate: Rate = 1e-6
+    schedule: Literal["cosine", "constant", "linear"] = "cosine"
+    warm_up: Share = 0.03
+    """Share of the steps in which the learning rate rises."""
+    beta: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of the distance to the first model; above 0 that model is kept in memory."""
+    epsilon: Rate = 0.2
+    """Range of the clipped ratio."""
+    loss: Literal["bnpo", "dapo", "dr_grpo", "grpo"] = "bnpo"
+    """Type of the loss, by its name in TRL."""
+    entropy: Annotated[float, Field(ge=0)] = 0.0
+    """Weight of a bonus for entropy."""
+    temperature: Rate = 1.0
+    max_tokens: Positive = 1024
+    """Maximum length of a text."""
+    micro_batch: Positive = 8
+    """Texts of a forward pass, on each device."""
+    devices: Positive = 1
+    """Number of processes of the trainer, which `accelerate launch` starts."""
+    save_every: Positive = 20
+    """Steps between checkpoints."""
+    vllm: VllmSection | None = None
+    """Without it, transformers samples the texts."""
+    seed: int = 42
+
+    @model_validator(mode="after")
+    def _divides(self) -> Self:
+        texts = self.groups * self.group_size
+        if texts % (self.micro_batch * self.devices):
+            told = f"groups × group_size is {texts}, which is not a multiple of micro_batch × devices"
+            raise _refused(f"{told}, {self.micro_batch} × {self.devices}")
+        return self
+
+
+class RewardSection(Section):
+    """`[reward]`: the reward service."""
+
+    url: str | None = None
+    """URL of a reward server; by default rewards are computed in the process of the trainer."""
+    token_env: str | None = None
+    """Environment variable with the server's token."""
+    database: str = "rewards.db"
+    """The database of outcomes and spending, in the folder of the run."""
+    limits: Annotated[RewardLimits, AsTable(positive=True)] = Field(default_factory=RewardLimits)
+    cost: Annotated[CostWeight, AsTable()] = Field(default_factory=CostWeight)
+    """The weight of the cost among right plans of a group."""
+
+
+class HeldOutSection(Section):
+    """`[held_out]`: measurement during training."""
+
+    splits: Annotated[tuple[Split, ...], Field(strict=False)] = ("validation",)
+    """Splits to measure; the first chooses the best checkpoint."""
+    episodes: Positive = 64
+    """Episodes of each split."""
+    every: Positive = 20
+    """Steps between measurements; a multiple of `save_every`."""
+    seed: int = 1
+
+
+class Recipe(Section):
+    """All settings of a training."""
+
+    folder: str = "run"
+    """Folder of logs and checkpoints."""
+    environment: EnvironmentSection
+    prompt: PromptSection = Field(default_factory=PromptSection)
+    model: ModelSection
+    sft: SftSection | None = None
+    grpo: GrpoSection | None = None
+    reward: RewardSection = Field(default_factory=RewardSection)
+    guards: Annotated[GuardSettings, AsTable()] = Field(default_factory=GuardSettings)
+    held_out: HeldOutSection = Field(default_factory=HeldOutSection)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.sft is None and self.grpo is None:
+            raise _refused("there is neither [sft] nor [grpo]: add at least one")
+        if self.prompt.form == "tiny" and self.environment.type != "specialists":
+            raise _refused("the prompt 'tiny' is only for an environment of type 'specialists'")
+        if self.grpo is not None and self.held_out.every % self.grpo.save_every:
+            told = f"'every' in [held_out] is {self.held_out.every}, which is not a multiple of 'save_every'"
+            raise _refused(f"{told} in [grpo], {self.grpo.save_every}")
+        return self
+
+
+def _refused(told: str) -> PydanticCustomError:
+    return PydanticCustomError("refused", "{told}", {"told": told})

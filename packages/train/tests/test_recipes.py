@@ -1,0 +1,137 @@
+"""Recipes and their errors."""
+
+from pathlib import Path
+
+import pytest
+from small_recording import small_recording
+
+from podium.errors import ConfigError
+from podium_evals.recorded import write_recordings
+from podium_train import fingerprint, messages
+from podium_train.recipes import (
+    PromptSection,
+    environment_of,
+    fingerprint_of,
+    load_recipe,
+    messages_of,
+    shipped_recipes,
+)
+
+SMALL = """
+folder = "run"
+[environment]
+type = "specialists"
+[model]
+base = "base"
+[grpo]
+group_size = 8
+steps = 4
+micro_batch = 8
+save_every = 2
+[held_out]
+every = 2
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    """Write a recipe."""
+    path = folder / "recipe.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", sorted(shipped_recipes()))
+def test_shipped_recipes_are_valid(name: str, tmp_path: Path) -> None:
+    """Each of them, with what its comment promises."""
+    recipe = load_recipe(written(tmp_path, shipped_recipes()[name]))
+    assert recipe.grpo is not None
+
+
+def test_the_settings_of_the_paper(tmp_path: Path) -> None:
+    """The recipe and the defaults have them."""
+    recipe = load_recipe(written(tmp_path, shipped_recipes()["paper-7b"]))
+    grpo = recipe.grpo
+    assert grpo is not None
+    assert (grpo.groups, grpo.group_size, grpo.steps, grpo.learning_rate) == (4, 64, 200, 1e-6)
+    assert (grpo.beta, grpo.epsilon, grpo.temperature, grpo.max_tokens) == (0, 0.2, 1, 1024)
+    assert (grpo.loss, grpo.schedule, grpo.warm_up) == ("bnpo", "cosine", 0.03)
+    assert (recipe.prompt.style.show, recipe.prompt.style.examples) == ("ordinals", 4)
+    default = load_recipe(written(tmp_path, SMALL.partition("[grpo]")[0] + "[grpo]\n")).grpo
+    assert default is not None
+    same = (
+        "groups",
+        "group_size",
+        "steps",
+        "learning_rate",
+        "beta",
+        "epsilon",
+        "loss",
+        "temperature",
+        "warm_up",
+    )
+    assert all(getattr(default, key) == getattr(grpo, key) for key in same)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("steps = ", "not valid TOML"),
+        (
+            SMALL.replace("steps", "stepz"),
+            "recipe.toml:9: unknown key 'stepz' in [grpo]: did you mean 'steps'",
+        ),
+        (SMALL.replace("steps = 4", 'steps = "4"'), "recipe.toml:9: 'steps' in [grpo] is '4': write a whole"),
+        (SMALL.replace("steps = 4", "steps = 0"), "it must be 1 or more"),
+        (SMALL.replace("specialists", "specialist"), "'type' in [environment] is 'specialist'"),
+        (SMALL.replace("specialists", "recorded"), "[environment]: an environment of type 'recorded' needs"),
+        (SMALL.replace('base = "base"', ""), "[model] lacks 'base'"),
+        (SMALL.partition("[grpo]")[0], "neither [sft] nor [grpo]"),
+        (SMALL.replace("micro_batch = 8", "micro_batch = 5"), "not a multiple of micro_batch"),
+        (
+            SMALL.replace("every = 2", "every = 3", 2).replace("save_every = 3", "save_every = 2"),
+            "'every' in",
+        ),
+        (SMALL + "[guards]\nentropy = 2.0\n", "[guards]: entropy is 2.0: it must be from 0 to 1"),
+        (SMALL + "[reward.limits]\nbudget = 3.0\n", "[reward.limits]: budget needs plan_cost"),
+        (SMALL + "[reward.cost]\nweight = 0.7\n", "below 0.5"),
+        (SMALL + '[prompt]\nstyle = { spelling = "xml" }\n', "'spelling' in [prompt.style]"),
+        (SMALL + '[grpo.vllm]\nmode = "server"\n', "write 'url'"),
+        (SMALL + '[prompts]\nform = "tiny"\n', "unknown table [prompts]"),
+    ],
+)
+def test_errors_name_the_key(text: str, told: str, tmp_path: Path) -> None:
+    """And the line, if there is one."""
+    with pytest.raises(ConfigError) as error:
+        load_recipe(written(tmp_path, text))
+    assert told in str(error.value)
+
+
+def test_a_missing_recipe(tmp_path: Path) -> None:
+    """The error names those of the package."""
+    with pytest.raises(ConfigError, match=r"lora-3b.*paper-7b"):
+        load_recipe(tmp_path / "none.toml")
+
+
+def test_environments_of_recipes(tmp_path: Path) -> None:
+    """The world, and a recording beside the recipe."""
+    write_recordings(small_recording(), tmp_path / "recording.jsonl")
+    other = SMALL.replace(
+        'type = "specialists"', 'type = "recorded"\nrecording = "recording.jsonl"\nanswers = { sizes = [2] }'
+    )
+    sizes = SMALL.replace('type = "specialists"', 'type = "specialists"\nsizes = [3]')
+    world = environment_of(load_recipe(written(tmp_path, sizes)).environment, tmp_path)
+    assert {len(each.workers) for each in world.episodes("train", 9, seed=1)} == {3}
+    recorded = environment_of(load_recipe(written(tmp_path, other)).environment, tmp_path)
+    assert (recorded.name, "train" in recorded.splits) == ("recorded", True)
+
+
+def test_prompts_of_recipes(tmp_path: Path) -> None:
+    """The prompt of production has a fingerprint; the tiny one cannot be served."""
+    (episode,) = environment_of(load_recipe(written(tmp_path, SMALL)).environment, tmp_path).episodes(
+        "train", 1, seed=1
+    )
+    production, tiny = PromptSection(), PromptSection(form="tiny")
+    assert messages_of(production, episode) == messages(episode, production.style)
+    assert fingerprint_of(production) == fingerprint(production.style)
+    with pytest.raises(ConfigError, match="cannot be served"):
+        fingerprint_of(tiny)
