@@ -92,7 +92,7 @@ def test_the_page_has_each_part_and_is_the_same_each_time(kept: Path, tmp_path: 
     assert "### hard, mid: 4 bundles, known kinds" in page
     assert "Of each kind, 3 questions are set aside" in page
     assert re.search(r"\| calibrated \| \.\d{3} \([+−]\.\d{3} to [+−]\.\d{3}\) \|", page)
-    assert "With 3 graded questions of each new kind, choosing the worker by the measured rates" in page
+    assert "With 3 graded questions of each new kind, a choice of workers by the measured rates" in page
     assert "| hard, mid, new kinds: calibrated | .493 |" in page
     assert measured[0].report.fingerprint in page
     assert str(tmp_path) not in page
