@@ -16,6 +16,7 @@ from .prompts import (
     PromptStyle as PromptStyle,
     fingerprint as fingerprint,
     messages as messages,
+    plan_request as plan_request,
 )
 from .reward import (
     Reward as Reward,

@@ -46,15 +46,26 @@ def messages(episode: Episode, style: PromptStyle) -> tuple[Message, ...]:
 
     A run in production adds what remains of its budget, if a limit is near.
     """
-    request = PlanRequest(
+    request = plan_request(episode, max_steps=style.max_steps)
+    return tuple(_planner(style.spelling, style.show, style.examples).messages(request))
+
+
+def plan_request(episode: Episode, *, max_steps: int = MAX_STEPS) -> PlanRequest:
+    """Return the request that a run in production gives to any planner for this episode.
+
+    Args:
+        episode: the episode.
+        max_steps: `Limits.plan_steps` of the run.
+    """
+    return PlanRequest(
         query=(Message("user", episode.question),),
         context=tuple((name, len(text)) for name, text in episode.texts),
         cards=episode.cards,
-        max_steps=style.max_steps,
+        max_steps=max_steps,
         shows_question=episode.shows_question,
         fills=episode.fills,
+        stream=False,
     )
-    return tuple(_planner(style.spelling, style.show, style.examples).messages(request))
 
 
 def fingerprint(style: PromptStyle) -> str:

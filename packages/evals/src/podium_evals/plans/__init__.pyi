@@ -2,6 +2,7 @@ from .arm import (
     RecordedPlansArm as RecordedPlansArm,
 )
 from .plan_file import (
+    NoPlan as NoPlan,
     PlanFile as PlanFile,
     Plans as Plans,
     PlansAbout as PlansAbout,

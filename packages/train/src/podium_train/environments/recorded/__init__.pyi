@@ -1,5 +1,6 @@
 from .answers import (
     RecordedAnswers as RecordedAnswers,
+    parts_of as parts_of,
 )
 from .executor import (
     StepEnd as StepEnd,

@@ -114,8 +114,7 @@ class RecordedAnswers(Environment):
         query = self.query_of(episode)
         if any(step.enough is not None for step in plan.steps):
             return None
-        if isinstance(query, Bundle) and self.settings.asks == "shown":
-            plan = asked_alone(plan, query, self.models_of(episode))
+        plan = self.as_recorded(episode, plan)
         texts = dict(episode.texts)
         try:
             for step in plan.steps:
@@ -126,6 +125,13 @@ class RecordedAnswers(Environment):
         ends = await run_steps(plan, asked, texts, self.pool_of(episode))
         score = self._scores.of_plan(query, plan, ends)
         return None if score is None else self._outcome(episode, plan, ends, score)
+
+    def as_recorded(self, episode: Episode, plan: Plan) -> Plan:
+        """Return the plan with the texts of parts in place of their names, if workers see the bundle."""
+        query = self.query_of(episode)
+        if isinstance(query, Bundle) and self.settings.asks == "shown":
+            return asked_alone(plan, query, self.models_of(episode))
+        return plan
 
     def query_of(self, episode: Episode) -> Question | Bundle:
         """Return the question or the bundle of an episode.

@@ -1,0 +1,157 @@
+"""Arms for recorded answers: what a conductor is compared with."""
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from random import Random
+
+from podium.plan_text import parse_plan, write_plan
+from podium.planners import Planner, PlanRequest, PlanText
+from podium.types import Message, Plan
+from podium.workers import Card
+from podium_evals.arms import best_of, kind_scores, mean_cost, mean_scores
+from podium_evals.errors import ArmUnfit, RouterInvalid
+from podium_evals.recorded import Question, recorded_pool
+from podium_evals.router import RouterPlanner, fit_router
+from podium_train.environments import Episode, RecordedAnswers
+from podium_train.environments.recorded import parts_of
+from podium_train.evaluation.arm import PlanArm, plan_arm
+from podium_train.evaluation.card_arms import best_card
+
+VOTERS = 3
+Choose = Callable[[Episode, Question], Sequence[int]]
+"""Returns the workers that answer a part, by their places in the pool."""
+
+
+def recorded_arms(environment: RecordedAnswers) -> list[PlanArm]:
+    """Return the arms that a conductor is compared with; `best single` is the usual base.
+
+    Each part of a bundle is planned as a question of its own, and the answers are joined. What is fitted is
+    fitted on `environment.training`; so a worker that is held out has no training score there, and is chosen
+    only at random, by its card, or by the calibrated router.
+
+    - `random plan`: one to three random workers, and a vote if there are several.
+    - `random worker`.
+    - `best single`: the worker with the best training score.
+    - `best card`: the worker with the best measured rate on the kind, which the arm is told.
+    - `kind rule`: the worker with the best training score on the kind, which the arm is told.
+    - `router`: a router that reads the question.
+    - `calibrated router`: the same with the measured rates of the cards.
+    - `vote of the best 3`, and `best single, budget of the vote`, which answers as often as the vote's mean
+      cost allows, at most three times and at most as often as it was recorded.
+    - `best worker`: knows each worker's mean score on the very question. It is a bound.
+    """
+    fitted = _Fitted(environment)
+    choosers: dict[str, Choose] = {
+        "random plan": _random_plan,
+        "random worker": lambda episode, question: [_random(episode, question).randrange(_models(episode))],
+        "best single": fitted.best_single,
+        "best card": lambda episode, question: [best_card(episode.cards[: _models(episode)], question.kind)],
+        "kind rule": fitted.kind_rule,
+        f"vote of the best {VOTERS}": fitted.vote,
+        "best single, budget of the vote": fitted.equal_budget,
+    }
+    arms = [plan_arm(name, fitted.planned(choose)) for name, choose in choosers.items()]
+    arms += fitted.router_arms()
+    return [*arms, plan_arm("best worker", fitted.planned(fitted.best_worker), is_achievable=False)]
+
+
+class _Fitted:
+    """What arms know of the training part."""
+
+    def __init__(self, environment: RecordedAnswers) -> None:
+        self._environment = environment
+        training = environment.training
+        self._scores = mean_scores(training)
+        self._kinds = kind_scores(training)
+        self._first = best_of(training)
+        self._training = training
+        try:
+            self._costs = {worker.worker: mean_cost(worker) for worker in recorded_pool(training)}
+        except ArmUnfit:  # a price is unknown
+            self._costs = {}
+
+    def planned(self, choose: Choose) -> Callable[[Episode], Plan]:
+        def plan(episode: Episode) -> Plan:
+            parts = parts_of(self._environment.query_of(episode))
+            chosen = [choose(episode, part.question) for part in parts]
+            return self._environment.plan_by_part(episode, chosen)
+
+        return plan
+
+    def ranked(self, episode: Episode) -> list[int]:
+        names = episode.workers[: _models(episode)]
+        return sorted(range(len(names)), key=lambda place: -self._scores.get(names[place], -1.0))
+
+    def best_single(self, episode: Episode, _question: Question) -> Sequence[int]:
+        return self.ranked(episode)[:1]
+
+    def vote(self, episode: Episode, _question: Question) -> Sequence[int]:
+        return self.ranked(episode)[:VOTERS]
+
+    def kind_rule(self, episode: Episode, question: Question) -> Sequence[int]:
+        scores = self._kinds.get(question.kind, {})
+        names = episode.workers[: _models(episode)]
+        known = [place for place in self.ranked(episode) if names[place] in scores]
+        return [max(known, key=lambda place: scores[names[place]])] if known else self.ranked(episode)[:1]
+
+    def equal_budget(self, episode: Episode, question: Question) -> Sequence[int]:
+        voters = self.vote(episode, question)
+        costs = [self._costs.get(episode.workers[place], 0.0) for place in voters]
+        times = int(sum(costs) / costs[0] + 1e-9) if costs[0] else 1
+        samples = self._environment.recordings.samples(question, episode.workers[voters[0]])
+        return [voters[0]] * min(VOTERS, times, len(samples))
+
+    def best_worker(self, episode: Episode, question: Question) -> Sequence[int]:
+        names = episode.workers[: _models(episode)]
+
+        def score(place: int) -> float:
+            samples = self._environment.recordings.samples(question, names[place])
+            return sum(sample.score or 0.0 for sample in samples) / len(samples)
+
+        return [max(self.ranked(episode), key=score)]
+
+    def router_arms(self) -> list[PlanArm]:
+        """Return a router without and with measured rates; none if the training part is too small."""
+        try:
+            planner = RouterPlanner(fit_router(self._training))
+        except RouterInvalid:
+            return []
+        return [
+            self._routed("router", planner, reads_rates=False),
+            self._routed("calibrated router", planner, reads_rates=True),
+        ]
+
+    def _routed(self, name: str, planner: Planner, *, reads_rates: bool) -> PlanArm:
+        async def text(episode: Episode, _sample: int) -> str:
+            parts = parts_of(self._environment.query_of(episode))
+            names = episode.workers[: _models(episode)]
+            cards = tuple(
+                replace(card, name=worker, measured=card.measured if reads_rates else ())
+                for card, worker in zip(episode.cards, names, strict=False)
+            )
+            chosen = [await _route(planner, part.question.text, cards) for part in parts]
+            return write_plan(self._environment.plan_by_part(episode, chosen), "rows")
+
+        return PlanArm(name=name, text=text)
+
+
+async def _route(planner: Planner, question: str, cards: tuple[Card, ...]) -> Sequence[int]:
+    request = PlanRequest(query=(Message("user", question),), cards=cards, max_steps=1, stream=False)
+    async with aclosing(planner.plan(request)) as pieces:
+        found = [piece.text async for piece in pieces if isinstance(piece, PlanText)]
+    return [step.worker for step in parse_plan(found[-1], workers=len(cards), max_steps=1).steps]
+
+
+def _models(episode: Episode) -> int:
+    """Return the number of workers that answer questions; they come first."""
+    return len(episode.workers) - len(episode.fills)
+
+
+def _random(episode: Episode, question: Question) -> Random:
+    return Random(f"{episode.key}/{question.key}")
+
+
+def _random_plan(episode: Episode, question: Question) -> Sequence[int]:
+    random, models = _random(episode, question), _models(episode)
+    return random.sample(range(models), random.randint(1, min(VOTERS, models)))

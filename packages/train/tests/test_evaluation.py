@@ -1,0 +1,220 @@
+"""Comparing arms on episodes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from small_recording import small_recording
+
+from podium.errors import ConfigError, WorkerUnavailable
+from podium.planners import ChatPlanner
+from podium.types import Message, Plan, Step
+from podium.workers import ScriptedWorker
+from podium_evals.arms import BestSingle, Fold, evaluate as evaluate_arms
+from podium_evals.plans import RecordedPlansArm, read_plans
+from podium_evals.recorded import make_bundles
+from podium_train import Episode, PromptStyle, RecordedAnswers, RecordedSettings
+from podium_train.environments.specialists import BASELINES, Specialists
+from podium_train.evaluation import (
+    Evaluation,
+    PlanArm,
+    Trial,
+    as_json,
+    as_table,
+    card_arms,
+    compare_arms,
+    conductor_arm,
+    evaluate,
+    plan_arm,
+    planner_arm,
+    recorded_arms,
+    write_plans,
+)
+
+RECORDING = small_recording(questions=20)
+SINGLE = RecordedAnswers(RECORDING, RecordedSettings(sizes=(3, 4), held_workers=1))
+BUNDLES = RecordedAnswers(RECORDING, RecordedSettings(sizes=(3, 4), held_workers=1, parts=(2, 3)))
+SHOWN = RecordedAnswers(RECORDING, replace(BUNDLES.settings, asks="shown"))
+STYLE = PromptStyle(examples=0)
+
+
+def tried(
+    environment: RecordedAnswers | Specialists,
+    episodes: Sequence[Episode],
+    arms: Sequence[PlanArm],
+    **options: int,
+) -> Mapping[str, Sequence[Trial]]:
+    """Return the trials of the arms."""
+
+    async def run() -> Mapping[str, Sequence[Trial]]:
+        return await evaluate(environment, episodes, arms)
+
+    return anyio.run(run)
+
+
+def compared(
+    environment: RecordedAnswers,
+    episodes: Sequence[Episode],
+    arms: Sequence[PlanArm],
+    base: str = "best single",
+) -> Evaluation:
+    """Compare the arms."""
+    trials = tried(environment, episodes, arms)
+    return compare_arms(arms, trials, base="best single", environment=environment.name, split="questions")
+
+
+def text(worker: int, subtask: str = "Answer the question.") -> str:
+    """Return the text of a plan with one step."""
+    return f'model_id = [{worker}]\nsubtasks = ["{subtask}"]\naccess_list = [[]]'
+
+
+@pytest.mark.parametrize("environment", [SINGLE, BUNDLES], ids=["single", "bundles"])
+def test_arms_are_in_the_order_that_a_complementary_pool_gives(environment: RecordedAnswers) -> None:
+    """Each of these workers is good at two kinds: who reads the kind is better than who does not."""
+    arms = recorded_arms(environment)
+    found = compared(environment, environment.episodes("questions", 100, seed=1), arms)
+    scores = {arm.name: arm.score.mean for arm in found.arms}
+    assert len(scores) == 10
+    assert scores["kind rule"] > scores["best single"] + 0.1
+    assert scores["best card"] > scores["best single"] + 0.1
+    assert scores["best worker"] > scores["best card"] > scores["random worker"]
+    assert [arm.name for arm in found.arms if not arm.is_achievable] == ["best worker"]
+    assert all(arm.unknown == 0 and arm.valid == 1 for arm in found.arms)
+    calls = {arm.name: arm.calls for arm in found.arms}
+    assert calls["vote of the best 3"] == pytest.approx(3 * (calls["best single"] or 0))
+    assert found.unit == "question"
+    gain = next(arm.difference for arm in found.arms if arm.name == "kind rule")
+    assert gain is not None
+    assert gain.alone.mean == pytest.approx(scores["kind rule"] - scores["best single"])
+    assert gain.alone.low > 0
+
+
+def test_a_held_out_worker_is_found_by_its_card_alone() -> None:
+    """Nothing of it is in the training part."""
+    new = SINGLE.partition.new_workers
+    assert not new & set(SINGLE.training.workers)
+    episodes = SINGLE.episodes("workers", 100, seed=1)
+    chosen = {
+        arm.name: [
+            trial.episode.workers[trial.reward.plan.steps[0].worker]
+            for trial in tried(SINGLE, episodes, [arm])[arm.name]
+            if trial.reward.plan
+        ]
+        for arm in recorded_arms(SINGLE)
+    }
+    assert not new & set(chosen["best single"])
+    assert not new & set(chosen["kind rule"])
+    assert not new & set(chosen["router"])
+    assert new & set(chosen["best card"])
+    assert new & set(chosen["calibrated router"])
+
+
+def test_what_cannot_be_known_counts_0_and_is_told() -> None:
+    """Invalid plans, unrecorded plans and failures of a server are told apart."""
+    replies = iter([text(0), text(0, "Think."), "I cannot plan.", WorkerUnavailable("it is down")] * 5)
+
+    async def complete(_messages: Sequence[Message]) -> str:
+        reply = next(replies)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    arms = [conductor_arm("model", complete, STYLE), *recorded_arms(SINGLE)]
+    found = compared(SINGLE, SINGLE.episodes("questions", 20, seed=1), arms)
+    model = found.arms[0]
+    assert (model.unknown, model.valid) == (0.5, 0.5)
+    assert model.problems == {"no_plan": 5, "worker_unavailable": 5}
+    assert model.known is not None
+    assert model.score.mean == pytest.approx(model.known / 2)
+    told = as_table(found)
+    assert "model: 5 no_plan, 5 worker_unavailable" in told
+    assert "best worker *" in told
+    assert "50.0%" in told
+    assert json.loads(json.dumps(as_json(found)))["arms"][0]["unknown"] == 0.5
+
+
+def test_samples_of_an_episode_count_as_one() -> None:
+    """Their mean is the score of the episode, so that more samples do not make an interval narrower."""
+    episodes = SINGLE.episodes("questions", 30, seed=1)
+    one = plan_arm("one", lambda _episode: Plan((Step(0, "Answer the question."),)))
+    many = replace(one, name="many", samples=4)
+    trials = tried(SINGLE, episodes, [one, many])
+    assert len(trials["many"]) == 120
+    found = compare_arms([one, many], trials, base="one", environment="e", split="s", unit="question")
+    assert found.arms[0].score == found.arms[1].score
+    assert found.episodes == 30
+
+
+def test_a_planner_of_podium_is_an_arm() -> None:
+    """A chat model on a server is asked with the prompt of production."""
+    model = ScriptedWorker("model", text(1))
+    arm = planner_arm("model", ChatPlanner(model, spelling="lists"), max_steps=5)
+    trials = tried(SINGLE, SINGLE.episodes("questions", 5, seed=1), [arm])
+    assert [trial.reward.plan for trial in trials["model"]] == [Plan((Step(1, "Answer the question."),))] * 5
+    assert "THE WORKERS:" in model.requests[0].messages[-1].text
+
+
+def test_the_synthetic_world_can_be_evaluated() -> None:
+    """Its baselines are arms too, and cards without rates leave the first worker."""
+    world = Specialists()
+    arms = [plan_arm(name, choose) for name, choose in BASELINES.items()]
+    episodes = world.episodes("mixes", 60, seed=1)
+    trials = tried(world, episodes, [*arms, *card_arms()])
+    found = compare_arms(arms, trials, base="best single", environment="world", split="mixes")
+    scores = {arm.name: arm.score.mean for arm in found.arms}
+    assert scores["oracle"] > scores["best single"] > scores["random plan"]
+
+
+@pytest.mark.parametrize("environment", [SINGLE, BUNDLES, SHOWN], ids=["single", "alone", "shown"])
+def test_recorded_plans_are_compared_by_evals(environment: RecordedAnswers, tmp_path: Path) -> None:
+    """The file has the same plans, and the arm of evals the same scores as here."""
+    test = environment.recordings.where(
+        lambda question: question in environment.partition.questions["questions"]
+    )
+    bundles = make_bundles(test, 12, seed=1, sizes=(2, 3)) if environment is not SINGLE else ()
+    fold = Fold(train=environment.training, test=test, bundles=bundles)
+    episodes = environment.episodes_of(fold.asked, seed=3)
+    rule = next(arm for arm in recorded_arms(environment) if arm.name == "best card")
+
+    async def sometimes(episode: Episode, sample: int) -> str:
+        return await rule.text(episode, sample) if episode is not episodes[0] else "no plan"
+
+    trials = tried(environment, episodes, [replace(rule, text=sometimes)])["best card"]
+    path = tmp_path / "plans.jsonl"
+
+    async def record_twice() -> tuple[int, int]:
+        first = await write_plans(path, trials, environment, planner="rule")
+        return first, await write_plans(path, trials, environment, planner="rule")
+
+    assert anyio.run(record_twice) == (len(episodes), 0)
+    arm = RecordedPlansArm("plans", read_plans(path))
+
+    async def ask() -> float:
+        found = await evaluate_arms(
+            [BestSingle(), arm], [fold], base="best single", unit="question", seeds=(0, 1)
+        )
+        result = next(each for each in found if each.name == "plans")
+        assert result.recorded == len(episodes)
+        assert result.score is not None
+        return result.score.mean
+
+    scores = [trial.score for trial in trials if trial.score is not None]
+    assert scores[0] == 0.0
+    assert anyio.run(ask) == pytest.approx(sum(scores) / len(scores), abs=0.15)  # other samples
+
+
+def test_wrong_arguments_are_refused() -> None:
+    """Two arms of one name, no episode, an unknown base, a single episode."""
+    arm = plan_arm("one", lambda _episode: Plan((Step(0, "Answer the question."),)))
+    episodes = SINGLE.episodes("questions", 1, seed=1)
+    for wrong in (lambda: tried(SINGLE, episodes, [arm, arm]), lambda: tried(SINGLE, [], [arm])):
+        with pytest.raises(ConfigError, match="different names"):
+            wrong()
+    trials = tried(SINGLE, episodes, [arm])
+    with pytest.raises(ConfigError, match="no arm is called 'two'"):
+        compare_arms([arm], trials, base="two", environment="e", split="s")
+    with pytest.raises(ConfigError, match="at least two"):
+        compare_arms([arm], trials, base="one", environment="e", split="s")
