@@ -222,13 +222,15 @@ def test_plans_of_different_planners_are_not_mixed(podium: Podium, recording: st
     assert podium(*asking).exit_code == 0
     before = Path("p.jsonl").read_bytes()
     for option, told in (
-        (("--trained",), "that was told what recordings can answer, and this one is not told"),
-        (("--pool", f"{VERBS},{SUMS}"), f"and this pool has {VERBS}, {SUMS}, vote"),
+        (("--trained",), "that was told which plans have recorded answers, but this planner is not told"),
+        (("--pool", f"{VERBS},{SUMS}"), f"but this pool has {VERBS}, {SUMS}, vote"),
     ):
         result = podium(*asking, *option)
         assert (result.exit_code, told in " ".join(result.stderr.split())) == (2, True), result.stderr
     config.write_text(config.read_text().replace('worker = "thinker"', 'worker = "speaker"'))
-    assert "of the planner 'thinker', and this is 'speaker'" in " ".join(podium(*asking).stderr.split())
+    assert "of the planner 'thinker', but this planner is 'speaker'" in " ".join(
+        podium(*asking).stderr.split()
+    )
     Path("notes.txt").write_text("not mine")
     wrong = podium("record", "plans", recording, "--out", "notes.txt")
     assert (wrong.exit_code, "notes.txt is not a file of plans" in wrong.stderr) == (2, True)

@@ -69,7 +69,9 @@ def ask(  # noqa: PLR0913 - one parameter for each argument and option
             "--worker", metavar="NAME", help="A worker to ask; may be repeated. Default: all workers."
         ),
     ] = None,
-    samples: Annotated[int, typer.Option(min=1, help="Answers of each worker to each question.")] = 1,
+    samples: Annotated[
+        int, typer.Option(min=1, help="Number of answers of each worker to each question.")
+    ] = 1,
     cost: Annotated[float | None, typer.Option(min=0, help="Maximum cost of this command, in USD.")] = None,
     calls: Annotated[int | None, typer.Option(min=1, help="Maximum calls of this command.")] = None,
     at_once: Annotated[int, typer.Option(min=1, help="Maximum calls at the same time.")] = 8,

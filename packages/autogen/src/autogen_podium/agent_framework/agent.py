@@ -81,7 +81,7 @@ class _Conducted(BaseAgent):
         """Return an MCP server with this agent as its only tool, like `Agent.as_mcp_server`.
 
         Args:
-            server_name: the server's name; `None` uses the agent's.
+            server_name: the server's name; `None` uses the agent's name.
             options: `version`, `instructions`, `lifespan` and further options of the SDK's `Server`.
 
         Raises:

@@ -69,7 +69,7 @@ class Probe:
     place: str = ""
     """The file or URL of the journal, or the file of measured rates; empty for other parts."""
     found: str = ""
-    """What a file of measured rates has; empty for other parts."""
+    """The workers, kinds and latest day in the file of measured rates; empty for other parts."""
     offered: tuple[Card, ...] = ()
     """The cards of the workers that the config makes from an MCP server."""
     offers: "Sequence[Offer]" = ()
@@ -201,7 +201,7 @@ def journal_probe(config: Config) -> Probe | None:
 
 
 def measured_probe(config: Config) -> Probe | None:
-    """Return a probe that reads the file of measured rates; `None` if the config names none."""
+    """Return a probe that reads the file of measured rates; `None` if the config has none."""
     path = config.measured_path
     if path is None:
         return None

@@ -96,5 +96,5 @@ class ChosenPlan(Planner):
         try:
             plan = self._choose(self._questions[content_key(request.query[-1].text)])
         except Unrecorded as error:
-            raise PlannerError(f"the plan cannot be answered: {error}") from error
+            raise PlannerError(f"the recording has no answers for the plan: {error}") from error
         yield PlanText(text=write_plan(plan, "rows"), cost=0.0)

@@ -232,14 +232,17 @@ def _numbered(steps: list[dict[str, Any]], workers: tuple[str, ...]) -> Plan:
 
 
 def _differs(old: PlansAbout, new: PlansAbout) -> str:
-    """Say what is not the same; empty if plans of both belong in one file."""
+    """Return the difference of two descriptions; empty if the plans of both may be in one file."""
     if old.planner != new.planner:
-        return f"of the planner {old.planner!r}, and this is {new.planner!r}"
+        return f"of the planner {old.planner!r}, but this planner is {new.planner!r}"
     if old.workers != new.workers:
-        return f"for the workers {', '.join(old.workers)}, and this pool has {', '.join(new.workers)}"
+        return f"for the workers {', '.join(old.workers)}, but this pool has {', '.join(new.workers)}"
     if old.is_told != new.is_told:
         was, is_now = ("told", "not told") if old.is_told else ("not told", "told")
-        return f"of a planner that was {was} what recordings can answer, and this one is {is_now} (--trained)"
+        return (
+            f"of a planner that was {was} which plans have recorded answers, but this planner is "
+            f"{is_now} (--trained)"
+        )
     return ""
 
 

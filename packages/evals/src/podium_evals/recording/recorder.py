@@ -122,8 +122,8 @@ class Recorder:
             The summary over all calls of this method.
 
         Raises:
-            ConfigError: a question cannot be graded, which is found before the first call where the grader
-                can tell it from an empty answer; or a worker is a conductor.
+            ConfigError: a question cannot be graded, or a worker is a conductor. Most graders find this
+                before the first call, by grading an empty answer.
             RecordingInvalid: the file cannot be written.
         """
         for worker in self._pool:
