@@ -309,6 +309,10 @@ def test_recordings_that_cannot_be_used() -> None:
         RecordedAnswers(ungraded, SINGLE)
     with pytest.raises(ConfigError, match="empty"):
         RecordedAnswers(Recordings([]), SINGLE)
+    with pytest.raises(ConfigError, match="no worker 'zoe'"):
+        RecordedAnswers(RECORDING, replace(SINGLE, workers=("ada", "zoe")))
+    three = RecordedAnswers(RECORDING, replace(SINGLE, workers=WORKERS[:3], sizes=(2,)))
+    assert three.recordings.workers == WORKERS[:3]
     only = RecordedAnswers(RECORDING, replace(SINGLE, sizes=(5,), held_workers=0))
     assert only.splits == ("train", "validation", "questions", "kinds")
     with pytest.raises(ConfigError, match="no split 'mixes'"):

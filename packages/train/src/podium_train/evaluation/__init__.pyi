@@ -21,6 +21,7 @@ from .plans import (
     write_plans as write_plans,
 )
 from .recorded_arms import (
+    reasoned_arm as reasoned_arm,
     recorded_arms as recorded_arms,
 )
 from .table import (

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from podium.plan_text import write_plan
+from podium.plan_text import Spelling, write_plan
 from podium.planners import Planner, PlanText
 from podium.types import Message, Plan
 from podium_train.environments import Episode
@@ -26,6 +26,8 @@ class PlanArm:
     """Number of texts for each episode; the score of an episode is their mean."""
     is_achievable: bool = True
     """Whether it knows nothing of the right answers to what it is asked."""
+    spelling: Spelling = "rows"
+    """The spelling of its plans."""
 
 
 def conductor_arm(name: str, complete: Complete, style: PromptStyle, *, samples: int = 1) -> PlanArm:
@@ -43,7 +45,7 @@ def conductor_arm(name: str, complete: Complete, style: PromptStyle, *, samples:
     async def text(episode: Episode, _sample: int) -> str:
         return await complete(messages(episode, style))
 
-    return PlanArm(name=name, text=text, samples=samples)
+    return PlanArm(name=name, text=text, samples=samples, spelling=style.spelling)
 
 
 def planner_arm(name: str, planner: Planner, *, max_steps: int, samples: int = 1) -> PlanArm:
@@ -59,7 +61,7 @@ def planner_arm(name: str, planner: Planner, *, max_steps: int, samples: int = 1
     async def text(episode: Episode, _sample: int) -> str:
         return await planned_text(planner, episode, max_steps=max_steps)
 
-    return PlanArm(name=name, text=text, samples=samples)
+    return PlanArm(name=name, text=text, samples=samples, spelling=planner.spelling)
 
 
 def plan_arm(name: str, choose: Callable[[Episode], Plan], *, is_achievable: bool = True) -> PlanArm:

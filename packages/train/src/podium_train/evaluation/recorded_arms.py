@@ -56,6 +56,40 @@ def recorded_arms(environment: RecordedAnswers) -> list[PlanArm]:
     return [*arms, plan_arm("best worker", fitted.planned(fitted.best_worker), is_achievable=False)]
 
 
+def reasoned_arm(environment: RecordedAnswers) -> PlanArm:
+    """Return the arm `best card` with its reasons, for examples to learn from.
+
+    A line for each step names the kind and the rate of each worker, before the plan in lists:
+
+        Part 1 is count_bits: 0 29%, 1 63%, 2 14%. So 1.
+
+    A model learns to choose sooner if it writes the choice next to what it read.
+    """
+
+    async def text(episode: Episode, _sample: int) -> str:
+        parts = parts_of(environment.query_of(episode))
+        cards = episode.cards[: _models(episode)]
+        chosen = [best_card(cards, part.question.kind) for part in parts]
+        lines = [
+            f"Part {number} is {part.question.kind}: {_rates(cards, part.question.kind)}. So {best}."
+            for number, (part, best) in enumerate(zip(parts, chosen, strict=True), 1)
+        ]
+        plan = environment.plan_by_part(episode, [[best] for best in chosen])
+        return "\n".join(lines) + "\n" + write_plan(plan, "lists")
+
+    return PlanArm(name="best card, with reasons", text=text, spelling="lists")
+
+
+def _rates(cards: Sequence[Card], kind: str) -> str:
+    told = [
+        f"{place} {rate.rate:.0%}"
+        for place, card in enumerate(cards)
+        for rate in card.measured
+        if rate.kind.name == kind
+    ]
+    return ", ".join(told) or "no rates"
+
+
 class _Fitted:
     """What arms know of the training part."""
 

@@ -50,7 +50,7 @@ class RecordedAnswers(Environment):
         name: the name of the environment.
 
     Raises:
-        ConfigError: there are too few workers, questions or kinds.
+        ConfigError: there are too few workers, questions or kinds, or nothing is recorded of a worker.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class RecordedAnswers(Environment):
         self.name = name
         self.settings = settings or RecordedSettings()
         """How episodes are drawn."""
-        self.recordings = _whole(recordings)
+        self.recordings = _whole(recordings, self.settings.workers)
         """The recorded answers, without questions that lack an answer or a grade."""
         self.partition = Partition(self.recordings, self.settings)
         """Which questions, kinds, workers and combinations belong to which split."""
@@ -237,14 +237,15 @@ def _kind(query: Question | Bundle) -> str:
     return f"{len(query.parts)} parts" + (", linked" if is_linked else "")
 
 
-def _whole(recordings: Recordings) -> Recordings:
-    """Return the questions that all workers answered, and whose answers all have a score."""
+def _whole(recordings: Recordings, workers: Sequence[str]) -> Recordings:
+    """Return the questions that all of the workers answered, and whose answers all have a score."""
     if not recordings.workers:
         raise ConfigError("the recording is empty")
+    recordings = recordings.only(workers or recordings.workers)
     ungraded = {
         each.question.key for each in recordings if any(sample.score is None for sample in each.samples)
     }
-    found = recordings.only(recordings.workers).where(lambda question: question.key not in ungraded)
+    found = recordings.where(lambda question: question.key not in ungraded)
     if not len(found):
         raise ConfigError("no question has graded answers of all workers")
     return found

@@ -24,6 +24,8 @@ class RecordedSettings:
         ConfigError: a setting is invalid.
     """
 
+    workers: tuple[str, ...] = ()
+    """The workers of the recording that are used; none named takes all."""
     sizes: tuple[int, ...] = (3, 4)
     """Possible numbers of recorded workers in a pool."""
     probes: int = 3

@@ -1,0 +1,13 @@
+from .best_of import (
+    best_of as best_of,
+)
+from .examples import (
+    Example as Example,
+    WrittenExamples as WrittenExamples,
+    read_examples as read_examples,
+    write_examples as write_examples,
+)
+from .journal import (
+    JournalExamples as JournalExamples,
+    examples_of_journal as examples_of_journal,
+)

@@ -1,0 +1,191 @@
+"""Examples of plans to learn from."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from small_recording import WORKERS, small_recording
+
+from podium import Conductor
+from podium.errors import ConfigError
+from podium.journal import SqlJournal
+from podium.plan_text import parse_plan
+from podium.planners import ChatPlanner, FixedPlanner
+from podium.types import Message, Plan, Step
+from podium.workers import FREE, Card, Request, ScriptedWorker
+from podium_evals.calibration import RunScore
+from podium_evals.recorded import JoinParts
+from podium_train import PromptStyle, RecordedAnswers, RecordedSettings, messages
+from podium_train.evaluation import plan_arm, planner_arm, reasoned_arm
+from podium_train.warm_start import (
+    Example,
+    JournalExamples,
+    best_of,
+    examples_of_journal,
+    read_examples,
+    write_examples,
+)
+
+SINGLE = RecordedAnswers(small_recording(), RecordedSettings(sizes=(3,), held_workers=1))
+BUNDLES = RecordedAnswers(small_recording(), replace(SINGLE.settings, parts=(2, 3)))
+STYLE = PromptStyle(examples=0)
+HI = Example(
+    messages=(Message("user", "hi\u2028 \x00 ü"),), completion="plan", source="a", reward=1.0, kind="k"
+)
+
+
+def best(environment: RecordedAnswers, arm: object, **options: float) -> list[Example]:
+    """Return the examples of an arm on 40 episodes."""
+
+    async def run() -> list[Example]:
+        episodes = environment.episodes("train", 40, seed=1)
+        return await best_of(environment, episodes, arm, STYLE, **options)  # type: ignore[arg-type]
+
+    return anyio.run(run)
+
+
+def text(worker: int, thought: str = "") -> str:
+    """Return a plan of one step, with a thought before it."""
+    return f'{thought}model_id = [{worker}]\nsubtasks = ["Answer the question."]\naccess_list = [[]]'
+
+
+def test_the_best_plan_of_several_is_an_example() -> None:
+    """A planner that writes each worker once finds one that is right; its reasoning is kept."""
+    replies = [text(0, "Hm. "), text(1, "Well. "), text(2, "So. "), "no plan"]
+    number = iter(range(10_000))
+    model = ScriptedWorker("model", lambda _request: replies[next(number) % 4])
+    arm = planner_arm("model", ChatPlanner(model, spelling="lists"), max_steps=5, samples=4)
+    found = best(SINGLE, arm, at_once=1)
+    assert 20 < len(found) <= 40
+    assert {example.source for example in found} == {"best of 4 of model"}
+    assert {example.completion.split(".")[0] for example in found} == {"Hm", "Well", "So"}
+    assert all(example.reward == 1.0 for example in found)
+    by_key = {episode.question: episode for episode in SINGLE.episodes("train", 40, seed=1)}
+    for example in found:
+        question = next(each for each in by_key if each in example.messages[1].text)
+        assert example.messages == messages(by_key[question], STYLE)
+
+
+def test_of_equal_plans_the_cheapest_is_taken() -> None:
+    """Three calls and a vote that are right cost more than one call."""
+    three = Plan((*[Step(0, "Answer the question.")] * 3, Step(3, "Choose.", (0, 1, 2))))
+    one = Plan((Step(0, "Answer the question."),))
+    replies = iter([three, one] * 40)
+    both = best(SINGLE, replace(plan_arm("both", lambda _episode: next(replies)), samples=2), at_once=1)
+    steps = [len(parse_plan(example.completion, workers=4).steps) for example in both]
+    assert steps.count(1) == len(best(SINGLE, plan_arm("one", lambda _episode: one)))
+
+
+def test_any_valid_plan_teaches_the_form() -> None:
+    """With the lowest reward of 0.5, wrong answers are examples too, written in the style's spelling."""
+    arm = plan_arm("first", lambda _episode: Plan((Step(0, "Answer the question."),)))
+    assert len(best(SINGLE, arm, least=0.5)) == 40 > len(best(SINGLE, arm))
+    assert best(SINGLE, arm)[0].completion.startswith("model_id = [0]")
+    assert best(SINGLE, plan_arm("lost", lambda _episode: Plan((Step(0, "Think."),))), least=0.5) == []
+
+
+@pytest.mark.parametrize("environment", [SINGLE, BUNDLES], ids=["single", "bundles"])
+def test_reasons_stand_beside_the_choice(environment: RecordedAnswers) -> None:
+    """Each line has the rates that the prompt shows, and the worker that the plan has."""
+    for example in best(environment, reasoned_arm(environment), least=0.5):
+        lines = [line for line in example.completion.splitlines() if line.startswith("Part ")]
+        steps = parse_plan(example.completion, workers=6).steps
+        assert len(lines) == max(1, len(steps) - 1)
+        for line, step in zip(lines, steps, strict=False):
+            assert line.endswith(f"So {step.worker}.")
+            kind, rates = line.split(" is ")[1].split(": ")
+            rate = rates.split(f"{step.worker} ")[1].split("%")[0]
+            assert f"{kind} {rate}% (3)" in example.messages[1].text
+
+
+def test_examples_are_written_once_and_read_back(tmp_path: Path) -> None:
+    """Counts are by kind and source; any text survives."""
+    others = [replace(HI, kind="other", completion=f"{number}") for number in range(3)]
+    path = tmp_path / "examples.jsonl"
+    written = write_examples(path, [HI, *others, replace(HI, source="b")])
+    assert (written.written, written.repeated) == (4, 1)
+    assert (written.kinds, written.sources) == ({"k": 1, "other": 3}, {"a": 4})
+    assert read_examples(path) == [HI, *others]
+    row = json.loads(path.read_text().split("\n")[0])
+    assert row["messages"] == [{"role": "user", "content": "hi\u2028 \x00 ü"}]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["examples.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"messages": []}', '{"messages": [{"role": "user", "content": 1}]}', "\xff"]
+)
+def test_files_that_are_not_examples_are_refused(tmp_path: Path, content: str) -> None:
+    """With the line."""
+    path = tmp_path / "examples.jsonl"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"examples\.jsonl"):
+        read_examples(path)
+
+
+def test_no_examples_are_an_error_and_leave_the_old_file(tmp_path: Path) -> None:
+    """So does a folder that does not exist."""
+    path = tmp_path / "examples.jsonl"
+    write_examples(path, [HI])
+    with pytest.raises(ConfigError, match="no plan was good enough"):
+        write_examples(path, [])
+    assert read_examples(path) == [HI]
+    with pytest.raises(ConfigError, match="cannot be written"):
+        write_examples(tmp_path / "missing" / "examples.jsonl", [HI])
+
+
+def answer(request: Request) -> str:
+    """Answer, or judge that only `good` is good."""
+    asked = request.messages[-1].text
+    return "good" if "say good" in asked else "bad"
+
+
+def judged(asked: str) -> str:
+    """Return a verdict in the judge's form."""
+    return "YES" if ">\ngood\n<" in asked else "NO: it is bad"
+
+
+def run_journal(path: Path, *, scores: list[float]) -> JournalExamples:
+    """Run questions with and without a judge, and return the examples of the journal."""
+    workers = [ScriptedWorker(Card(name=name, price=FREE), answer) for name in WORKERS[:2]]
+    judge = ScriptedWorker("judge", lambda request: judged(request.messages[-1].text))
+    plan = Plan((Step(1, "Think."), Step(0, "Write.", (0,))))
+
+    async def run() -> JournalExamples:
+        async with SqlJournal(path) as journal:
+            plain = Conductor(FixedPlanner(plan), [*workers, JoinParts()], journal=journal)
+            strict = Conductor(FixedPlanner(plan), [*workers, JoinParts()], journal=journal, accept=judge)
+            ids = [(await plain.run(f"Question {number}: say good")).run_id for number in range(len(scores))]
+            await plain.run("Nobody judges this.")
+            await strict.run("Please say good.")
+            await strict.run("Please be bad.")
+            await plain.run([Message("user", "a"), Message("assistant", "b"), Message("user", "c")])
+            await plain.run(replace(plan, query=(Message("user", "A plan of the user."),)))
+            given = [RunScore(run, score, "scored") for run, score in zip(ids, scores, strict=True)]
+            return await examples_of_journal(journal, plain.pool, STYLE, scores=given)
+
+    return anyio.run(run)
+
+
+def test_good_runs_of_a_journal_are_examples(tmp_path: Path) -> None:
+    """Those with a high score, and those that a judge accepted; the rest is counted by reason."""
+    found = run_journal(tmp_path / "journal.db", scores=[1.0, 0.4])
+    assert sorted((example.kind, example.reward) for example in found.examples) == [
+        ("journal", 1.0),
+        ("scored", 1.0),
+    ]
+    for example in found.examples:
+        steps = parse_plan(example.completion, workers=3).steps
+        assert [(step.worker, step.access) for step in steps] == [(1, ()), (0, (0,))]
+        assert "say good" in example.messages[1].text
+        assert "Worker 2: join-parts." in example.messages[1].text
+        assert "Worker 2 reads no prose" in example.messages[1].text
+        assert example.source == "journal, fixed"
+    assert found.left_out == {
+        "the score is too low": 1,
+        "nobody judged the answer": 1,
+        "the run did not end ok with its first plan": 1,
+        "the query is a conversation, or has attachments": 1,
+        "a user wrote the plan": 1,
+    }
