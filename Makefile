@@ -48,7 +48,7 @@ test-inspect: $(UV)
 TRAIN := packages/train
 test-train: $(UV)
 	$(UV) run --frozen --project $(TRAIN) mypy $(TRAIN)/src
-	$(UV) run --frozen --project $(TRAIN) $(PYTEST) $(TRAIN)
+	$(UV) run --frozen --project $(TRAIN) $(PYTEST) $(TRAIN) docs/training-environments.md
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
 nightly: $(PYTHONS:%=test-%) properties soak mutation wheels

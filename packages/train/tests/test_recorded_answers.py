@@ -315,6 +315,12 @@ def test_recordings_that_cannot_be_used() -> None:
     assert three.recordings.workers == WORKERS[:3]
     only = RecordedAnswers(RECORDING, replace(SINGLE, sizes=(5,), held_workers=0))
     assert only.splits == ("train", "validation", "questions", "kinds")
+    with pytest.raises(ConfigError, match="count is -1"):
+        only.episodes("train", -1, seed=1)
+    with pytest.raises(ConfigError, match="too few kinds"):
+        RecordedAnswers(
+            RECORDING.where(lambda question: question.kind == "sums"), replace(SINGLE, parts=(2, 2))
+        )
     with pytest.raises(ConfigError, match="no split 'mixes'"):
         only.episodes("mixes", 1, seed=1)
     stranger = replace(only.episodes("train", 1, seed=1)[0], reference="sums/1")

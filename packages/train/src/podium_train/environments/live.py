@@ -114,10 +114,12 @@ class LivePool(Environment):
         """Return episodes of a split. If it has fewer questions, questions repeat.
 
         Raises:
-            ConfigError: the environment has no such split.
+            ConfigError: the environment has no such split, or `count` is negative.
         """
         if split not in self.splits:
             raise ConfigError(f"there is no split {split!r}: {self.name} has {', '.join(self.splits)}")
+        if count < 0:
+            raise ConfigError(f"count is {count!r}: it must be 0 or more")
         random = Random(f"{split}/{seed}")
         rows = list(self._of_split[split])
         random.shuffle(rows)

@@ -64,6 +64,8 @@ class RecordedAnswers(Environment):
         self.partition = Partition(self.recordings, self.settings)
         """Which questions, kinds, workers and combinations belong to which split."""
         self.splits = tuple(split for split in self.partition.splits if self._has_enough_kinds(split))
+        if "train" not in self.splits:
+            raise ConfigError("there are too few kinds for bundles: record more kinds, or change parts")
         self.version = _fingerprint(self.recordings, self.settings)
         self._questions = {question.key: question for question in self.recordings.questions}
         self._cards = {worker.worker: worker.card for worker in recorded_pool(self.recordings)}
@@ -82,10 +84,13 @@ class RecordedAnswers(Environment):
         """Return episodes of a split. If a split has fewer questions, questions repeat with other pools.
 
         Raises:
-            ConfigError: the environment has no such split, or too few questions or kinds for bundles.
+            ConfigError: the environment has no such split, or too few questions for bundles, or `count` is
+                negative.
         """
         if split not in self.splits:
             raise ConfigError(f"there is no split {split!r}: {self.name} has {', '.join(self.splits)}")
+        if count < 0:
+            raise ConfigError(f"count is {count!r}: it must be 0 or more")
         random = Random(f"{split}/{seed}")
         queries = islice(self._queries(split, count, random), count)
         return [self._episode(query, self.partition.pool(split, random), random) for query in queries]
