@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo test test-long test-openai-agents test-inspect test-train nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
+.PHONY: demo test test-long test-openai-agents test-inspect test-train test-trainers train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -29,7 +29,7 @@ test: $(UV)
 
 # Soak tests, the examples in their own processes, many examples for each property, the lowest versions, the
 # newest MCP SDK, and the packages with their own environments.
-test-long: $(UV) test-openai-agents test-inspect test-train lowest newest-mcp
+test-long: $(UV) test-openai-agents test-inspect test-train test-trainers lowest newest-mcp
 	$(RUN) $(PYTEST) -m 'long or hypothesis' --hypothesis-profile=long
 
 # It has its own lock, because it needs openai 3 and crewai needs openai 2.
@@ -47,11 +47,29 @@ test-inspect: $(UV)
 # It has its own lock, because trainers pin the releases of torch and transformers.
 TRAIN := packages/train
 test-train: $(UV)
-	$(UV) run --frozen --project $(TRAIN) mypy $(TRAIN)/src
+	$(UV) run --frozen --project $(TRAIN) mypy $(TRAIN)/src --exclude '/podium_train/(tiny|trl)/'
 	$(UV) run --frozen --project $(TRAIN) $(PYTEST) $(TRAIN) docs/training-environments.md
 
+# Torch is installed with pip, because pip finds the build for processors without a GPU.
+TRAINERS := .venv-trainers
+IN_TRAINERS := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(TRAINERS)/bin/python
+TRAINERS_PIP := python3 -m pip --disable-pip-version-check --python $(TRAINERS)/bin/python install --quiet
+$(TRAINERS)/installed: $(TRAIN)/trainers.txt $(TRAIN)/pyproject.toml packages/core/pyproject.toml packages/evals/pyproject.toml
+	python3 -m venv --clear --without-pip $(TRAINERS)
+	$(TRAINERS_PIP) torch==2.13.0
+	$(TRAINERS_PIP) -r $(TRAIN)/trainers.txt -e packages/core -e packages/evals -e $(TRAIN)
+	touch $@
+
+test-trainers: $(TRAINERS)/installed
+	$(IN_TRAINERS) -m mypy $(TRAIN)/src
+	$(IN_TRAINERS) -m pytest -q -n 2 $(TRAIN)/tests/tiny $(wildcard $(TRAIN)/tests/trl)
+
+# Trains the tiny model from nothing and measures it on held-out episodes; about ten minutes.
+train-tiny: $(TRAINERS)/installed
+	$(IN_TRAINERS) -m podium_train.tiny --seeds 1 --out .tiny
+
 # One target for each part, so that `make -k` continues with the next part after a failure.
-nightly: $(PYTHONS:%=test-%) properties soak mutation wheels
+nightly: $(PYTHONS:%=test-%) properties soak mutation wheels train-tiny
 
 $(PYTHONS:%=test-%): test-%: $(UV)
 	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST)

@@ -6,6 +6,7 @@ from .environment import (
     SIZE as SIZE,
     TRAINING_SIZES as TRAINING_SIZES,
     Specialists as Specialists,
+    outcome_of as outcome_of,
 )
 from .questions import (
     KINDS as KINDS,

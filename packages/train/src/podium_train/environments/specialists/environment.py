@@ -30,6 +30,7 @@ class Specialists(Environment):
         sizes: possible numbers of workers of a pool, each as probable as the others; by default
             `TRAINING_SIZES` for `train`, and `SIZE` for other splits.
         wording: the wordings of the questions; by default those of the split.
+        kinds: kinds of the questions; a kind that is listed twice is twice as frequent.
 
     Raises:
         ConfigError: a pool of a size cannot have enough skills.
@@ -39,12 +40,17 @@ class Specialists(Environment):
     splits = ("train", "validation", "mixes", "workers", "questions")
 
     def __init__(
-        self, *, sizes: Sequence[int] | None = None, wording: templates.Wording | None = None
+        self,
+        *,
+        sizes: Sequence[int] | None = None,
+        wording: templates.Wording | None = None,
+        kinds: Sequence[questions.Kind] = questions.KINDS,
     ) -> None:
         if sizes is not None and (not sizes or not 3 <= min(sizes) <= max(sizes) <= 9):
             raise ConfigError(f"sizes is {sizes!r}: write numbers of workers from 3 to 9")
         self._sizes = sizes
         self._wording = wording
+        self._kinds = tuple(kinds)
 
     @cached_property
     def version(self) -> str:  # type: ignore[override]  # computed once, read like an attribute
@@ -64,7 +70,7 @@ class Specialists(Environment):
         sizes = self._sizes or (TRAINING_SIZES if split == "train" else (SIZE,))
         pool = draw_pool(split, random.choice(sizes), random)
         wording = self._wording or _WORDINGS.get(split, "training")
-        task = questions.draw_task(random.choice(questions.KINDS), wording, random)
+        task = questions.draw_task(random.choice(self._kinds), wording, random)
         return Episode(
             question=task.question,
             cards=tuple(workers.card_of(skills, number) for number, skills in enumerate(pool)),

@@ -1,0 +1,47 @@
+"""`python -m podium_train.tiny`: trains the tiny model from nothing and measures it.
+
+A seed takes about ten minutes of CPU. Seeds that have a result in the folder are not trained again.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from podium_train.tiny.report import Report
+from podium_train.tiny.run import Settings, run
+
+
+def main() -> int:
+    """Run the command; return 1 if the result is below `--at-least`."""
+    parser = argparse.ArgumentParser(prog="python -m podium_train.tiny", description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="seeds of the runs")
+    parser.add_argument("--out", type=Path, default=Path("tiny"), help="folder of the runs")
+    parser.add_argument(
+        "--at-least", type=float, default=0.0, help="lowest accepted mean on held-out mixes, sampled, 0 to 1"
+    )
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)  # threads that compete for the cores of a small machine take longer
+    results = []
+    for seed in chosen.seeds:
+        folder = chosen.out / f"seed-{seed}"
+        found = folder / "result.json"
+        if not found.exists():
+            _told(f"seed {seed}")
+            run(Settings(), seed=seed, folder=folder, told=_told)
+        results.append(json.loads(found.read_text(encoding="utf-8")))
+    report = Report(results)
+    print(report.text())  # noqa: T201 - the command's output
+    (chosen.out / "report.md").write_text(report.text() + "\n", encoding="utf-8")
+    return int(report.mean("mixes") < chosen.at_least)
+
+
+def _told(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: T201 - progress
+
+
+if __name__ == "__main__":
+    sys.exit(main())

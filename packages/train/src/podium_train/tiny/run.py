@@ -1,0 +1,173 @@
+"""One run from nothing: warm start, GRPO with guards, and the measurement on held-out episodes."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+
+from podium_train.environments.specialists import Kind, Specialists
+from podium_train.guards import (
+    BestCheckpoint,
+    Guards,
+    GuardSettings,
+    HeldOut,
+    Sample,
+    StepLog,
+    StepMeasures,
+    Stop,
+    measure as step_measures,
+)
+from podium_train.reward import Reward
+from podium_train.rewards import Score
+from podium_train.tiny.conductor import TinyConductor
+from podium_train.tiny.evaluation import HELD_OUT, VALIDATION, Held, Measured, measure
+from podium_train.tiny.grpo import Grpo, Update, train
+from podium_train.tiny.model import TinyConfig
+from podium_train.tiny.sampler import MAX_TOKENS
+from podium_train.tiny.warm_up import WarmUp, warm_up
+
+KINDS: tuple[Kind, ...] = ("arith", "string", "lookup", "sort", "code", "code", "multi", "multi")
+"""Kinds in training: those with two stages are more frequent, because plans with two steps look worse than
+plans with one step as long as workers are picked at random."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of a run."""
+
+    model: TinyConfig = field(default_factory=TinyConfig)
+    warm_up: WarmUp = field(default_factory=WarmUp)
+    grpo: Grpo = field(default_factory=Grpo)
+    guards: GuardSettings = field(default_factory=GuardSettings)
+    validate_every: int = 25
+    """Number of updates between measurements on validation episodes."""
+    validation: Held = VALIDATION
+    """The validation episodes, which choose the checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a run reached."""
+
+    seed: int
+    stopped: str
+    """Why the guards stopped the run; empty if it ended by itself."""
+    best: int
+    """Number of the update whose checkpoint is measured."""
+    cpu_s: dict[str, float]
+    """Seconds of CPU of the warm start, of GRPO with its validation, and of the last measurement."""
+    start: Measured
+    """After the warm start, on the validation episodes."""
+    held_out: dict[str, Measured]
+
+
+def run(
+    settings: Settings,
+    *,
+    seed: int,
+    folder: Path,
+    told: Callable[[str], None],
+    held_out: tuple[Held, ...] = HELD_OUT,
+) -> Result:
+    """Train a conductor from nothing and measure it.
+
+    Args:
+        settings: the settings.
+        seed: seed of the weights, the episodes and the texts.
+        folder: gets `log.jsonl` with one line for each update, `last` and `best` with the conductor, and
+            `result.json`.
+        told: gets a line of text when something was reached.
+        held_out: the sets of episodes of the last measurement.
+    """
+    clock = time.process_time()
+    conductor = TinyConductor.new(seed, settings.model)
+    warm_up(conductor, settings.warm_up, seed=seed)
+    conductor.save(folder / "start")
+    warmed = time.process_time()
+    start = measure(conductor, settings.validation)
+    told(f"warm start: {fmean(start.sampled):.3f} sampled, {warmed - clock:.0f} CPU seconds")
+    watch = _Watch(conductor, settings, folder, told)
+    train(conductor, Specialists(kinds=KINDS), settings.grpo, seed=seed, after=watch.after)
+    trained = time.process_time()
+    best = TinyConductor.load(watch.best.folder)
+    kept = watch.best.best
+    assert kept is not None
+    found = {held.name: measure(best, held) for held in held_out}
+    end = time.process_time()
+    result = Result(
+        seed=seed,
+        stopped=watch.stop.told if watch.stop else "",
+        best=kept.step,
+        cpu_s={"warm start": warmed - clock, "grpo": trained - warmed, "measurement": end - trained},
+        start=start,
+        held_out=found,
+    )
+    (folder / "result.json").write_text(json.dumps(asdict(result)), encoding="utf-8")
+    return result
+
+
+class _Watch:
+    """Logs each update, validates, keeps the best checkpoint, and asks the guards."""
+
+    def __init__(
+        self, conductor: TinyConductor, settings: Settings, folder: Path, told: Callable[[str], None]
+    ) -> None:
+        self.stop: Stop | None = None
+        self.best = BestCheckpoint(folder)
+        self._conductor, self._settings, self._folder, self._told = conductor, settings, folder, told
+        self._log = StepLog(folder / "log.jsonl")
+        self._guards = Guards(settings.guards)
+
+    def after(self, update: Update) -> bool:
+        """Return whether the run should stop."""
+        number = update.number + 1
+        samples = [
+            Sample(
+                episode=episode,
+                score=score_of(reward),
+                length=int(length),
+                cut=bool(length >= MAX_TOKENS),
+            )
+            for episode, reward, length in zip(
+                (episode for episode in update.rollouts.episodes for _ in range(self._settings.grpo.texts)),
+                update.rollouts.rewards,
+                update.rollouts.lengths,
+                strict=True,
+            )
+        ]
+        measures = step_measures(number, samples, loss=update.loss)
+        self.stop = self._guards.check(measures)
+        last = self.stop is not None or number == self._settings.grpo.updates
+        if number % self._settings.validate_every == 0 or last:
+            measures = self._validated(measures, update)
+        self._log.write(measures)
+        if self.stop:
+            self._told(self.stop.told)
+        return self.stop is not None
+
+    def _validated(self, measures: StepMeasures, update: Update) -> StepMeasures:
+        held = measure(self._conductor, self._settings.validation)
+        accuracy = HeldOut(sampled=fmean(held.sampled), greedy=fmean(held.greedy))
+        self._conductor.save(self._folder / "last")
+        self.best.offer(self._folder / "last", step=measures.step, accuracy=accuracy.sampled)
+        kinds = " ".join(f"{kind} {grade:.2f}" for kind, grade in sorted(held.by_kind(held.sampled).items()))
+        self._told(
+            f"update {measures.step}: validation {accuracy.sampled:.3f} sampled, "
+            f"{accuracy.greedy:.3f} greedy; {kinds}; entropy {update.entropy:.3f}"
+        )
+        return replace(measures, held_out={self._settings.validation.name: accuracy})
+
+
+def score_of(reward: Reward) -> Score:
+    """Return a reward with the facts that guards need."""
+    steps = reward.plan.steps if reward.plan else ()
+    outcome = reward.outcome
+    return Score(
+        value=reward.value,
+        problem=reward.problem,
+        workers=tuple(step.worker for step in steps),
+        cost=outcome.cost if outcome else 0.0,
+        calls=outcome.calls if outcome else 0,
+    )

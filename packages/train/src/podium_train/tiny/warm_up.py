@@ -1,0 +1,86 @@
+"""Supervised training on the texts of the warm start."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+import torch
+from torch import Tensor
+
+from podium_train.environments.specialists import Specialists
+from podium_train.tiny.batches import Scores, scores_of
+from podium_train.tiny.conductor import TinyConductor
+from podium_train.tiny.prompt import END, prompt_text, tiny_message
+from podium_train.tiny.sampler import Prompts, padded
+from podium_train.tiny.tokens import encode
+from podium_train.tiny.warm_start import right_text, warm_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUp:
+    """Settings of the warm start."""
+
+    steps: int = 300
+    """Steps on random plans, which teach the form of plans and reading the index."""
+    right_steps: int = 150
+    """Steps after them on right plans."""
+    prompts: int = 32
+    """Prompts of a step."""
+    texts: int = 4
+    """Texts for each prompt."""
+    questions: float = 0.2
+    """Weight of the loss on the prompts."""
+    lr: float = 2e-3
+    """Highest learning rate; it rises for 30 steps and falls to a tenth along half a cosine."""
+
+
+def warm_up(
+    conductor: TinyConductor,
+    settings: WarmUp,
+    *,
+    seed: int,
+    log: Callable[[dict[str, float]], None] = lambda _: None,
+) -> None:
+    """Train the conductor on random plans for episodes of the training split."""
+    total = settings.steps + settings.right_steps
+    optimizer = torch.optim.AdamW(
+        conductor.model.parameters(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=0.01
+    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer,
+        settings.lr,
+        total_steps=total,
+        pct_start=min(0.3, 30 / total),
+        final_div_factor=0.4,
+    )
+    random = Random(f"warm start {seed}")
+    world = Specialists()
+    for step in range(total):
+        write = warm_text if step < settings.steps else right_text
+        episodes = world.episodes("train", settings.prompts, seed=random.getrandbits(40))
+        rows = encode(conductor.tokenizer, [prompt_text(tiny_message(episode)) for episode in episodes])
+        texts = [write(episode, random) + END for episode in episodes for _ in range(settings.texts)]
+        tokens = padded(encode(conductor.tokenizer, texts)).view(settings.prompts, settings.texts, -1)
+        plans = scores_of(conductor.model, Prompts.of(rows), tokens)
+        # Reading the questions as text of its own makes their words known before any reward depends on them.
+        starts = Prompts.of([[row[0], row[0]] for row in rows])
+        questions = scores_of(conductor.model, starts, padded([row[1:] for row in rows])[:, None])
+        loss = _loss(plans) + settings.questions * _loss(questions)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch has no type for it
+        torch.nn.utils.clip_grad_norm_(conductor.model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        log(
+            {
+                "step": step,
+                "loss": _loss(plans).item(),
+                "prompt loss": _loss(questions).item(),
+                "cpu_s": time.process_time(),
+            }
+        )
+
+
+def _loss(scores: Scores) -> Tensor:
+    return -scores.logps.sum() / scores.mask.sum()

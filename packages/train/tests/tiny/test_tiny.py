@@ -1,0 +1,172 @@
+"""The tiny model, its sampler and its GRPO loop; these tests need torch and run by `make test-trainers`."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from podium.plan_text import parse_plan
+from podium.types import Plan
+from podium_train import Episode, PlanOutcome
+from podium_train.environments.specialists import Specialists
+from podium_train.tiny import tiny_message
+from podium_train.tiny.batches import scores_of
+from podium_train.tiny.conductor import TinyConductor
+from podium_train.tiny.grpo import Grpo, Update, advantages, train
+from podium_train.tiny.model import TinyConfig
+from podium_train.tiny.prompt import ASSISTANT, END, USER, prompt_text
+from podium_train.tiny.rollouts import roll_out
+from podium_train.tiny.sampler import Prompts, padded, sample, texts_of
+from podium_train.tiny.tokens import encode
+from podium_train.tiny.warm_start import warm_text
+
+WORLD = Specialists()
+SMALL = TinyConfig(width=32, heads=2, feed_forward=48, layers=2)  # as the fixture `small`
+EPISODES = WORLD.episodes("train", 6, seed=1)
+
+
+def prompts_of(conductor: TinyConductor) -> tuple[list[list[int]], Prompts]:
+    """Return the prompts of the episodes, of different lengths."""
+    rows = encode(conductor.tokenizer, [prompt_text(tiny_message(episode)) for episode in EPISODES])
+    assert len({len(row) for row in rows}) > 1
+    return rows, Prompts.of(rows)
+
+
+def test_parameters() -> None:
+    """The model of the measurements has 0.56 million parameters and 512 tokens."""
+    conductor = TinyConductor.new(0, TinyConfig())
+    assert sum(weight.numel() for weight in conductor.model.parameters()) == 557_952
+    assert conductor.tokenizer.get_vocab_size() == 512
+
+
+def test_texts_of_the_warm_start_are_plans() -> None:
+    """Each has a valid plan, and the tokenizer gives its text back."""
+    tokenizer, random = TinyConductor.new(0, SMALL).tokenizer, Random(1)
+    for episode in WORLD.episodes("train", 50, seed=3):
+        text = warm_text(episode, random)
+        parse_plan(text, workers=len(episode.cards), max_steps=5, previous=False)
+        (row,) = encode(tokenizer, [text + END])
+        assert tokenizer.decode(row, skip_special_tokens=True) == text
+
+
+def test_hugging_face_loads_the_folder(small: TinyConductor, tmp_path: Path) -> None:
+    """With the same tokens, the same log-probabilities, and the same most probable texts."""
+    small.save(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    rows, prompts = prompts_of(small)
+    generator = torch.Generator().manual_seed(0)
+    texts = sample(small.model, prompts, 2, generator=generator)
+    scores = scores_of(small.model, prompts, texts)
+    greedy = texts_of(small.tokenizer, sample(small.model, prompts, 1, temperature=0, generator=generator))
+    for number, (episode, row) in enumerate(zip(EPISODES, rows, strict=True)):
+        message = [{"role": "user", "content": tiny_message(episode)}]
+        chat = tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=True)
+        assert chat["input_ids"] == row
+        text = [token for token in texts[number, 1].tolist() if token]
+        with torch.no_grad():
+            logits = model(torch.tensor([row + text])).logits[0, len(row) - 1 : -1]
+        theirs = logits.log_softmax(-1).gather(-1, torch.tensor(text)[:, None])[:, 0]
+        ours = scores.logps[number, 1, : len(text)]
+        assert torch.allclose(ours, theirs, atol=1e-4)
+        made = model.generate(torch.tensor([row]), max_new_tokens=56, do_sample=False)
+        assert tokenizer.decode(made[0, len(row) :], skip_special_tokens=True) == greedy[number]
+
+
+def test_a_folder_that_is_read_again(small: TinyConductor, tmp_path: Path) -> None:
+    """It has the same weights and the same tokenizer."""
+    small.save(tmp_path)
+    again = TinyConductor.load(tmp_path)
+    for name, weight in small.model.state_dict().items():
+        assert torch.equal(weight, again.model.state_dict()[name])
+    assert again.tokenizer.to_str() == small.tokenizer.to_str()
+    with pytest.raises(FileNotFoundError):
+        TinyConductor.load(tmp_path / "nothing")
+
+
+def test_texts_are_sampled_with_their_probabilities(small: TinyConductor) -> None:
+    """The first tokens of 1,000 texts are as frequent as the model says."""
+    rows, _ = prompts_of(small)
+    prompts = Prompts.of(rows[:1])
+    texts = sample(small.model, prompts, 1000, generator=torch.Generator().manual_seed(0))
+    first = texts[0, :, 0]
+    share = (first == first.mode().values).float().mean().item()
+    token = first.mode().values.view(1, 1, 1)
+    chance = scores_of(small.model, prompts, token).logps.exp().item()
+    assert abs(share - chance) < 4 * math.sqrt(chance * (1 - chance) / 1000) + 1e-6
+
+
+def test_advantages() -> None:
+    """They are relative to the group; an unknown reward changes nothing."""
+    unknown = float("nan")
+    found = advantages(torch.tensor([[1.0, 0.5, unknown], [0.5, 0.5, 0.5], [unknown] * 3]))
+    assert torch.allclose(found[0], torch.tensor([1.0, -1.0, 0.0]), atol=1e-3)
+    assert not found[1:].any()
+
+
+class Wish(Specialists):
+    """A world in which only plans whose first worker is 0 are right; plans of worker 1 have no outcome."""
+
+    calls = 0
+
+    async def carry_out(self, episode: Episode, plan: Plan) -> PlanOutcome:
+        """Grade the first worker."""
+        type(self).calls += 1
+        if plan.steps[0].worker == 1:
+            return None  # type: ignore[return-value]  # as environments do for outcomes that are unknown
+        return PlanOutcome(score=float(plan.steps[0].worker == 0))
+
+
+def first_workers(conductor: TinyConductor) -> Sequence[int | None]:
+    """Return the first worker of some sampled plans; `None` for a text without a plan."""
+    generator = torch.Generator().manual_seed(1)
+    rollouts = roll_out(conductor, WORLD, EPISODES, texts=40, generator=generator)
+    return [reward.plan.steps[0].worker if reward.plan else None for reward in rollouts.rewards]
+
+
+def test_the_loop_learns_what_is_rewarded(tmp_path: Path, small: TinyConductor) -> None:
+    """Worker 0 becomes more frequent; the loss is finite; the run can be stopped."""
+    small.save(tmp_path)
+    conductor = TinyConductor.load(tmp_path)
+    before = first_workers(conductor).count(0)
+    assert before > 10
+    updates: list[Update] = []
+
+    def after(update: Update) -> bool:
+        updates.append(update)
+        return len(updates) == 12
+
+    train(conductor, Wish(), Grpo(updates=500, prompts=8, texts=16, lr=3e-3), seed=0, after=after)
+    assert len(updates) == 12
+    assert all(math.isfinite(update.loss) for update in updates)
+    assert all(update.rollouts.values.isnan().any() for update in updates[:3])
+    assert Wish.calls > 0
+    assert first_workers(conductor).count(0) > 1.5 * before
+
+
+def test_the_same_seed_gives_the_same_weights(tmp_path: Path, small: TinyConductor) -> None:
+    """And another seed gives others."""
+    small.save(tmp_path)
+    trained = []
+    for seed in (3, 3, 4):
+        conductor = TinyConductor.load(tmp_path)
+        train(conductor, WORLD, Grpo(updates=2, prompts=2, texts=4), seed=seed)
+        trained.append(torch.cat([weight.flatten() for weight in conductor.model.parameters()]))
+    assert torch.equal(trained[0], trained[1])
+    assert not torch.equal(trained[0], trained[2])
+
+
+def test_filled_up_texts_do_not_change_scores(small: TinyConductor) -> None:
+    """A text has the same log-probabilities alone and beside a longer one."""
+    rows, _ = prompts_of(small)
+    prompts = Prompts.of(rows[:1])
+    texts = encode(small.tokenizer, ["solve code: 1 so 1" + END, "solve" + END])
+    both = scores_of(small.model, prompts, padded(texts)[None])
+    alone = scores_of(small.model, prompts, torch.tensor([texts[1:]]))
+    assert torch.allclose(both.logps[0, 1, : len(texts[1])], alone.logps[0, 0], atol=1e-5)
+    assert not both.logps[0, 1, len(texts[1]) :].any()
+    assert prompt_text("x") == f"{USER}x{ASSISTANT}"
