@@ -67,7 +67,7 @@ _AGENT_OPTIONS: Final = (
 """Fields of CrewAI's agents that a manager supports, too; other fields would have no effect."""
 _SET_BY_CREW: Final = ("function_calling_llm", "step_callback")
 _COPIED: Final = ""
-"""The crew id of entries that a copied manager has from its original."""
+"""Stands for any crew: a copied manager keeps the names from its original under this id."""
 _said: ContextVar[tuple[dict[str, str], ...]] = ContextVar("crewai_podium_said", default=())
 
 

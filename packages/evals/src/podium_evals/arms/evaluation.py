@@ -169,7 +169,9 @@ def _interval(scores: Mapping[str, float], kinds: Mapping[str, str], unit: Unit)
 def _check_apart(fold: Fold) -> None:
     fitted = {question.split_key for question in fold.train.questions}
     if both := [question for question in fold.test.questions if question.split_key in fitted]:
-        raise ArmUnfit(f"arms would be fitted on {both[0].id!r} and asked the same question")
+        raise ArmUnfit(
+            f"question {both[0].id!r} is among those to fit arms on and among those to test them with"
+        )
 
 
 def _resampling(keys: Sequence[str], kinds: Mapping[str, str], unit: Unit) -> Resampling:

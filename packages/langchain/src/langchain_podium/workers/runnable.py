@@ -37,7 +37,8 @@ class RunnableWorker(Worker):
         runnable: the Runnable.
         card: the worker's card.
         give: returns the input for a step; `None` uses the same text as for a chat model: the question, the
-            visible steps, the subtask. In the subtask that `give` gets, outputs replace references (`{{n}}`).
+            visible steps, the subtask. References (`{{n}}`) in the subtask are replaced with the outputs of
+            the steps before `give` is called.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ async def events_of_run(handler: "WorkflowHandler", worker: str) -> AsyncGenerat
         worker: the name on the worker's card, for an error.
 
     Raises:
-        WorkerRefused: the run waits for a person to answer, which would take forever.
+        WorkerRefused: the run waits for an answer of a person, who cannot be asked here.
     """
     try:
         async with aclosing(handler.stream_events()) as events:
