@@ -66,6 +66,7 @@ def test_a_budget_stops_it_and_the_next_time_goes_on(podium: Podium, sums: Path)
     shown = podium(*asking, "--calls", "1")
     assert (shown.exit_code, "repeat the command to ask for the missing answers" in shown.stderr) == (3, True)
     assert "podium: 1 answers were not asked for: " in shown.stderr
+    assert "the command has 0 calls left of its 1 call: raise --calls" in shown.stderr
     assert podium(*asking).exit_code == 0
     assert len(list(read_recordings("r.jsonl"))) == 6
 

@@ -11,7 +11,7 @@ import typer
 
 from podium.budget import Limits
 from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, reporting
-from podium.config import Config, find_config, find_journal, load_config
+from podium.config import Config, find_config, find_journal, load_config, why_unwritable
 from podium.errors import ConfigError
 from podium.workers import Worker
 from podium_evals.grading import GRADERS, choose_graders
@@ -27,6 +27,7 @@ from podium_evals.recorded import (
     write_recordings,
 )
 from podium_evals.recording import GrowingFile, QuestionRow, Recorder, Summary, read_questions, record_runs
+from podium_evals.recording.limit_text import in_options
 
 PARTIAL = 3
 """The exit code if answers are missing."""
@@ -163,7 +164,7 @@ def fetch(
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"--out {out} cannot be written: {error}") from error
+            raise ConfigError(f"--out {out} cannot be written: {why_unwritable(error)}") from error
         is_gym = source == "reasoning-gym"
         _show_source(screen, reasoning_gym_origin() if is_gym else mmlu_pro_origin())
         told = partial(_show_progress, screen)
@@ -217,7 +218,8 @@ def _tell(screen: Screen, summary: Summary, out: Path, *, as_json: bool) -> None
         )
         _tell_counts(screen, "failed", summary.failed)
         if summary.stopped:
-            screen.note(f"podium: {summary.left} answers were not asked for: {summary.stopped}")
+            told = in_options(summary.stopped, {"cost": "--cost", "calls": "--calls"})
+            screen.note(f"podium: {summary.left} answers were not asked for: {told}")
     if summary.failed or summary.left:
         if not as_json:
             screen.note("podium: repeat the command to ask for the missing answers")

@@ -7,6 +7,10 @@ from .complaints import (
 from .config import (
     Config as Config,
 )
+from .files import (
+    why_unreadable as why_unreadable,
+    why_unwritable as why_unwritable,
+)
 from .load import (
     find_config as find_config,
     find_journal as find_journal,

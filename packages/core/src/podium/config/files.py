@@ -30,15 +30,15 @@ def read_text(path: Path, most: int) -> str:
     return data.decode()
 
 
-def why_unreadable(error: OSError | ValueError) -> str:
-    """Return why `read_text` failed, and the remedy, without the name of the file."""
+def why_unreadable(error: Exception) -> str:
+    """Return why a file cannot be read, and the remedy, without the name of the file."""
     for kind, told in _UNREADABLE.items():
         if isinstance(error, kind):
             return told
     return _system_error(error)
 
 
-def why_unwritable(error: OSError) -> str:
+def why_unwritable(error: Exception) -> str:
     """Return why a file cannot be written, and the remedy, without the name of the file."""
     match error:
         case FileNotFoundError() | NotADirectoryError():
@@ -51,5 +51,5 @@ def why_unwritable(error: OSError) -> str:
             return _system_error(error)
 
 
-def _system_error(error: OSError | ValueError) -> str:
+def _system_error(error: Exception) -> str:
     return error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)

@@ -17,6 +17,7 @@ from podium_evals.calibration.calibrate import Calibration, Calibrator
 from podium_evals.calibration.table import calibration_json, draw_calibration
 from podium_evals.grading import GRADERS, find_grader
 from podium_evals.recording import QuestionRow, read_questions
+from podium_evals.recording.limit_text import in_options
 
 PARTIAL = 3
 """The exit code if answers are missing."""
@@ -156,7 +157,8 @@ def _tell(screen: Screen, found: Calibration, path: Path, config: Config) -> Non
     for reason, number in summary.failed.most_common():
         screen.note(f"podium: {number} failed: {reason}")
     if summary.stopped:
-        screen.note(f"podium: stopped: {summary.stopped}")
+        told = in_options(summary.stopped, {"cost": "--budget", "calls": "--calls"})
+        screen.note(f"podium: stopped: {told}")
     if summary.failed or summary.stopped:
         screen.note("podium: repeat the command to ask for the missing answers")
     if config.measured_path is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from podium.config import why_unreadable
 from podium.errors import JournalBroken
 from podium.journal import Journal, RunRow
 from podium.planners import kind_of
@@ -50,7 +51,7 @@ def read_scores(path: Path | str) -> Sequence[RunScore]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
-        raise RecordingInvalid(f"{path} cannot be read: {error}") from error
+        raise RecordingInvalid(f"{path} cannot be read: {why_unreadable(error)}") from error
     found: dict[str, RunScore] = {}
     for number, line in enumerate(lines, 1):
         if line.strip():

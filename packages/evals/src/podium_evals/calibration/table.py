@@ -1,5 +1,6 @@
 """Shows the result of a calibration: a table for each kind, or JSON."""
 
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -33,14 +34,18 @@ def draw_calibration(screen: Screen, found: Calibration) -> None:
 
 
 def best_of(entry: KindEntry) -> tuple[str, float]:
-    """Return the worker with the highest rate on a kind, and its probability to be the best."""
+    """Return the worker with the highest rate on a kind, and its probability to be the best.
+
+    Of equal workers, the one whose answers cost least.
+    """
     rates = list(entry.rates.values())
     chances = best_chances(
         np.asarray([rate.prior for rate in rates]),
         np.asarray([rate.right for rate in rates]),
         np.asarray([rate.answers for rate in rates], dtype=np.float64),
     )
-    best = max(range(len(rates)), key=lambda number: rates[number].rate)
+    costs = [inf if rate.cost is None else rate.cost / rate.answers for rate in rates]
+    best = max(range(len(rates)), key=lambda number: (rates[number].rate, -costs[number]))
     return list(entry.rates)[best], float(chances[best])
 
 

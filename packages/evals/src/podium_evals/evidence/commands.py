@@ -10,6 +10,7 @@ import typer
 from platformdirs import user_cache_path
 
 from podium.cli import Screen, reporting
+from podium.config import why_unwritable
 from podium.errors import ConfigError
 from podium_evals.evidence.kept import KeptAnswers
 from podium_evals.evidence.measuring import Measured, measure
@@ -65,7 +66,7 @@ def evidence(
         try:
             write_page(measured, out, "make evidence")
         except OSError as error:
-            raise ConfigError(f"--out {out} cannot be written: {error}") from error
+            raise ConfigError(f"--out {out} cannot be written: {why_unwritable(error)}") from error
         screen.note(f"podium: wrote {out}, and its pictures in {out.parent / 'images'}")
 
 

@@ -14,6 +14,7 @@ from podium.errors import ConfigError
 from podium_evals.arms import Fold, SplitName
 from podium_evals.plans.plan_file import PlanFile
 from podium_evals.plans.plan_recorder import PlanRecorder, PlanSummary, plans_about
+from podium_evals.recording.limit_text import in_options
 from podium_evals.results.pools import POOLS, read_pool
 from podium_evals.results.report import Setting, asked_folds
 
@@ -153,7 +154,8 @@ def _tell(screen: Screen, summary: PlanSummary, out: Path, *, as_json: bool) -> 
         for code, number in summary.failed.most_common():
             screen.note(f"podium: {number} failed: {code}")
         if summary.stopped:
-            screen.note(f"podium: {summary.left} plans were not asked for: {summary.stopped}")
+            told = in_options(summary.stopped, {"cost": "--cost", "calls": "--calls"})
+            screen.note(f"podium: {summary.left} plans were not asked for: {told}")
         if summary.failed or summary.left:
             screen.note("podium: repeat the command to ask for the missing plans")
     if summary.failed or summary.left:

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from podium import Plan
+from podium.config import why_unreadable
 from podium.errors import PlanError
 from podium.usage import Usage
 from podium_evals.errors import RecordingInvalid
@@ -189,7 +190,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
                     raise RecordingInvalid(f"{where} is not a line of a file of plans: {error}") from error
                 yield where, row
     except (OSError, UnicodeDecodeError) as error:
-        raise RecordingInvalid(f"{path} cannot be read: {error}") from error
+        raise RecordingInvalid(f"{path} cannot be read: {why_unreadable(error)}") from error
 
 
 def _about(row: Mapping[str, Any]) -> PlansAbout:

@@ -11,6 +11,7 @@ import anyio.to_thread
 import httpx2
 from platformdirs import user_cache_path
 
+from podium.config import why_unwritable
 from podium_evals.errors import ChecksumMismatch, OriginUnavailable
 from podium_evals.recorded.attempts import TIMEOUTS, RequestFailed, check_status, until_served
 from podium_evals.recorded.origins import Origin, OriginFile
@@ -111,7 +112,7 @@ class _Download:
             await self._until_whole()
             await anyio.to_thread.run_sync(self._finish)
         except OSError as error:
-            raise OriginUnavailable(f"{self.target} cannot be written: {error}") from error
+            raise OriginUnavailable(f"{self.target} cannot be written: {why_unwritable(error)}") from error
 
     async def _until_whole(self) -> None:
         while _size(self.part) < self.file.size:

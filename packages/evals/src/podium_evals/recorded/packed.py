@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from podium.config import why_unreadable
 from podium_evals.errors import RecordingInvalid
 from podium_evals.recorded import mmlu_pro, reasoning_gym
 from podium_evals.recorded.recordings import Recording, Recordings, Sample
@@ -79,4 +80,4 @@ def _rows(path: Path, names: set[str]) -> Iterator[Mapping[str, Any]]:
                     raise RecordingInvalid(f"{path}, line {number}: the field {min(missing)!r} is missing")
                 yield row
     except (OSError, EOFError, ValueError) as error:
-        raise RecordingInvalid(f"{path} cannot be read: {error}") from error
+        raise RecordingInvalid(f"{path} cannot be read: {why_unreadable(error)}") from error

@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 
+from podium.config import why_unreadable
 from podium.errors import ConfigError
 from podium.workers import Price
 
@@ -60,7 +61,7 @@ class PriceTable:
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise ConfigError(f"{path} cannot be read: {error}") from error
+            raise ConfigError(f"{path} cannot be read: {why_unreadable(error)}") from error
         return cls.parse(text, str(path))
 
     @classmethod

@@ -18,6 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import IO, Any
 
+from podium.config import why_unreadable
 from podium.usage import Usage
 from podium_evals.errors import RecordingInvalid
 from podium_evals.recorded.question import Question
@@ -115,7 +116,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
                     return
                 yield f"{path}, line {number}", json.loads(line)
     except (OSError, EOFError, ValueError) as error:
-        raise RecordingInvalid(f"{path} cannot be read: {error}") from error
+        raise RecordingInvalid(f"{path} cannot be read: {why_unreadable(error)}") from error
 
 
 def _provenance(row: Mapping[str, Any]) -> Provenance:

@@ -14,6 +14,7 @@ from typing import BinaryIO, Self
 import anyio
 import anyio.to_thread
 
+from podium.config import why_unwritable
 from podium_evals.errors import RecordingInvalid
 
 try:
@@ -48,7 +49,7 @@ class AppendedLines:
         try:
             self._file: BinaryIO = self.path.open("a+b", buffering=0)
         except OSError as error:
-            raise RecordingInvalid(f"{self.path} cannot be written: {error}") from error
+            raise RecordingInvalid(f"{self.path} cannot be written: {why_unwritable(error)}") from error
         try:
             self._read()
         except BaseException:  # raised again: the file is also closed after an interrupt
@@ -76,7 +77,7 @@ class AppendedLines:
                 data = data[self._file.write(data) :]
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise RecordingInvalid(f"{self.path} cannot be written: {error}") from error
+            raise RecordingInvalid(f"{self.path} cannot be written: {why_unwritable(error)}") from error
 
     async def append(self, lines: Sequence[str]) -> None:
         """Append lines like `write`, but in another thread. The lines of two calls do not mix.

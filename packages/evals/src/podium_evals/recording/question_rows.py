@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from podium.config import why_unreadable
 from podium_evals.errors import RecordingInvalid
 from podium_evals.recorded import Question, with_options
 
@@ -33,7 +34,7 @@ def read_questions(path: Path | str) -> Sequence[QuestionRow]:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")  # JSON texts may contain other line separators
     except (OSError, ValueError) as error:
-        raise RecordingInvalid(f"{path} cannot be read: {error}") from error
+        raise RecordingInvalid(f"{path} cannot be read: {why_unreadable(error)}") from error
     rows = [
         _read(line, f"{path.stem}/{number}", path) for number, line in enumerate(lines, 1) if line.strip()
     ]

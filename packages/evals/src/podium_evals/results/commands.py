@@ -11,7 +11,7 @@ import anyio
 import typer
 
 from podium.cli import EXIT_CODES, AsJson, Screen, reporting
-from podium.config import find_config, load_config
+from podium.config import find_config, load_config, why_unwritable
 from podium.errors import ConfigError
 from podium_evals.arms import Arm, GivenPlanner, SplitName
 from podium_evals.calibration.probe_curve import COUNTS, probe_curve
@@ -246,7 +246,7 @@ def _save(path: Path | None, told: object) -> None:
     try:
         path.write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", "utf-8")
     except OSError as error:
-        raise ConfigError(f"--out {path} cannot be written: {error}") from error
+        raise ConfigError(f"--out {path} cannot be written: {why_unwritable(error)}") from error
 
 
 evals.command(epilog=EXIT_CODES)(questions)

@@ -11,7 +11,7 @@ import typer
 from rich.status import Status
 
 from podium.cli import EXIT_CODES, AsJson, Screen, reporting
-from podium.config import find_config, load_config
+from podium.config import find_config, load_config, why_unwritable
 from podium.errors import ConfigError
 from podium_evals.recorded import Recordings
 from podium_evals.results.pools import POOLS, named_workers, read_recording
@@ -154,4 +154,4 @@ def _save(router: Router, path: Path) -> None:
     try:
         router.save(path)
     except OSError as error:
-        raise ConfigError(f"--output {path} cannot be written: {error}") from error
+        raise ConfigError(f"--output {path} cannot be written: {why_unwritable(error)}") from error

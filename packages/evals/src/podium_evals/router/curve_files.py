@@ -7,6 +7,7 @@ from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 
+from podium.config import why_unwritable
 from podium.errors import ConfigError
 from podium_evals.router.figure import check_figures, draw_curve
 from podium_evals.router.training import TrainingReport
@@ -58,7 +59,7 @@ def write_curve(report: TrainingReport, path: Path) -> None:
         else:
             path.write_text(_json(report) if path.suffix == ".json" else _csv(report), encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"--curve {path} cannot be written: {error}") from error
+        raise ConfigError(f"--curve {path} cannot be written: {why_unwritable(error)}") from error
 
 
 def _json(report: TrainingReport) -> str:

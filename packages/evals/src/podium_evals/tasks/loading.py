@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from podium.config import why_unreadable
 from podium.errors import ConfigError
 from podium_evals.errors import OriginUnavailable, RecordingInvalid
 from podium_evals.recorded import Origin, Progress, Provenance, default_folder, download
@@ -118,7 +119,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Row]]:
                 if set(row) != {"revision", "total"}:  # the first line of a download is a header
                     yield f"{path}, line {number}", row
     except (OSError, ValueError, csv.Error) as error:
-        raise RecordingInvalid(f"{path} cannot be read: {error}") from error
+        raise RecordingInvalid(f"{path} cannot be read: {why_unreadable(error)}") from error
 
 
 def _question(task: Task, row: Row, where: str) -> Mapping[str, Any] | None:

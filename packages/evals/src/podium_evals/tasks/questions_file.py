@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from podium.config import why_unwritable
 from podium.errors import ConfigError
 
 
@@ -36,7 +37,7 @@ def write_questions(rows: Iterable[Mapping[str, Any]], path: Path) -> int:
             os.fsync(file.fileno())
         part.replace(path)
     except (OSError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be written: {error}") from error
+        raise ConfigError(f"{path} cannot be written: {why_unwritable(error)}") from error
     finally:
         part.unlink(missing_ok=True)
     return len(lines)
