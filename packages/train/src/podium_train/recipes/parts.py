@@ -46,7 +46,7 @@ def fingerprint_of(section: PromptSection) -> str:
     """Return the fingerprint of the prompt, with which the conductor must be served.
 
     Raises:
-        ConfigError: the prompt is not that of production.
+        ConfigError: the prompt is not the prompt of the planner that production uses.
     """
     if section.form == "tiny":
         raise ConfigError("a conductor with the prompt 'tiny' cannot be served: it knows its own world only")
