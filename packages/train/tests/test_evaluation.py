@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import anyio
@@ -41,6 +42,12 @@ SHOWN = RecordedAnswers(RECORDING, replace(BUNDLES.settings, asks="shown"))
 STYLE = PromptStyle(examples=0)
 
 
+@cache
+def arms_of(environment: RecordedAnswers) -> Sequence[PlanArm]:
+    """Return the arms of an environment; fitting the routers takes a second."""
+    return recorded_arms(environment)
+
+
 def tried(
     environment: RecordedAnswers | Specialists,
     episodes: Sequence[Episode],
@@ -74,7 +81,7 @@ def text(worker: int, subtask: str = "Answer the question.") -> str:
 @pytest.mark.parametrize("environment", [SINGLE, BUNDLES], ids=["single", "bundles"])
 def test_arms_are_in_the_order_that_a_complementary_pool_gives(environment: RecordedAnswers) -> None:
     """Each of these workers is good at two kinds: who reads the kind is better than who does not."""
-    arms = recorded_arms(environment)
+    arms = arms_of(environment)
     found = compared(environment, environment.episodes("questions", 100, seed=1), arms)
     scores = {arm.name: arm.score.mean for arm in found.arms}
     assert len(scores) == 10
@@ -103,7 +110,7 @@ def test_a_held_out_worker_is_found_by_its_card_alone() -> None:
             for trial in tried(SINGLE, episodes, [arm])[arm.name]
             if trial.reward.plan
         ]
-        for arm in recorded_arms(SINGLE)
+        for arm in arms_of(SINGLE)
     }
     assert not new & set(chosen["best single"])
     assert not new & set(chosen["kind rule"])
@@ -122,7 +129,7 @@ def test_what_cannot_be_known_counts_0_and_is_told() -> None:
             raise reply
         return reply
 
-    arms = [conductor_arm("model", complete, STYLE), *recorded_arms(SINGLE)]
+    arms = [conductor_arm("model", complete, STYLE), *arms_of(SINGLE)]
     found = compared(SINGLE, SINGLE.episodes("questions", 20, seed=1), arms)
     model = found.arms[0]
     assert (model.unknown, model.valid) == (0.5, 0.5)
@@ -177,7 +184,7 @@ def test_recorded_plans_are_compared_by_evals(environment: RecordedAnswers, tmp_
     bundles = make_bundles(test, 12, seed=1, sizes=(2, 3)) if environment is not SINGLE else ()
     fold = Fold(train=environment.training, test=test, bundles=bundles)
     episodes = environment.episodes_of(fold.asked, seed=3)
-    rule = next(arm for arm in recorded_arms(environment) if arm.name == "best card")
+    rule = next(arm for arm in arms_of(environment) if arm.name == "best card")
 
     async def sometimes(episode: Episode, sample: int) -> str:
         return await rule.text(episode, sample) if episode is not episodes[0] else "no plan"
