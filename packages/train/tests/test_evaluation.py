@@ -8,8 +8,10 @@ from pathlib import Path
 
 import anyio
 import pytest
+from servers.chat_server import Call, ChatServer, Reply, says, whole
 from small_recording import small_recording
 
+from podium.config import load_config
 from podium.errors import ConfigError, WorkerUnavailable
 from podium.planners import ChatPlanner
 from podium.types import Message, Plan, Step
@@ -17,7 +19,7 @@ from podium.workers import ScriptedWorker
 from podium_evals.arms import BestSingle, Fold, evaluate as evaluate_arms
 from podium_evals.plans import RecordedPlansArm, read_plans
 from podium_evals.recorded import make_bundles
-from podium_train import Episode, PromptStyle, RecordedAnswers, RecordedSettings
+from podium_train import Episode, PromptStyle, RecordedAnswers, RecordedSettings, messages
 from podium_train.environments.specialists import BASELINES, Specialists
 from podium_train.evaluation import (
     Evaluation,
@@ -162,6 +164,33 @@ def test_a_planner_of_podium_is_an_arm() -> None:
     trials = tried(SINGLE, SINGLE.episodes("questions", 5, seed=1), [arm])
     assert [trial.reward.plan for trial in trials["model"]] == [Plan((Step(1, "Answer the question."),))] * 5
     assert "THE WORKERS:" in model.requests[0].messages[-1].text
+
+
+def test_a_conductor_on_a_server_is_an_arm(tmp_path: Path) -> None:
+    """Its plans are read from the endpoint of a `podium.toml`; an outage is told, and counts 0."""
+    asked: list[str] = []
+
+    def reply(call: Call) -> Reply:
+        asked.append(call.body["messages"][-1]["content"])
+        return says(call, text(0)) if len(asked) % 2 else whole({"error": {"message": "no"}}, status=503)
+
+    async def run() -> Mapping[str, Sequence[Trial]]:
+        async with ChatServer(reply) as server:
+            path = tmp_path / "podium.toml"
+            path.write_text(
+                f'[endpoints.own]\nbase_url = "{server.url}"\n'
+                '[workers.any]\nendpoint = "own"\nmodel = "any"\n'
+                '[planner]\nendpoint = "own"\nmodel = "conductor"\nspelling = "lists"\n'
+            )
+            async with load_config(path).planner() as planner:
+                arm = planner_arm("served", planner, max_steps=5)
+                return await evaluate(SINGLE, SINGLE.episodes("questions", 6, seed=1), [arm], at_once=1)
+
+    trials = anyio.run(run)["served"]
+    assert [bool(trial.failure) for trial in trials] == [False, True] * 3
+    assert {trial.failure.partition(":")[0] for trial in trials[1::2]} == {"worker_unavailable"}
+    episode = trials[0].episode
+    assert asked[0] == messages(episode, PromptStyle())[-1].text
 
 
 def test_the_synthetic_world_can_be_evaluated() -> None:
