@@ -73,7 +73,7 @@ def test_a_nested_run_is_held_to_the_limits_of_the_run_around_it() -> None:
     inner = outer.nested(Limits(output_tokens=1000), 1, 0.0)
     inner.settle(inner.reserve(CALL), CALL)
     assert outer.spent == inner.spent == CALL
-    with pytest.raises(LimitExceeded, match="the run has 10 output tokens left of its 60"):
+    with pytest.raises(LimitExceeded, match="the outer run has 10 output tokens left of its 60"):
         inner.reserve(CALL)
     assert inner.reserved == outer.reserved == Spend()
     assert inner.left.output_tokens == 10
@@ -85,7 +85,7 @@ def test_steps_are_counted_everywhere_or_nowhere() -> None:
     inner = outer.nested(Limits(steps=5), 1, 0.0)
     inner.start_step()
     outer.start_step()
-    with pytest.raises(LimitExceeded, match="the run may start 2 steps"):
+    with pytest.raises(LimitExceeded, match="the outer run may start 2 steps"):
         inner.start_step()
     assert (inner.steps, outer.steps, inner.left.steps) == (1, 2, 0)
 

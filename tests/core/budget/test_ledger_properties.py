@@ -59,7 +59,7 @@ class Books(RuleBasedStateMachine):
     @rule(target=reservations, number=ledgers, worst=SPENDS, index=st.sampled_from([None, 0, 1]))
     def reserve(self, number: int, worst: Spend, index: int | None) -> tuple[int, Reservation]:
         """Reserve, and see that it is refused just when it does not fit."""
-        fits = all(self._fits(one, worst, index if one == number else None) for one in self.above[number])
+        fits = all(self._fits(one, worst, number, index) for one in self.above[number])
         try:
             reservation = self.made[number].reserve(worst, index)
         except LimitExceeded as refused:
@@ -73,11 +73,13 @@ class Books(RuleBasedStateMachine):
         self.unsettled.append((number, reservation))
         return number, reservation
 
-    def _fits(self, number: int, worst: Spend, index: int | None) -> bool:
+    def _fits(self, number: int, worst: Spend, nested: int, index: int | None) -> bool:
         limits = self.made[number].limits
         if worst.cost is None and limits.cost is not None and limits.unpriced is None:
             return False
-        kept = [amount for step, amount in self.kept[number].items() if step != index]
+        is_kept = index in self.kept[nested]  # then the call may use all that its run keeps
+        keeping = [one for one in self.above[nested] if one >= number and not (is_kept and one == nested)]
+        kept = [amount for one in keeping for amount in self.kept[one].values()]
         booked = [*self.aside[number], *kept]
         return all(
             most is None
@@ -182,14 +184,18 @@ class Books(RuleBasedStateMachine):
                 left = [
                     max(getattr(self.made[one].limits, name) - self._booked(one, name) - kept, 0.0)
                     for one in self.above[number]
-                    for kept in (0.0 if one == number else self._kept(one, name),)
+                    for kept in (
+                        sum(
+                            self._kept(each, one, name) for each in self.above[number] if one <= each < number
+                        ),
+                    )
                     if getattr(self.made[one].limits, name) is not None
                 ]
                 told = getattr(ledger.left, name)
                 assert told is None if not left else abs(told - min(left)) < 1e-6
 
-    def _kept(self, number: int, name: str) -> float:
-        return sum(self._count(number, name, amount) for amount in self.kept[number].values())
+    def _kept(self, number: int, book: int, name: str) -> float:
+        return sum(self._count(book, name, amount) for amount in self.kept[number].values())
 
     def _booked(self, number: int, name: str) -> float:
         aside = sum(self._count(number, name, one) for one in self.aside[number])

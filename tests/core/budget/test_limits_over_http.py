@@ -15,6 +15,8 @@ from podium.workers import Card, ChatWorker, Endpoint, Price
 pytestmark = pytest.mark.anyio
 
 PRICE = Price(input=1.0, output=10.0)
+WIDE = plan_of((0, "one", ()), (0, "two", ()), (0, "three", ()), (0, "four", (0, 1, 2)))
+LONG = {"prompt_tokens": 40, "completion_tokens": 100}
 CHAIN = plan_of((0, "one", ()), (0, "two", (0,)), (0, "three", (1,)), (0, "four", (2,)))
 
 
@@ -29,17 +31,29 @@ def _answer(call: Call) -> Reply:
 
 async def test_what_does_not_fit_is_never_sent() -> None:
     """The server sees the calls that fit, each with its answer bounded, and no other."""
-    async with ChatServer(_answer) as server:
-        # a call costs $0.00014, and may come to some $0.0013 with 100 tokens of answer
-        limits = Limits(cost=0.0016, answer_tokens=100)
-        result = await Conductor(FixedPlanner(CHAIN), [_worker(server)], limits=limits).run("What?")
-        assert 1 <= len(server.calls) < 4
+    async with ChatServer(lambda call: says(call, "fine", usage=LONG)) as server:
+        # a call costs $0.00104, and may cost some $0.0016
+        limits = Limits(cost=0.0035, answer_tokens=100)
+        result = await Conductor(FixedPlanner(WIDE), [_worker(server)], limits=limits).run("What?")
+        assert 2 <= len(server.calls) < 4
         assert all(call.body["max_tokens"] == 100 for call in server.calls)
-    assert result.cost == pytest.approx(0.00014 * len(server.calls))
-    assert (result.status, result.answer) == ("failed", "")
+    assert result.cost == pytest.approx(0.00104 * len(server.calls))
+    assert (result.status, result.answer) == ("partial", "fine")
     assert result.problem is not None
     assert result.problem.code == "limit"
     assert "Limits.cost" in result.problem.message
+
+
+async def test_a_plan_whose_calls_do_not_fit_costs_nothing() -> None:
+    """The problem names the amount that the plan needs."""
+    async with ChatServer(_answer) as server:
+        limits = Limits(cost=0.0016, answer_tokens=100)
+        result = await Conductor(FixedPlanner(CHAIN), [_worker(server)], limits=limits).run("What?")
+        assert not server.calls
+    assert (result.status, result.answer, result.cost) == ("failed", "", 0.0)
+    assert result.problem is not None
+    assert result.problem.code == "limit"
+    assert "the plan needs at least another $0.00" in result.problem.message
 
 
 async def test_without_limits_nothing_is_bounded() -> None:
@@ -88,7 +102,8 @@ async def test_a_call_that_hangs_counts_as_the_most_it_may_come_to() -> None:
         assert len(server.calls) == 1
     assert result.outcomes[0].maybe_paid
     assert result.problem is not None
-    assert result.problem.code == "limit"
+    assert result.problem.code == "worker_timeout"
+    assert "no further call fits the limits" in result.problem.message
 
 
 async def test_a_forecast_goes_by_what_calls_took_and_holds_the_bill() -> None:

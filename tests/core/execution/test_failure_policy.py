@@ -268,13 +268,24 @@ async def test_no_plan_is_made_around_what_the_limits_refused() -> None:
     limits = Limits(replans=3, calls=4)
     conductor = Conductor(planner, [ScriptedWorker("a", "A")], limits=limits, on_failure="replan")
     result = await conductor.run("Q?")
-    assert len(result.rounds) == 1
+    assert [len(one.proposals) for one in result.rounds] == [1, 0]
     assert result.status == "partial"
 
 
-@pytest.mark.parametrize("policy", ["skip", "note", "replan", "fail"])
+@pytest.mark.parametrize("policy", ["skip", "fail"])
+async def test_a_plan_that_needs_every_step_is_not_begun_if_one_does_not_fit(policy: str) -> None:
+    """With `skip` and `fail`, an answer never lacks a step, also not because of a limit."""
+    worker = ScriptedWorker("a", "A")
+    plan = plan_of((0, "x", ()), (0, "y", ()), (0, "join", (0, 1)))
+    result = await Conductor(boss(""), [worker], limits=Limits(calls=2), on_failure=policy).run(plan)  # type: ignore[arg-type]  # parametrized
+    assert (result.status, len(worker.requests)) == ("failed", 0)
+    assert result.problem is not None
+    assert "needs at least 3 more calls for an answer, and the run has 2 left" in result.problem.message
+
+
+@pytest.mark.parametrize("policy", ["note", "replan"])
 async def test_a_call_is_kept_for_the_last_step(policy: str) -> None:
-    """Steps that may not be paid are left out, and the last joins what there is, under any policy."""
+    """Steps that may not be paid are left out, and the last joins what there is."""
     a, join = ScriptedWorker("a", "A"), ScriptedWorker("join", "JOINED")
     plan = plan_of((0, "x", ()), (0, "y", ()), (0, "z", ()), (1, "join", (0, 1, 2)))
     limits = Limits(calls=3, rounds=2)

@@ -359,13 +359,13 @@ async def test_a_slot_is_free_while_a_step_waits_to_ask_again() -> None:
 
 
 async def test_a_call_that_does_not_fit_is_not_made() -> None:
-    """The step fails for the limit, and says what its earlier call came to."""
+    """The step keeps the code of its call, and says which limit allows no other."""
     worker = ScriptedWorker("a", DOWN)
     outcome = outcome_of(await told(conductor([worker], limits=Limits(calls=2))))
     assert len(worker.requests) == 2
     assert outcome.problem is not None
-    assert outcome.problem.code == "limit"
-    assert "down" in outcome.problem.message
+    assert outcome.problem.code == "worker_unavailable"
+    assert "; no further call fits the limits: a call may need 1 call" in outcome.problem.message
 
 
 @pytest.mark.parametrize(

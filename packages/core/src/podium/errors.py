@@ -32,6 +32,7 @@
         │   ├── AnswerToolCalls    the answer calls tools, and none were offered
         │   └── AnswerNotUtf8      the answer's bytes are not UTF-8
         └── WorkerFailed       the worker's code raised
+            ├── NestedLimit        a nested run has no answer because of a limit
             ├── ToolFailed         the tool reported an error
             └── AgentFailed        a remote agent reported that its task failed or was cancelled
 
@@ -346,6 +347,12 @@ class WorkerFailed(WorkerError):
     """The worker's code raised; `__cause__` is the original exception."""
 
     code = "worker_failed"
+
+
+class NestedLimit(WorkerFailed):
+    """A nested run has no answer because of its own limits or the limits of an outer run."""
+
+    code = LimitExceeded.code
 
 
 class ToolFailed(WorkerFailed):

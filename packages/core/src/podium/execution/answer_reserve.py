@@ -1,31 +1,18 @@
 """Keeps a part of a run's limits for the steps that the answer needs.
 
-The answer is the output of the plan's last step. The last step needs at least one of its inputs, and so
-on: the smallest such set of steps is the shortest way to an answer. While the limits of calls and steps
-do not allow every step, they are kept for this set. If they do not even allow this set, no step is worth
-its cost, and the round ends.
+While the limits do not allow every step of the plan in the worst case, the steps of one way to the answer
+come first, and every other step must fit beside the worst case of this way. If the limits allow no way, no
+step is worth its cost, and the round ends.
 """
 
-from collections.abc import Iterable
-
-from podium.budget.spend import Remaining, Spend
-from podium.errors import LimitExceeded, PlanInvalid
+from podium.budget.ledger import Shortfall
+from podium.errors import LimitExceeded
+from podium.execution.answer_ways import AnswerWays
 from podium.execution.dependencies import DependencyGraph
 from podium.execution.run_context import RunContext
+from podium.execution.step_amounts import is_metered
 from podium.execution.step_state import StepState
-from podium.prompts.render import worker_messages
-from podium.prompts.subtask import shown_step, step_input
 from podium.types.outcome import Problem
-from podium.types.plan import Plan, Step
-from podium.workers.worker import Request, VisibleStep
-from podium.workers.worst_case import bounded
-
-FIRST_GUESS = 1_000
-"""Expected tokens of an answer of a worker without earlier answers; a token has four characters."""
-_SHARE = 0.95
-"""The expected length of a worker's next answer is this quantile of the lengths of its latest answers."""
-_CALL = Spend(calls=1)
-_METERED = ("input_tokens", "output_tokens", "cost")
 
 
 class AnswerReserve:
@@ -39,168 +26,106 @@ class AnswerReserve:
     def __init__(self, context: RunContext, graph: DependencyGraph) -> None:
         self._context = context
         self._graph = graph
-        self._is_metered = context.ledger.limits_any(*_METERED)
-        self._is_tight = False
+        self._ways = AnswerWays(context, graph)
+        self._is_metered = is_metered(context)
+        self._way: tuple[int, ...] = ()
+        self._lacks: Shortfall | None = None
+        self._has_all = True
         self._begun = False
         self.refusal: Problem | None = None
-        """Why the limits of calls or steps allow no answer, so that no further step may start; `None` if
-        they allow one. A run with an answer cache may get an answer without calls, so only the limit of
-        steps counts."""
+        """Why the limits allow no answer, so that no further step may start; `None` if they allow one, or if
+        calls that are running may free enough. A run with an answer cache may get an answer without calls, so
+        only the limit of steps counts."""
 
     def begin(self) -> None:
         """Keep amounts for the complete plan, whose paid results are known."""
-        self._begun = True
-        self.update()
+        self._begun = self._graph.plan is not None and len(self._graph.plan.steps) > 1
+        self._keep()
 
     def end(self) -> None:
         """Keep nothing more."""
         self._begun = False
         self._context.ledger.keep({})
 
-    def update(self, ended: StepState | None = None) -> None:
-        """Keep the amounts that the answer needs now, or set `refusal`.
+    def update(self, ended: StepState) -> None:
+        """Keep the amounts that the answer needs after a step has ended, or set `refusal`."""
+        if not (self._has_all and ended.is_good) or self._is_scarce:
+            self._keep()
+
+    def admit(self, index: int) -> None:
+        """Keep the amounts that the answer needs before a call of a step.
 
         Args:
-            ended: the step that has just ended; `None` for a new plan.
+            index: index of the step in its plan.
+
+        Raises:
+            LimitExceeded: the limits are needed for other steps, or allow no answer.
         """
-        plan, last = self._graph.plan, self._graph.last
-        if not self._begun or plan is None or len(plan.steps) < 2 or last is None or last.visible is not None:
+        if self._begun and self._is_scarce:
+            self._keep()
+        if self.refusal is not None and self._lacks is not None:
+            raise LimitExceeded(self._lacks.name, self.refusal.message)
+        if not self._begun or self._has_all or (len(self._way) == 1 and index in self._way):
+            return  # the ledger checks the call itself
+        if self._lacks is None:
+            if index not in self._way:
+                self._admit_beside(index)
+        elif self._context.cache is None:  # with a cache, the other steps may need no calls
+            raise LimitExceeded(self._lacks.name, _too_little(self._lacks).message)
+
+    def _admit_beside(self, index: int) -> None:
+        """Raise `LimitExceeded` unless a step, and the steps that bring its output on, fit beside the way."""
+        onward = self._ways.onward(index, self._way)
+        amounts = self._ways.amounts(self._way, onward)
+        kept = [(amount.worst, amount.worst) for amount in amounts]
+        besides = self._ways.amounts(onward, self._way)
+        starts = self._ways.starts((*self._way, *onward))
+        lacks = self._context.ledger.shortfall([*kept, *besides], starts)
+        if lacks is not None:
+            needs = f"together with the steps that the answer needs, the step needs {lacks.needs}"
+            raise LimitExceeded(lacks.name, f"{needs}, and {lacks.left}: raise Limits.{lacks.name} for more")
+
+    @property
+    def _is_scarce(self) -> bool:
+        """Whether the steps of the plan could exceed a limit."""
+        plan, left = self._graph.plan, self._context.ledger.left
+        most = 0 if plan is None else len(plan.steps)
+        few = left.calls is not None and left.calls < most * self._context.settings.retry.attempts
+        return self._is_metered or few or (left.steps is not None and left.steps < most)
+
+    def _keep(self) -> None:
+        """Keep the worst case of every step if the limits allow it, else of the steps of the best way."""
+        last, ledger, ways = self._graph.last, self._context.ledger, self._ways
+        if not self._begun or last is None or last.outcome is not None:
             return
-        context, left = self._context, self._context.ledger.left
-        was_tight, self._is_tight = self._is_tight, not self._allows(left, self._graph)
-        is_new = ended is None or was_tight or self._is_tight
-        if not is_new and not (self._is_metered and ended is not None and ended.index in last.step.access):
-            return
-        way = self._way(last.index)
-        if way is None:  # the last step will be skipped, for another reason than limits
-            context.ledger.keep({})
-            return
-        if self._is_tight and (problem := self._refused(left, way)) is not None:
-            self.refusal = problem
-            self.end()
-            return
-        uncalled = way if self._is_tight else [last.index]
-        amounts = dict.fromkeys(uncalled, _CALL)
-        if self._is_metered and (amount := self._worst_of_last(plan, way, left)) is not None:
-            amounts[last.index] = amount
-        context.ledger.keep(amounts, [index for index in uncalled if not self._graph[index].has_started])
+        self._way, self._lacks = ways.open, None
+        worst = [amount.worst for amount in ways.amounts(self._way)]
+        fits = ledger.shortfall([(each, each) for each in worst], ways.starts(self._way))
+        self._has_all = fits is None
+        if not self._has_all:
+            best = ways.best()
+            if best is None:  # the last step will be skipped, for another reason than limits
+                ledger.keep({})
+                self._way = ()
+                return
+            self._way, self._lacks = best
+            if self._lacks is not None and self._is_final(self._lacks):
+                self.refusal = _too_little(self._lacks)
+                self.end()
+                return
+            worst = [amount.worst for amount in ways.amounts(self._way)]
+        starts = [index for index in self._way if not self._graph[index].has_started]
+        ledger.keep(dict(zip(self._way, worst, strict=True)), starts)
 
-    @staticmethod
-    def _allows(left: Remaining, states: Iterable[StepState]) -> bool:
-        """Return whether the limits allow one more call and one start of each step that lacks it."""
-        open_states = [state for state in states if state.outcome is None]
-        calls = sum(not state.has_called for state in open_states)
-        starts = sum(not state.has_started for state in open_states)
-        return (left.calls is None or calls <= left.calls) and (left.steps is None or starts <= left.steps)
-
-    def _refused(self, left: Remaining, way: list[int]) -> Problem | None:
-        """Return why the limits do not allow the shortest way to an answer."""
-        states = [self._graph[index] for index in way]
-        starts = sum(not state.has_started for state in states)
-        if left.steps is not None and starts > left.steps:
-            return _too_many("steps", starts, left.steps)
-        if left.calls is not None and len(way) > left.calls and self._context.cache is None:
-            return _too_many("calls", len(way), left.calls)
-        return None
-
-    def _way(self, target: int) -> list[int] | None:
-        """Return the fewest steps that must still call a worker so that a step can be `ok`.
-
-        Returns `None` if the step cannot be `ok`.
-
-        The set is the smallest one if the steps on it have no inputs in common.
-        """
-        best: dict[int, frozenset[int] | None] = {}
-        plan = self._graph.plan
-        assert plan is not None
-        for index in sorted(plan.reaching(target)):
-            state = self._graph[index]
-            if state.outcome is not None:
-                best[index] = frozenset() if state.is_good else None
-                continue
-            if state.has_called:
-                best[index] = frozenset()
-                continue
-            step = state.step
-            inputs = [way for seen in step.access if (way := best[seen]) is not None]
-            must = [best[seen] for seen in step.references]
-            count = self._graph.fewest_inputs(state)
-            if len(inputs) < count or None in must:
-                best[index] = None
-                continue
-            chosen = sorted(inputs, key=len)[:count]
-            best[index] = frozenset({index}).union(*chosen, *(way for way in must if way is not None))
-        way = best[target]
-        return None if way is None else sorted(way)
-
-    def _worst_of_last(self, plan: Plan, way: list[int], left: Remaining) -> Spend | None:
-        """Return the worst case of the last step.
-
-        Returns `None` if the rest of the limits would be too small for the other steps of the way:
-        these are worst cases, and the steps may cost less.
-        """
-        amounts = {index: self._worst(plan, index) for index in way}
-        fits = all(
-            most is None or sum(getattr(amount, name) or 0 for amount in amounts.values()) <= most
-            for name in _METERED
-            for most in (getattr(left, name),)
-        )
-        return amounts[way[-1]] if fits else None
-
-    def _worst(self, plan: Plan, index: int) -> Spend:
-        visible = tuple(self._expected(plan, seen) for seen in plan.steps[index].access)
-        return _worst_case(self._context, plan.steps[index], visible)
-
-    def _expected(self, plan: Plan, index: int) -> VisibleStep:
-        outcome = self._graph[index].outcome
-        if outcome is None:
-            return _expected_step(self._context, plan, index)
-        return shown_step(plan, index, outcome.text if outcome.status == "ok" else "")
+    def _is_final(self, lacks: Shortfall) -> bool:
+        """Return whether the limits allow no answer, whatever the running calls spend."""
+        if len(self._way) == 1 or (lacks.name != "steps" and self._context.cache is not None):
+            return False  # the call of a single step is refused by the ledger itself
+        return lacks.name in ("steps", "calls") or not self._context.ledger.is_calling
 
 
-def _too_many(name: str, needed: int, left: int) -> Problem:
-    needs = f"the plan needs at least {needed} more {name.removesuffix('s') if needed == 1 else name}"
-    message = f"{needs} for an answer, and the run has {left} left, so no further step starts"
-    return Problem(LimitExceeded.code, f"{message}: raise Limits.{name} for more")
-
-
-def has_room(context: RunContext, plan: Plan, index: int, steps: int) -> bool:
-    """Return whether the limits have room for `steps` steps that each spend as much as this step may."""
-    left = context.ledger.left
-    if any(most is not None and most < steps for most in (left.calls, left.steps)):
-        return False
-    if not context.ledger.limits_any(*_METERED):
-        return True
-    visible = tuple(_expected_step(context, plan, seen) for seen in plan.steps[index].access)
-    worst = _worst_case(context, plan.steps[index], visible)
-    return all(
-        most is None or steps * (getattr(worst, name) or 0) <= most
-        for name in _METERED
-        for most in (getattr(left, name),)
+def _too_little(lacks: Shortfall) -> Problem:
+    message = (
+        f"the plan needs at least {lacks.needs} for an answer, and {lacks.left}, so no further step starts"
     )
-
-
-def _worst_case(context: RunContext, step: Step, visible: tuple[VisibleStep, ...]) -> Spend:
-    """Return the maximum that a step may spend if it sees `visible`; one call if its tokens are unknown."""
-    worker, limits = context.settings.pool.workers[step.worker], context.settings.limits
-    visible = context.previous.visible + visible if step.previous else visible
-    query, most_chars = context.request.query if context.shows_question else (), limits.output_chars
-    try:
-        texts = context.request.context
-        shown = step_input(worker, step, visible, query, most_chars=most_chars, texts=texts)
-    except PlanInvalid:  # if the real inputs are also too long, the step fails when it starts
-        return _CALL
-    request = Request(messages=worker_messages(shown, worker.card), step_input=shown)
-    request = bounded(worker, request, context.ledger)
-    worst = worker.worst_case(request, limits.answer_tokens)
-    return _CALL if worst is None else context.overlong.worst_case(worker.card, worst)
-
-
-def _expected_step(context: RunContext, plan: Plan, index: int) -> VisibleStep:
-    """Return a step as other steps see it, with an output of the expected length."""
-    pool, worker = context.settings.pool, plan.steps[index].worker
-    written = sorted(took.output_tokens for took in pool.history(worker).calls if took.ok)
-    tokens = written[int(_SHARE * len(written))] if written else FIRST_GUESS
-    most = pool.workers[worker].max_tokens
-    tokens = tokens if most is None else min(tokens, most)
-    return shown_step(plan, index, "x" * min(4 * tokens, context.settings.limits.output_chars))
+    return Problem(LimitExceeded.code, f"{message}: raise Limits.{lacks.name} for more")

@@ -6,12 +6,11 @@ The graph only decides. `scheduler` starts, stops and ends the steps.
 from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
 
-from podium.errors import LimitExceeded
 from podium.execution.retry_policy import OnFailure
 from podium.execution.run_context import PreviousRound
 from podium.execution.step_state import StepState
 from podium.prompts.subtask import mentioned
-from podium.types.outcome import Outcome, Problem
+from podium.types.outcome import Outcome, Problem, StepStatus
 from podium.types.plan import Plan, Step, label_of
 
 Verdict = Literal["wait", "start", "skip", "abort"]
@@ -23,7 +22,8 @@ class DependencyGraph:
     """The steps of a round, in the plan's order. Steps can be added before the plan is complete.
 
     Args:
-        on_failure: what happens to a step that lacks an input: `note`, `skip` or `fail`.
+        on_failure: what happens to a step that lacks an input. With `replan` it is skipped, and the plan may
+            go on later as with `note`.
         has_previous: whether the previous round has an output for steps that list "previous".
         names: the names of the run's texts.
     """
@@ -105,26 +105,22 @@ class DependencyGraph:
             return "start"
         if not state.is_lacking or self.plan is None:
             return "wait"
-        if self._on_failure == "fail" and not self._is_refused():
+        if self._on_failure == "fail":
             return "abort"
         return "wait" if state.blocked else "skip"
 
     def _bridges(self, state: StepState) -> bool:
         """Return whether a step runs with a note on its missing inputs.
 
-        A note requires that at least one input exists. With `skip` and `fail`, only the last step can run
-        with a note, and only if the limits of the run refused another step: a part of the limits is kept for
-        the last step.
+        A note requires that at least one input exists.
         """
-        if state.blocked or self._refers_to_nothing(state):
+        if self._on_failure != "note" or state.blocked or self._refers_to_nothing(state):
             return False
-        if not (state.good or (state.step.previous and self._has_previous)):
-            return False
-        return self._on_failure == "note" or (state is self.last and self._is_refused())
+        return bool(state.good) or (state.step.previous and self._has_previous)
 
     def fewest_inputs(self, state: StepState) -> int:
-        """Return how many inputs a step needs at least if the run's limits refuse the others."""
-        if self._on_failure != "note" and state is not self.last:
+        """Return how many inputs a step needs at least, if the other inputs have no output."""
+        if self._on_failure not in ("note", "replan"):
             return state.least
         may_have_none = state.step.previous and self._has_previous
         return min(state.least, 0 if may_have_none else 1)
@@ -132,11 +128,6 @@ class DependencyGraph:
     def _refers_to_nothing(self, state: StepState) -> bool:
         """Return whether the subtask refers to a step without an output."""
         return any(not self._states[seen].is_good for seen in state.step.references)
-
-    def _is_refused(self) -> bool:
-        """Return whether the run's limits refused a step."""
-        ended = (state.outcome.problem for state in self._states if state.outcome is not None)
-        return any(problem is not None and problem.code == LimitExceeded.code for problem in ended)
 
     def lack(self, state: StepState) -> Problem:
         """Return why a step is skipped: the steps that it depends on and that have no output."""
@@ -178,10 +169,11 @@ class DependencyGraph:
                 if state.outcome is None and not state.is_wanted:
                     yield state
 
-    @property
-    def paid(self) -> tuple[tuple[str, Outcome], ...]:
-        """The outcomes that are `ok`, in the order in which they ended, each with its exact key."""
-        good = sorted(
-            (state for state in self.all if state.exact and state.is_good), key=lambda state: state.rank
-        )
-        return tuple((state.exact, state.outcome) for state in good if state.outcome is not None)
+    def keyed(self, status: StepStatus) -> tuple[tuple[str, Outcome], ...]:
+        """Return the outcomes with a status, in the order in which they ended, each with its exact key."""
+        found = [
+            (state.rank, state.exact, state.outcome)
+            for state in self.all
+            if state.exact and state.outcome is not None and state.outcome.status == status
+        ]
+        return tuple((key, outcome) for _, key, outcome in sorted(found, key=lambda one: one[0]))

@@ -57,8 +57,8 @@ class RoundScheduler:
         self._last = last
         self._has_keys = context.paid_results is not None or may_replan or paid is not None
         on_failure = context.settings.on_failure
-        if on_failure == "replan":
-            on_failure = "skip" if may_replan else "note"
+        if on_failure == "replan" and not may_replan:
+            on_failure = "note"
         self._graph = DependencyGraph(
             on_failure, has_previous=bool(context.previous.visible), names=context.request.context
         )
@@ -117,7 +117,12 @@ class RoundScheduler:
     @property
     def paid(self) -> tuple[tuple[str, Outcome], ...]:
         """The outcomes that are `ok`, in the order in which they ended, each with its exact key."""
-        return self._graph.paid
+        return self._graph.keyed("ok")
+
+    @property
+    def failed(self) -> tuple[tuple[str, Outcome], ...]:
+        """The outcomes that are `failed`, in the order in which they ended, each with its exact key."""
+        return self._graph.keyed("failed")
 
     def add(self, step: Step) -> None:
         """Add the next step of the plan; it starts when the steps on its access list have ended."""
@@ -303,6 +308,7 @@ class RoundScheduler:
             step=state.step,
             visible=state.visible or (),
             on_text=self._on_text,
+            admit=self._reserve.admit,
             number=state.number,
             last=state is self._graph.last,
             labels=state.labels,

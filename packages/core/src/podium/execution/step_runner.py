@@ -22,7 +22,7 @@ from podium.prompts.subtask import step_input
 from podium.secrets.boundary import BUGS, Boundary, add_place
 from podium.types.events import AttemptFailed, StepStarted
 from podium.types.messages import Completion
-from podium.types.outcome import Call, Outcome, Problem, StepStatus, totals
+from podium.types.outcome import Call, Outcome, Problem, StepStatus, shortfall, totals
 from podium.types.plan import Step
 from podium.workers.circuit_breaker import CircuitBreaker
 from podium.workers.pool import take
@@ -42,6 +42,9 @@ class StepRunner:
     visible: tuple[VisibleStep, ...]
     on_text: Callable[["StepRunner", str, int], None]
     """Called with this runner, each piece of text, and the number of its call."""
+    admit: Callable[[int], None] | None = None
+    """Called before a call with the index of the step; raises `LimitExceeded` if the limits of the run are
+    needed for other steps. `None` admits every call."""
     number: int = 1
     """Number of the first call."""
     last: bool = False
@@ -80,16 +83,17 @@ class StepRunner:
             told = f"{problem.message}; {end.because}" if end.because else problem.message
             return self._ended("failed", replace(problem, message=told))
         except LimitExceeded as error:
-            told = str(error)
-            if self._made and self._made[-1].problem is not None:
-                told = f"{told}; the previous call failed: {self._made[-1].problem.message}"
-            return self._ended("failed", Problem(error.code, told))
+            problem = Problem.of(error)
+            if self._made and (failed := self._made[-1].problem) is not None:  # the reason, at any limit
+                problem = replace(
+                    failed, message=f"{failed.message}; no further call fits the limits: {error}"
+                )
+            return self._ended("failed", problem)
         except PodiumError as error:
             return self._ended("failed", Problem.of(error))
         except BUGS as bug:
             who = self.context.settings.pool.names[self.step.worker]
-            where = f"step {self.index} of round {self.round} (worker {who!r})"
-            add_place(bug, self.context.request.run_id, where)
+            add_place(bug, self.context.request.run_id, f"step {self.index} of round {self.round} (worker {who!r})")
             self.bug = bug
             return self._ended("failed", Problem(WorkerFailed.code, f"{type(bug).__name__}: {bug}"))
         return self._ended("ok", None)
@@ -132,26 +136,31 @@ class StepRunner:
         return self.number if self._heard is None else self._heard.number
 
     @property
-    def has_called(self) -> bool:
-        """Whether a call was reserved, or made."""
-        return bool(self._made)
+    def is_calling(self) -> bool:
+        """Whether a call is running, or has given the answer."""
+        return any(attempt.problem is None for attempt in self._made)
+
+    @property
+    def has_failed_call(self) -> bool:
+        """Whether every call so far has failed."""
+        return bool(self._made) and not self.is_calling
+
+    @property
+    def next_worker(self) -> int:
+        """The number of the worker that is called next."""
+        return self.step.worker if self._order is None else self._order.next
 
     @property
     def following(self) -> int:
         """Number of the next call."""
         return self.number + len(self.before) + len(self._made)
 
-    def _raise_bug(self) -> None:
-        """Raise the exception of a bug in a worker's code, if there is one."""
-        bugs = (self.bug, *(attempt.bug for attempt in self._made))
-        for bug in filter(None, bugs):
-            raise bug
-
     async def _try(self) -> None:
         number, deadline = self.step.worker, self._deadline
         while True:
             attempt = await self._ask(number)
-            self._raise_bug()
+            for bug in filter(None, (self.bug, *(each.bug for each in self._made))):
+                raise bug
             if self._reused is not None or (attempt is not None and attempt.completion is not None):
                 return
             order = self._fallback_order()
@@ -218,6 +227,8 @@ class StepRunner:
         """
         while True:
             try:
+                if self.admit is not None:
+                    self.admit(self.index)
                 return self._begin(number, breaker)
             except LimitExceeded as error:
                 self._waits = "did not fit the limits of the run"
@@ -361,7 +372,7 @@ class StepRunner:
         whole = self._reused if good is None else good.completion
         if whole is not None:
             # The answer is complete and paid for, even if its worker failed during its cleanup.
-            status, problem = "ok", _shortfall(whole)
+            status, problem = "ok", shortfall(whole)
         latest = good or (self._made[-1] if self._made else None)
         bill: Sequence[Attempt | Call] = [*self.before, *self._made] if self.before else self._made
         usage, cost, maybe_paid = totals(bill)
@@ -388,12 +399,3 @@ class StepRunner:
             started=started,
             ended=None if started is None else now,
         )
-
-
-def _shortfall(completion: Completion) -> Problem | None:
-    """Return the problem of an answer that is incomplete; `None` for a complete answer."""
-    if completion.missing is not None:
-        return Problem("partial", completion.missing)
-    if completion.finish_reason == "length":
-        return Problem("cut", "the text was cut at the worker's token limit")
-    return None

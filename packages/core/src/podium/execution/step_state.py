@@ -13,6 +13,8 @@ STOPPED = Problem("cancelled", "the run was stopped")
 ENOUGH = Problem("enough", "the steps that depend on this step have enough other inputs")
 ABORTED = Problem("aborted", "another step failed, and on_failure is fail")
 
+REFUSED = "the limits of the run did not allow it"
+"""Why a step that the limits refused has no output, as other steps see it."""
 _GAPS = {"failed": "it failed", "cancelled": "it was stopped", "skipped": "it was not run"}
 
 
@@ -85,9 +87,19 @@ class StepState:
         return self.outcome is not None or (self.runner is not None and self.runner.has_started)
 
     @property
-    def has_called(self) -> bool:
-        """Whether a worker was called for the step."""
-        return self.outcome is not None or (self.runner is not None and self.runner.has_called)
+    def needs_call(self) -> bool:
+        """Whether the step has not ended, and no call for it is running."""
+        return self.outcome is None and not (self.runner is not None and self.runner.is_calling)
+
+    @property
+    def has_failed_call(self) -> bool:
+        """Whether the step has not ended, and its latest call has failed."""
+        return self.runner is not None and self.runner.has_failed_call
+
+    @property
+    def next_worker(self) -> int:
+        """The number of the worker that is called next."""
+        return self.step.worker if self.runner is None else self.runner.next_worker
 
     @property
     def is_undecided(self) -> bool:
@@ -123,5 +135,5 @@ class StepState:
         if self.outcome.status == "ok":
             return VisibleStep(self.index, self.subtask, self.outcome.text, label=self.step.label)
         refused = self.outcome.problem is not None and self.outcome.problem.code == "limit"
-        gap = "the limits of the run did not allow it" if refused else _GAPS[self.outcome.status]
+        gap = REFUSED if refused else _GAPS[self.outcome.status]
         return VisibleStep(self.index, self.subtask, "", gap, label=self.step.label)

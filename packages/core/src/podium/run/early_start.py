@@ -1,14 +1,18 @@
 """Starts steps while the planner writes the rest of the plan."""
 
 from collections.abc import Callable
-from math import inf
+from typing import Final
 
+from podium.budget.spend import NOTHING, Remaining, Spend
 from podium.errors import PodiumError
-from podium.execution.answer_reserve import has_room
 from podium.execution.run_context import RunContext
+from podium.execution.step_amounts import CALL, amount_of, expected_step, is_metered
 from podium.planners.planner import asked_steps
 from podium.prompts.subtask import check_names
 from podium.types.plan import Plan, Step
+
+REPAIRED: Final = 5
+"""Number of steps of a repaired plan for which early steps leave room."""
 
 
 class EarlyStart:
@@ -19,7 +23,8 @@ class EarlyStart:
     the next step arrives, which shows that it is not the last.
 
     While the limits have no room for as many steps as the planner is asked for, no step starts early: the
-    plan's last step could lack its call.
+    plan's last step could lack its call. The text may turn out to be unusable, so early steps also leave room
+    for another call of the planner and for `REPAIRED` steps of its plan.
 
     Args:
         context: the context of the run.
@@ -31,8 +36,12 @@ class EarlyStart:
         self._start = start
         self._read: tuple[Step, ...] = ()
         self._started = 0
-        self._room: float | None = None
-        """How many calls and steps the limits allowed when the first step arrived."""
+        self._left: Remaining | None = None
+        """What the limits allowed when the first step arrived."""
+        self._early: tuple[Spend, ...] = ()
+        """The worst cases of the started steps."""
+        self.repair = NOTHING
+        """The worst case of another call of the planner."""
         policy = context.policy
         most = context.settings.limits.plan_steps
         self._asked = asked_steps(min(most, policy.most_steps or most), len(context.settings.pool))
@@ -57,12 +66,34 @@ class EarlyStart:
             self._start(plan.steps[self._started - 1])
 
     def _has_room(self, plan: Plan, index: int) -> bool:
-        """Return whether the limits have room for this step, and for the rest of the plan after it."""
-        left = self._context.ledger.left
-        if self._room is None:  # before the first step: steps that start reserve their calls later
-            self._room = min(most for most in (left.calls, left.steps, inf) if most is not None)
-        steps = max(self._asked, self._started + 2)  # with a last step after this one
-        return steps <= self._room and has_room(self._context, plan, index, steps - self._started)
+        """Return whether the limits have room for this step, and for what may follow; if so, count it."""
+        context, early = self._context, len(self._early)
+        if self._left is None:  # before the first step: steps that start reserve their calls later
+            self._left = context.ledger.left
+        worst = CALL.worst
+        if is_metered(context):
+            visible = tuple(expected_step(context, plan, seen) for seen in plan.steps[index].access)
+            worst = amount_of(context, plan.steps[index], visible).worst
+        self._early = (*self._early, worst)
+        whole = max(self._asked, early + 2) - early - 1  # with a last step after this one
+        repaired = min(self._asked, REPAIRED)
+        return self._fits([worst] * whole, early + 1 + whole) and self._fits(
+            [self.repair, *[worst] * repaired], early + 1 + repaired
+        )
+
+    def _fits(self, following: list[Spend], steps: int) -> bool:
+        """Return whether the limits have room for the early steps, and for these calls after them."""
+        left, calls = self._left or Remaining(), [*self._early, *following]
+        unpriced = self._context.settings.limits.unpriced or 0.0
+        costs = sum(unpriced * call.calls if call.cost is None else call.cost for call in calls)
+        needed = (
+            (left.steps, steps),
+            (left.calls, sum(call.calls for call in calls)),
+            (left.input_tokens, sum(call.input_tokens for call in calls)),
+            (left.output_tokens, sum(call.output_tokens for call in calls)),
+            (left.cost, costs),
+        )
+        return all(most is None or amount <= most for most, amount in needed)
 
     def _checked(self) -> Plan:
         """Return the plan so far, checked and changed by the policy."""

@@ -6,7 +6,7 @@ from hashlib import sha256
 from uuid import uuid4
 
 from podium.aio.event_stream import events_of
-from podium.errors import PlannerError, WorkerFailed
+from podium.errors import LimitExceeded, NestedLimit, PlannerError, WorkerFailed
 from podium.execution.run_context import ConductorSettings, RunRequest, outer_run
 from podium.resume.paid_results import step_key
 from podium.run.listeners import Listener
@@ -36,6 +36,7 @@ async def run_nested(
 
     Raises:
         LimitExceeded: the runs would be nested deeper than `Limits.depth`.
+        NestedLimit: the nested run has no answer because of a limit.
         PlannerError: the nested run has no plan.
         WorkerFailed: the nested run has no answer.
     """
@@ -107,14 +108,15 @@ def _nested_id(caller: Caller, key: str) -> str:
 
 
 def _completion(result: Result | None, before: Result | None) -> Completion:
-    """Return the answer of a nested run, or raise `WorkerFailed` if it has none."""
+    """Return the answer of a nested run, or raise `WorkerFailed` or `NestedLimit` if it has none."""
     usage, cost = (None, None) if result is None else _bill(result, before)
     has_answer = result is not None and (result.answer or result.tool_calls)
     if result is None or usage is None or not has_answer or result.status in ("failed", "waiting"):
         problem = None if result is None else result.problem
         told = "no answer" if problem is None else problem.message
         message = f"the nested run has no answer: {told}"
-        raise WorkerFailed(message, maybe_paid=True, usage=usage, cost=cost)
+        kind = NestedLimit if problem is not None and problem.code == LimitExceeded.code else WorkerFailed
+        raise kind(message, maybe_paid=True, usage=usage, cost=cost)
     missing = None if result.problem is None else result.problem.message
     return Completion(result.answer, usage=usage, cost=cost, missing=missing, tool_calls=result.tool_calls)
 

@@ -80,6 +80,8 @@ class PlanRequester:
     steps."""
     proposals: list[Proposal] = field(default_factory=list)
     """Every planner call, in order, including calls that were not made."""
+    _early: EarlyStart | None = field(default=None, init=False)
+    """Starts steps of the text that the planner writes; `None` if no step may start early."""
 
     async def make(self) -> Plan:
         """Return the plan.
@@ -89,10 +91,10 @@ class PlanRequester:
         """
         context, before = self.context, len(self.proposals)
         if self.on_step is not None:
-            self.on_step = EarlyStart(context, self.on_step).add
+            self._early = EarlyStart(context, self.on_step)
         planner, fallback = context.settings.planner, context.settings.fallback_planner
         asked = self._known() or await self._ask(planner, self.turns, "plan")
-        self.on_step = None
+        self._early = None
         if asked.made and isinstance(asked.error, PlanError):
             repair = Turn(asked.text[-MAX_QUOTED_CHARS:], repair_feedback(asked.error))
             asked = await self._ask(planner, (*self.turns, repair), "repair")
@@ -170,7 +172,7 @@ class PlanRequester:
             seconds = context.clock() - began
             self._book(written, written.proposal(problem, timeout or error, seconds), wait)
         if error is not None and written.pieces:
-            self.on_step = None  # steps of this text may be running; only a complete plan can replace them
+            self._early = None  # steps of this text may be running; only a complete plan can replace them
         return _Asked(plan, written.text, error, written.is_sent, wait)
 
     def _reached_limit(self, written: PlannerCall, deadline: float) -> PodiumError | None:
@@ -229,6 +231,8 @@ class PlanRequester:
         if worst.calls:  # a cached plan needs no call
             await self._check_breaker(written)
         worst = context.overlong.worst_case(planner.card, worst)
+        if self._early is not None:
+            self._early.repair = worst
         written.reserved = await self._reserve(worst)
         context.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
         if context.recorded is not None:
@@ -281,8 +285,8 @@ class PlanRequester:
                 if context.request.stream:
                     context.tell(PlanDelta, round=self.round, planner=name, text=written.pieces[-1])
                 for step in reader.feed(piece):
-                    if self.on_step is not None:
-                        self.on_step(replace(step, worker=order[step.worker]))
+                    if self._early is not None:
+                        self._early.add(replace(step, worker=order[step.worker]))
 
     def _judge(self, written: PlannerCall, reader: PlanReader, order: Sequence[int]) -> Plan:
         """Return the plan of a complete text, with the pool's numbers of workers, checked by the policy."""

@@ -5,7 +5,8 @@ section 3.2, calls this recursion; its conductor is trained for one such round).
 from the paper. The run ends if a plan repeats an earlier plan. A check (`accept`) can request another round.
 Workers of a later round see the previous round only if their access list has "previous"; in the paper, "all"
 includes the previous round. With `on_failure="replan"`, a round with a failed step is followed by another
-plan; `Limits.replans` limits these rounds.
+plan; `Limits.replans` limits these rounds. If the limits have no room for this plan, or if it gives no
+answer, an earlier plan goes on in a last round, as with `on_failure="note"`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from functools import partial
 from itertools import count
 from typing import NamedTuple
 
-from podium.errors import LimitExceeded, PlanForbidden, PlannerError, PodiumError
+from podium.errors import PlanForbidden, PlannerError, PodiumError
 from podium.execution.external_round import ExternalRound
 from podium.execution.external_scheduler import Pause
 from podium.execution.run_context import PreviousRound, RunContext
@@ -28,6 +29,7 @@ from podium.prompts.subtask import shown_step
 from podium.resume.paid_results import PaidResults
 from podium.run.acceptance import AcceptanceCheck
 from podium.run.approval import PAUSED, WAITING, request_approval
+from podium.run.earlier_plan import EarlierPlan, earlier_plan, is_out, no_answer, no_room, not_replanned
 from podium.run.no_plan import CODES, fallback_problem, planned_by
 from podium.run.plan_request import order_of
 from podium.run.planning import PlanRequester
@@ -53,6 +55,8 @@ class _Next(NamedTuple):
     """The labels of all data in the prompt."""
     paid: PaidResults | None = None
     """Results that are reused; `None` if the plan may repeat steps on purpose."""
+    earlier: EarlierPlan | None = None
+    """The plan that goes on; `None` for a new plan."""
 
 
 @dataclass(slots=True)
@@ -79,6 +83,10 @@ class Rounds:
     """The planner of the latest round's plan."""
     _paid: list[tuple[str, Outcome]] = field(default_factory=list, init=False)
     """The `ok` outcomes of all rounds, each with its exact key."""
+    _failures: tuple[tuple[str, Outcome], ...] = field(default=(), init=False)
+    """The failed steps of the latest round, each with its exact key."""
+    _earlier: EarlierPlan | None = field(default=None, init=False)
+    """The first plan that can still give an answer without its failed steps."""
     _improvements: int = field(default=0, init=False)
     """Number of rounds that may still follow to improve the answer."""
     _replans: int = field(default=0, init=False)
@@ -102,11 +110,14 @@ class Rounds:
         turns: tuple[Turn, ...] = ()
         begun = _Next("", "", self.context.labels)
         for number in count(1):
-            current = await self._round(number, begun, turns, given if number == 1 else None)
-            following = await self._following(current)
+            current = await self._round(number, begun, turns, given)
+            following = await self._following(current, turns)
             if following is None:
                 break
-            before, begun = self.context, following
+            before, begun, given = self.context, following, None
+            if begun.earlier is not None:
+                self.context, given = begun.earlier.context, begun.earlier.round.plan
+                continue
             labels = before.labels | begun.labels
             self.context = replace(before, labels=labels, previous=self._shown(current))
             turns = (*turns, Turn(self._written(current, before), begun.feedback))
@@ -159,13 +170,14 @@ class Rounds:
                     why, plan = f"{why}; the plan repeats an earlier plan, so the answer is kept", Plan(())
                 if plan is not None:
                     self._announce(number, plan, proposals, why)
-                    plan = await self._carry_out(number, plan, execution)
+                    plan = await self._carry_out(number, plan, execution, begun)
                 else:
                     execution.complete(Plan(()))
         finally:
             self.answer_sent = number if execution.answer_sent else self.answer_sent
             self._labels = execution.labels
             self._paid += execution.paid
+            self._failures = execution.failed
             self.done.append(
                 Round(
                     number=number,
@@ -226,7 +238,10 @@ class Rounds:
         if known is not None and known.plan == plan:
             self._tell_plan(number, plan, PlannedBy(known.planner, known.why, known.is_fallback))
             return
-        planner = planned_by(proposals) if proposals else plan.planner or PlannedBy("user", plan.why)
+        before = next((each.planner for each in self.done if each.plan == plan), None)
+        planner = (
+            planned_by(proposals) if proposals else before or plan.planner or PlannedBy("user", plan.why)
+        )
         if not plan.steps or not planner.why:
             planner = replace(planner, why=why)
         self._tell_plan(number, plan, planner)
@@ -236,10 +251,12 @@ class Rounds:
         facts = {"planner": planner.name, "why": planner.why, "is_fallback": planner.is_fallback}
         self.context.tell(PlanReady, round=number, plan=plan, **facts)
 
-    async def _carry_out(self, number: int, plan: Plan, execution: RoundScheduler) -> Plan:
+    async def _carry_out(self, number: int, plan: Plan, execution: RoundScheduler, begun: _Next) -> Plan:
         """Ask for approval, run the plan, and return the approved plan."""
+        allowed: Plan | Problem = plan
         try:
-            allowed = await request_approval(self.context, number, plan, self.context.labels)
+            if begun.earlier is None:  # an earlier plan was approved in its own round
+                allowed = await request_approval(self.context, number, plan, self.context.labels)
         except BUGS as bug:
             execution.stop(bug)
             return plan
@@ -257,32 +274,63 @@ class Rounds:
             await execution.complete_by(allowed, partial(self.context.request.step_starter, steps))
         return allowed
 
-    async def _following(self, current: Round) -> _Next | None:
+    async def _following(self, current: Round, turns: tuple[Turn, ...]) -> _Next | None:
         """Return the next round; `None` if this round is the last."""
-        if self._stopped or current.plan is None or not current.plan.steps:
+        self.context.ledger.set_aside()
+        if self._stopped or (current.plan is not None and not current.plan.steps):
             return None
-        spelling, answer = self.context.settings.planner.spelling, answer_of(current)
-        if failed := self._failed(current):
-            self._replans -= 1
-            feedback = failure_feedback(
-                current.plan, steps_of(current), spelling=spelling, may_keep=self._has_answer
-            )
-            why = "; ".join(map(told, failed))
-            return _Next(why, feedback, frozenset[str]().union(*self._labels), self._recalled())
-        if answer is None or answer.tool_calls:
+        if (following := self._after_failure(current, turns)) is not None:
+            return following
+        answer = answer_of(current)
+        if current.plan is None or answer is None or answer.tool_calls:
             return None
         labels = self._labels[len(current.plan.steps) - 1]
         if self.context.settings.accept is not None:
             self._refused = await self._judged(current, answer.text, labels)
             if not self._refused:
                 return None
-        if not self._improvements or (not self._refused and _is_out(current)):
+        if not self._improvements or (not self._refused and is_out(current)):
             return None
         self._improvements -= 1
         if isinstance(self.context.settings.accept, Worker):
             labels = after(self.context.settings.accept.card, labels)
+        spelling = self.context.settings.planner.spelling
         feedback = round_feedback(answer.text, spelling=spelling, reason=self._refused)
         return _Next(self._refused or BETTER, feedback, labels)
+
+    def _after_failure(self, current: Round, turns: tuple[Turn, ...]) -> _Next | None:
+        """Return a round with a new plan, or with an earlier plan; `None` if neither helps."""
+        context, number = self.context, current.number + 1
+        if context.settings.on_failure != "replan" or (not self._replans and self._earlier is None):
+            return None
+        if self._earlier is None and not self._has_answer:
+            self._earlier = earlier_plan(context, current, self._failures)
+        earlier = None if self._has_answer else self._earlier
+        if current.plan is not None and (failed := self._failed(current)):
+            plan, spelling = current.plan, context.settings.planner.spelling
+            may_keep = self._has_answer
+            feedback = failure_feedback(plan, steps_of(current), spelling=spelling, may_keep=may_keep)
+            turns = (*turns, Turn(write_plan(plan, spelling), feedback))
+            lacks = None if self._is_asked(number) else no_room(context, turns, earlier)
+            why = "; ".join(map(told, failed))
+            if lacks is None:
+                self._replans -= 1
+                if earlier is not None:
+                    context.ledger.set_aside(earlier.calls, steps=earlier.steps)
+                return _Next(why, feedback, frozenset[str]().union(*self._labels), self._recalled())
+            self.problem = not_replanned(number, lacks, why)
+        if earlier is None:
+            return None
+        if current is not earlier.round and self.problem is None:
+            self.problem = no_answer(current)
+        self._replans, self._improvements, self._earlier = 0, 0, None
+        why = f"the plan of round {earlier.round.number} goes on without its failed steps"
+        return _Next(why, "", frozenset(), earlier.paid(self._paid, number), earlier)
+
+    def _is_asked(self, number: int) -> bool:
+        """Return whether the planner was asked for the plan of a recorded round."""
+        recorded = self.context.paid_results
+        return recorded is not None and number in recorded.proposals
 
     def _shown(self, current: Round) -> PreviousRound:
         """Return the data that steps with "previous" on their access list see in the next round."""
@@ -296,7 +344,7 @@ class Rounds:
     def _failed(self, current: Round) -> list[Outcome]:
         """Return the failed steps; empty if no further plan is allowed or useful."""
         has_whole_answer = answer_of(current) is not None and not missing(current)
-        if not self._replans or has_whole_answer or _is_out(current):
+        if not self._replans or has_whole_answer or is_out(current):
             return []
         return [outcome for outcome in steps_of(current) if outcome.status == "failed"]
 
@@ -342,12 +390,6 @@ def _unplanned(error: PlannerError, begun: _Next) -> Problem:
     if begun.paid is None:
         return Problem.of(error)
     return Problem(error.code, f"{error}; a new plan was needed because of {begun.why}")
-
-
-def _is_out(current: Round) -> bool:
-    """Return whether the run's limits refused a step, so another round would also fail."""
-    problems = (outcome.problem for outcome in steps_of(current))
-    return any(problem is not None and problem.code == LimitExceeded.code for problem in problems)
 
 
 def _order(context: RunContext) -> Sequence[int]:

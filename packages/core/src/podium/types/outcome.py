@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from podium.errors import PodiumError
 from podium.secrets import scrub
-from podium.types.messages import FinishReason, Part
+from podium.types.messages import Completion, FinishReason, Part
 from podium.types.plan import Plan, PlannedBy
 from podium.usage import Usage
 
@@ -175,3 +175,12 @@ def total_cost(costs: Iterable[float | None]) -> float | None:
             return None
         total += cost
     return total
+
+
+def shortfall(completion: Completion) -> Problem | None:
+    """Return the problem of an answer that is incomplete; `None` for a complete answer."""
+    if completion.missing is not None:
+        return Problem("partial", completion.missing)
+    if completion.finish_reason == "length":
+        return Problem("cut", "the text was cut at the worker's token limit")
+    return None

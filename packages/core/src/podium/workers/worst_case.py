@@ -29,9 +29,13 @@ class Overlong:
         if card is not None and 0 < reserved.output_tokens < written:
             self._most[card.name] = max(self._most.get(card.name, 0), written)
 
+    def longest(self, card: Card | None) -> int:
+        """Return the tokens of the longest such answer of a worker or planner; 0 if there is none."""
+        return 0 if card is None else self._most.get(card.name, 0)
+
     def worst_case(self, card: Card | None, worst: Spend) -> Spend:
         """Return the reservation for another call, whose answer may be as long as the longest so far."""
-        more = 0 if card is None else self._most.get(card.name, 0) - worst.output_tokens
+        more = self.longest(card) - worst.output_tokens
         if card is None or more <= 0 or not worst.output_tokens:
             return worst
         written, cost = worst.output_tokens + more, worst.cost
