@@ -291,7 +291,7 @@ async def test_what_was_spent_before_counts_as_what_it_cost() -> None:
     replies = iter([WorkerUnavailable("down"), Completion("a said", usage=Usage(100, 100))])
     flaky = ScriptedWorker(Card(name="a", price=PRICE, version="1"), lambda request: next(replies))
     plan = planned(Plan((Step(0, "one"), Step(1, "two", (0,)), Step(2, "three", (1,)))))
-    journal, options = MemoryJournal(), {"limits": Limits(cost=0.006), "retry": Retry(first_wait=0.001)}
+    journal, options = MemoryJournal(), {"limits": Limits(cost=0.0135), "retry": Retry(first_wait=0.001)}
     first = [flaky, paid("b"), paid("c")]
     await Conductor(plan, first, journal=journal, **options).run("What?", run_id="R")  # type: ignore[arg-type]
     events = await recorded(journal, "R")
@@ -324,7 +324,7 @@ async def test_a_call_waits_for_room_that_another_will_leave() -> None:
     """Worst cases that do not fit side by side are called for one after the other."""
     workers = [paid("a", latency=0.02), paid("b", latency=0.02)]
     plan = Plan((Step(0, "one"), Step(1, "two"), Step(0, "last", (0, 1))))
-    result = await Conductor(planned(plan), workers, limits=Limits(cost=0.006)).run("What?")
+    result = await Conductor(planned(plan), workers, limits=Limits(cost=0.0125)).run("What?")
     assert (result.status, calls(workers)) == ("ok", [2, 1])
     first, second, _ = result.outcomes
     assert first.ended is not None

@@ -63,7 +63,7 @@ class AnswerWays:
         return next((way for way in ways if way.lacks is None), ways[-1] if ways else None)
 
     def _ways(self) -> Iterator[Way]:
-        failed = frozenset(state.index for state in self._graph if state.needs_call and state.has_failed_call)
+        failed = frozenset(state.index for state in self._graph if state.has_failed_call)
         sizes = self._sizes()
         for avoided in (failed, frozenset[int]()) if failed else (failed,):
             for size in sizes:

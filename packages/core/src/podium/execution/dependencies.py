@@ -23,7 +23,7 @@ class DependencyGraph:
 
     Args:
         on_failure: what happens to a step that lacks an input. With `replan` it is skipped, and the plan may
-            go on later as with `note`.
+            continue later as with `note`.
         has_previous: whether the previous round has an output for steps that list "previous".
         names: the names of the run's texts.
     """

@@ -43,8 +43,8 @@ class StepRunner:
     on_text: Callable[["StepRunner", str, int], None]
     """Called with this runner, each piece of text, and the number of its call."""
     admit: Callable[[int], None] | None = None
-    """Called before a call with the index of the step; raises `LimitExceeded` if the limits of the run are
-    needed for other steps. `None` admits every call."""
+    """Called before each call with the index of the step; raises `LimitExceeded` if the limits are needed for
+    other steps."""
     number: int = 1
     """Number of the first call."""
     last: bool = False
@@ -93,7 +93,8 @@ class StepRunner:
             return self._ended("failed", Problem.of(error))
         except BUGS as bug:
             who = self.context.settings.pool.names[self.step.worker]
-            add_place(bug, self.context.request.run_id, f"step {self.index} of round {self.round} (worker {who!r})")
+            where = f"step {self.index} of round {self.round} (worker {who!r})"
+            add_place(bug, self.context.request.run_id, where)
             self.bug = bug
             return self._ended("failed", Problem(WorkerFailed.code, f"{type(bug).__name__}: {bug}"))
         return self._ended("ok", None)
@@ -141,9 +142,9 @@ class StepRunner:
         return any(attempt.problem is None for attempt in self._made)
 
     @property
-    def has_failed_call(self) -> bool:
-        """Whether every call so far has failed."""
-        return bool(self._made) and not self.is_calling
+    def has_called(self) -> bool:
+        """Whether a call was made."""
+        return bool(self._made)
 
     @property
     def next_worker(self) -> int:
@@ -358,9 +359,6 @@ class StepRunner:
         ids = {"round": self.round, "step": self.index, "attempt": attempt.number}
         self.context.tell(AttemptFailed, **ids, call=attempt.call(), wait=wait)
 
-    def _calls(self) -> list[Call]:
-        return [*self.before, *(attempt.call() for attempt in self._made)]
-
     def _ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
         good = None
         for attempt in self._made:
@@ -370,8 +368,7 @@ class StepRunner:
                 else:
                     good = good or attempt
         whole = self._reused if good is None else good.completion
-        if whole is not None:
-            # The answer is complete and paid for, even if its worker failed during its cleanup.
+        if whole is not None:  # paid for, even if its worker failed during its cleanup
             status, problem = "ok", shortfall(whole)
         latest = good or (self._made[-1] if self._made else None)
         bill: Sequence[Attempt | Call] = [*self.before, *self._made] if self.before else self._made
@@ -392,7 +389,9 @@ class StepRunner:
             usage=usage,
             cost=cost,
             attempts=0 if latest is None else latest.number,
-            calls=tuple(self._calls()) if self.before or len(self._made) > 1 else (),
+            calls=(*self.before, *(attempt.call() for attempt in self._made))
+            if self.before or len(self._made) > 1
+            else (),
             maybe_paid=maybe_paid,
             reused=self._reused is not None,
             cache_key=self._cache_key,

@@ -94,7 +94,7 @@ class StepState:
     @property
     def has_failed_call(self) -> bool:
         """Whether the step has not ended, and its latest call has failed."""
-        return self.runner is not None and self.runner.has_failed_call
+        return self.needs_call and self.runner is not None and self.runner.has_called
 
     @property
     def next_worker(self) -> int:

@@ -1,7 +1,7 @@
 """Decides between a new plan after a failure, and the answer that an earlier plan can still give.
 
 With `on_failure="replan"`, a step that lacks an output is skipped, and the planner writes another plan. If
-the limits have no room for this plan, or the plan gives no answer, an earlier plan goes on as with `note`.
+the limits have no room for this plan, or the plan gives no answer, an earlier plan continues as with `note`.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ class EarlierPlan:
     """Number of steps that the answer still needs."""
 
     def paid(self, good: Iterable[tuple[str, Outcome]], number: int) -> PaidResults:
-        """Return the results that round `number` reuses if the plan goes on in it.
+        """Return the results that round `number` reuses if the plan continues in it.
 
         In a resumed run, the failed steps run again.
 
@@ -57,7 +57,7 @@ class EarlierPlan:
 def earlier_plan(
     context: RunContext, current: Round, failed: tuple[tuple[str, Outcome], ...]
 ) -> EarlierPlan | None:
-    """Return the plan of a round if the limits allow it to go on; `None` if it can give no answer.
+    """Return the plan of a round if the limits allow it to continue; `None` if it can give no answer.
 
     Args:
         context: the context of the round.

@@ -6,7 +6,7 @@ from the paper. The run ends if a plan repeats an earlier plan. A check (`accept
 Workers of a later round see the previous round only if their access list has "previous"; in the paper, "all"
 includes the previous round. With `on_failure="replan"`, a round with a failed step is followed by another
 plan; `Limits.replans` limits these rounds. If the limits have no room for this plan, or if it gives no
-answer, an earlier plan goes on in a last round, as with `on_failure="note"`.
+answer, an earlier plan continues in a last round, as with `on_failure="note"`.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ class _Next(NamedTuple):
     paid: PaidResults | None = None
     """Results that are reused; `None` if the plan may repeat steps on purpose."""
     earlier: EarlierPlan | None = None
-    """The plan that goes on; `None` for a new plan."""
+    """The plan that continues; `None` for a new plan."""
 
 
 @dataclass(slots=True)
@@ -324,7 +324,7 @@ class Rounds:
         if current is not earlier.round and self.problem is None:
             self.problem = no_answer(current)
         self._replans, self._improvements, self._earlier = 0, 0, None
-        why = f"the plan of round {earlier.round.number} goes on without its failed steps"
+        why = f"the plan of round {earlier.round.number} continues without its failed steps"
         return _Next(why, "", frozenset(), earlier.paid(self._paid, number), earlier)
 
     def _is_asked(self, number: int) -> bool:
