@@ -1,6 +1,7 @@
 """`podium record`: from questions and a pool, from a journal, from a public source."""
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -97,8 +98,13 @@ def slowly(call: Call) -> Reply:
     return Reply([Pause(0.15), *adds(call).parts])
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_recording_goes_on(
-    podium: Podium, sums: Path, server: ChatServer, spawn: Callable[..., subprocess.Popen[bytes]]
+    podium: Podium,
+    sums: Path,
+    server: ChatServer,
+    spawn: Callable[..., subprocess.Popen[bytes]],
+    number: signal.Signals,
 ) -> None:
     """What was recorded is not paid for again: only calls in flight at the kill are."""
     server.reply = slowly
@@ -109,8 +115,9 @@ def test_a_killed_recording_goes_on(
     while not (out.exists() and out.read_text().count('"type": "sample"') >= 5):
         assert time.monotonic() < until
         time.sleep(0.02)
-    process.kill()
-    process.wait()
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=30)
+    assert (b"repeat the command" in stderr) is (number == signal.SIGINT)
     kept = out.read_text().count('"type": "sample"')
     result = podium(*asking, "--json")
     told = json.loads(result.stdout)

@@ -155,6 +155,14 @@ async def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
     assert (recording.samples[0].text, recording.score, recording.samples[0].usage) == ("", 0.0, Usage(5, 5))
 
 
+async def test_a_refusal_costs_its_tokens(tmp_path: Path) -> None:
+    """At the price of the worker, and not its worst case."""
+    card = Card(name="w", price=Price(input=1.0, output=2.0))
+    refusing = ScriptedWorker(card, AnswerRefused("I would rather not", usage=Usage(50, 10)))
+    summary = await record(tmp_path / "r.jsonl", [refusing], sums(1))
+    assert summary.spent.cost == pytest.approx((50 * 1.0 + 10 * 2.0) / 1e6)
+
+
 async def test_a_call_that_takes_too_long_fails(tmp_path: Path) -> None:
     """With its worst case on the bill."""
     slow = ScriptedWorker("w", "late", latency=60.0)

@@ -10,7 +10,7 @@ import anyio
 import typer
 
 from podium.budget import Limits
-from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, reporting
+from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, counted, reporting
 from podium.config import Config, find_config, find_journal, load_config, why_unwritable
 from podium.errors import ConfigError
 from podium.workers import Worker
@@ -97,7 +97,12 @@ def ask(  # noqa: PLR0913 - one parameter for each argument and option
                 )
                 return await recorder.record(rows)
 
-        _tell(screen, anyio.run(go), out, as_json=as_json)
+        try:
+            summary = anyio.run(go)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(f"the answers so far are in {out}; repeat the command to ask for the others")
+            raise
+        _tell(screen, summary, out, as_json=as_json)
 
 
 @record.command(epilog=EXIT_CODES)
@@ -213,7 +218,8 @@ def _tell(screen: Screen, summary: Summary, out: Path, *, as_json: bool) -> None
     else:
         cost = "an unknown cost" if spent.cost is None else f"${spent.cost:.4f}"
         screen.note(
-            f"podium: recorded {summary.recorded} answers in {out}, with {spent.calls} calls at {cost}; "
+            f"podium: recorded {counted(summary.recorded, 'answer')} in {out}, "
+            f"with {counted(spent.calls, 'call')} at {cost}; "
             f"{summary.already} were recorded before"
         )
         _tell_counts(screen, "failed", summary.failed)

@@ -9,7 +9,7 @@ import anyio
 import typer
 
 from podium.budget import Limits
-from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, reporting
+from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, counted, reporting
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium.workers import MeasuredFile, Worker, read_measured, write_measured
@@ -96,7 +96,7 @@ def measure(  # noqa: PLR0913 - one parameter for each argument and option
             ask_all=ask_all,
             at_once=at_once,
             on_turn=lambda number, of, count: screen.note(
-                f"podium: question {number} of {of}: {count} call{'' if count == 1 else 's'}"
+                f"podium: question {number} of {of}: {counted(count, 'call')}"
             ),
         )
         recorded = answers or path.with_suffix(".answers.jsonl")
@@ -151,7 +151,7 @@ def _tell(screen: Screen, found: Calibration, path: Path, config: Config) -> Non
     summary = found.summary
     cost = "an unknown cost" if summary.spent.cost is None else f"${summary.spent.cost:.4f}"
     screen.note(
-        f"podium: {summary.spent.calls} calls at {cost}; {found.reused} answers were recorded "
+        f"podium: {counted(summary.spent.calls, 'call')} at {cost}; {found.reused} answers were recorded "
         f"before; the rates are in {path}"
     )
     for reason, number in summary.failed.most_common():

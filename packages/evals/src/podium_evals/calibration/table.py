@@ -7,7 +7,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from podium.cli import Screen
+from podium.cli import Screen, counted
 from podium.workers import KindEntry, RateEntry
 from podium_evals.calibration.calibrate import Calibration
 from podium_evals.calibration.rates import best_chances
@@ -23,7 +23,7 @@ def draw_calibration(screen: Screen, found: Calibration) -> None:
         if entry is None:
             screen.result(f"{kind}: no worker has answered")
             continue
-        screen.result(f"{kind}: {len(entry.questions)} questions, measured on {entry.measured_on}")
+        screen.result(f"{kind}: {counted(len(entry.questions), 'question')}, measured on {entry.measured_on}")
         screen.draw(_table(screen, entry))
         best, chance = best_of(entry)
         others = "" if len(entry.rates) == 1 else f", with probability {chance:.2f}"

@@ -207,11 +207,11 @@ class Recorder:
             told = f"{call.worker.card.name!r} did not answer within {self._limits.attempt_seconds:g} s"
             raise WorkerTimeout(told, maybe_paid=True) from error
         except AnswerRefused as error:
-            spent = _spent(reserved, error)
+            spent = _spent(reserved, error, call.worker)
             latency = monotonic() - began
             return Sample(text="", score=0.0, usage=error.usage, latency_s=latency, asked_on=_today())
         except WorkerError as error:
-            spent = _spent(reserved, error)
+            spent = _spent(reserved, error, call.worker)
             raise
         else:
             latency, usage = monotonic() - began, _usage(call.worker, request, completion)
@@ -264,7 +264,10 @@ def _cost(worker: Worker, usage: Usage, completion: Completion) -> float | None:
     return None if worker.card.price is None else worker.card.price.cost(usage)
 
 
-def _spent(reserved: Spend, error: WorkerError) -> Spend:
-    if error.usage is None and not error.maybe_paid:
-        return Spend(1)
-    return charge(reserved, error.usage or Usage(), error.cost, maybe_paid=error.usage is None)
+def _spent(reserved: Spend, error: WorkerError, worker: Worker) -> Spend:
+    """Return the amount that counts for a failed call: its reservation if its usage is unknown."""
+    if error.usage is None:
+        return charge(reserved, Usage(), error.cost, maybe_paid=True) if error.maybe_paid else Spend(1)
+    price = worker.card.price
+    cost = price.cost(error.usage) if error.cost is None and price is not None else error.cost
+    return charge(reserved, error.usage, cost, maybe_paid=False)

@@ -33,6 +33,6 @@ def draw_probes(screen: Screen, curve: ProbeCurve, about: str) -> None:
         "Each kind is left out in turn. questions: graded questions of the new kind. asked: all "
         "workers, or only likely best workers. calls: for a kind. gain: over the "
         "best single. lost: compared with asking all. Scores are about the kind's "
-        "other questions, means of {curve.draws} draws. Intervals are about other kinds."
+        f"other questions, means of {curve.draws} draws. Intervals are about other kinds."
     )
     screen.draw(Text(screen.shown(head)), table, Text(screen.shown(foot)))
