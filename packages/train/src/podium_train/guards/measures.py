@@ -73,17 +73,28 @@ class StepMeasures:
     """Share of texts whose outcome was stored."""
     loss: float | None = None
     """Loss of the step, if the trainer tells it."""
+    seconds: float | None = None
+    """Duration of the step, if known."""
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)
     """Accuracy on held-out splits, at the steps that measure it."""
 
 
-def measure(step: int, samples: Sequence[Sample], *, loss: float | None = None) -> StepMeasures:
+def measure(
+    step: int,
+    samples: Sequence[Sample],
+    *,
+    loss: float | None = None,
+    seconds: float | None = None,
+    held_out: Mapping[str, HeldOut] | None = None,
+) -> StepMeasures:
     """Return the measures of a step.
 
     Args:
         step: number of the step, from 1.
         samples: all texts of the step, at least one.
         loss: the loss, if known.
+        seconds: the duration of the step, if known.
+        held_out: accuracy on held-out splits, if it was measured at this step.
     """
     scores = [sample.score for sample in samples]
     values = [score.value for score in scores if score.value is not None]
@@ -111,6 +122,8 @@ def measure(step: int, samples: Sequence[Sample], *, loss: float | None = None) 
         cost=sum(executed),
         cached=fmean(score.cached for score in scores),
         loss=loss,
+        seconds=seconds,
+        held_out=held_out or {},
     )
 
 

@@ -8,6 +8,10 @@ from .cost_weight import (
 from .limits import (
     RewardLimits as RewardLimits,
 )
+from .open import (
+    open_scorer as open_scorer,
+    token_of as token_of,
+)
 from .scorer import (
     Score as Score,
     Scorer as Scorer,
@@ -21,4 +25,8 @@ from .service import (
 )
 from .store import (
     RewardStore as RewardStore,
+)
+from .wire import (
+    episode_json as episode_json,
+    read_episode as read_episode,
 )

@@ -1,0 +1,145 @@
+"""The command line `podium-train`."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from podium.errors import PodiumError
+from podium.installing import install_hint
+from podium_train.recipes import Recipe, load_recipe, shipped_recipes
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="The recipe.")]
+ReportTo = Annotated[
+    str, typer.Option(metavar="NAME", help="Where the trainer logs besides its folder, as in tensorboard.")
+]
+Model = Annotated[Path | None, typer.Option(help="Folder of the model. Default: the best checkpoint.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Start without a question.")]
+
+
+@app.callback()
+def root() -> None:
+    """Train conductors for Podium."""
+
+
+@app.command()
+def recipe(name: Annotated[str, typer.Argument(help="Name of a recipe of the package.")] = "") -> None:
+    """Print a recipe, to save and change; without a name, list the recipes."""
+    known = shipped_recipes()
+    if not name:
+        for each, text in known.items():
+            typer.echo(f"{each:16}{text.splitlines()[0].removeprefix('# ')}")
+        return
+    if name not in known:
+        raise typer.BadParameter(f"there is no recipe {name!r}: name one of {', '.join(known)}")
+    typer.echo(known[name], nl=False)
+
+
+@app.command()
+def sft(config: Config, report_to: ReportTo = "none") -> None:
+    """Train on plans. An interrupted run continues."""
+    found = _with(config, "sft")
+    trained = _trainers().run_sft(found, config.parent, told=typer.echo, report_to=report_to)
+    typer.echo(f"The trained model is in {trained}; `podium-train grpo` starts from it.")
+
+
+@app.command()
+def grpo(config: Config, *, report_to: ReportTo = "none", yes: Yes = False) -> None:
+    """Train by reinforcement on the outcome of plans. An interrupted run continues."""
+    from podium_train.forecast import forecast  # noqa: PLC0415 - used by this command only
+
+    found = _with(config, "grpo")
+    for line in forecast(found, config.parent):
+        typer.echo(line)
+    if found.environment.type == "live" and not yes and sys.stdin.isatty():
+        typer.confirm("Start?", abort=True)
+    stop = _trainers().run_grpo(found, config.parent, told=typer.echo, report_to=report_to)
+    run = config.parent / found.folder
+    typer.echo(f"The last model is in {run / 'final'}, the best checkpoint in {run / 'best'}.")
+    if stop is not None:
+        typer.echo(stop.told, err=True)
+        raise typer.Exit(3)
+
+
+@app.command("eval")
+def evaluate(config: Config, model: Model = None) -> None:
+    """Measure a trained model on the splits of [held_out], sampled and greedy."""
+    found = _with(config, "grpo")
+    folder = model or config.parent / found.folder / "best"
+    for split, each in _trainers().evaluate(found, config.parent, folder).items():
+        typer.echo(f"{split}: {each.sampled:.3f} sampled, {each.greedy:.3f} greedy")
+
+
+@app.command()
+def export(
+    config: Config, out: Annotated[Path, typer.Option(help="The folder to write.")], model: Model = None
+) -> None:
+    """Write a trained conductor as a folder for vLLM and llama.cpp, with what it needs to be served."""
+    from podium_train.export import export_conductor  # noqa: PLC0415 - used by this command only
+
+    found = load_recipe(config)
+    facts = export_conductor(found, config.parent, model or config.parent / found.folder / "best", out)
+    typer.echo(f"The conductor is in {out}, with the prompt {facts.fingerprint}. To plan with it:")
+    typer.echo(f"  vllm serve {out} --served-model-name conductor")
+    typer.echo(
+        '  [planner]\n  type = "conductor"\n  base_url = "http://localhost:8000/v1"\n  model = "conductor"'
+    )
+    typer.echo(f'  path = "{out}"')
+
+
+@app.command("serve-rewards")
+def serve_rewards(
+    config: Config,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8321,
+) -> None:
+    """Serve the rewards of a recipe over HTTP, for trainers in other processes."""
+    _module("uvicorn", "server")
+    from podium_train.serving import serve  # noqa: PLC0415 - needs the extra
+
+    serve(load_recipe(config), config.parent, host=host, port=port)
+
+
+def _with(config: Path, table: str) -> Recipe:
+    """Return a recipe that has a table."""
+    found = load_recipe(config)
+    if getattr(found, table) is None:
+        raise typer.BadParameter(f"{config} has no table [{table}]: add it")
+    return found
+
+
+def _trainers() -> Any:
+    """Return the module with the trainers, which needs an extra."""
+    for name in ("torch", "trl"):
+        _module(name, "trl")
+    return import_module("podium_train.trl")
+
+
+def _module(name: str, extra: str) -> None:
+    try:
+        import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        told = f"this command needs {name}, which is not installed: {install_hint(f'train[{extra}]')}"
+        raise typer.BadParameter(told) from error
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except PodiumError as error:
+        typer.echo(f"podium-train: {error}", err=True)
+        sys.exit(2)
+
+
+def main() -> None:
+    """Run the command line."""
+    with _errors():
+        app()

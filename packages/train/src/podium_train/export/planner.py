@@ -1,0 +1,50 @@
+"""The planner of a trained conductor."""
+
+from collections.abc import AsyncGenerator
+
+from podium.errors import ConfigError
+from podium.planners import ChatPlanner, PlanRequest, PlanText
+from podium.workers import Worker
+from podium_train.export.facts import ConductorFacts
+from podium_train.prompts import fingerprint
+
+
+class ConductorPlanner(ChatPlanner):
+    """Asks a trained conductor with exactly the prompt of its training.
+
+    Args:
+        worker: calls the conductor's model.
+        facts: how the conductor was trained.
+
+    Raises:
+        ConfigError: the installed Podium writes another prompt than the one of the training.
+    """
+
+    def __init__(self, worker: Worker, facts: ConductorFacts) -> None:
+        style = facts.style
+        found = fingerprint(style)
+        if found != facts.fingerprint:
+            prompts = f"the prompt {facts.fingerprint}, and this Podium writes {found}"
+            raise ConfigError(
+                f"the conductor was trained with {prompts}: install the Podium of the training, or train the "
+                "conductor again"
+            )
+        super().__init__(
+            worker, spelling=style.spelling, show=style.show, examples=style.examples, constrain=False
+        )
+        self._max_steps = style.max_steps
+
+    def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        """Call the model and yield its text.
+
+        Raises:
+            ConfigError: the run allows another number of steps than the training; a conductor reports it as a
+                `PlannerError`.
+        """
+        if request.max_steps != self._max_steps:
+            trained = f"the conductor was trained with plans of up to {self._max_steps} steps"
+            raise ConfigError(
+                f"{trained}, and the run allows {request.max_steps}: write "
+                f"plan_steps = {self._max_steps} in [limits]"
+            )
+        return super().plan(request)

@@ -1,0 +1,24 @@
+from .async_grpo import (
+    async_grpo_classes as async_grpo_classes,
+)
+from .evaluate import (
+    evaluate as evaluate,
+)
+from .generate import (
+    Generator as Generator,
+)
+from .grpo import (
+    run_grpo as run_grpo,
+)
+from .held_out import (
+    measure_held_out as measure_held_out,
+)
+from .merge import (
+    merge_lora as merge_lora,
+)
+from .plan_reward import (
+    PlanReward as PlanReward,
+)
+from .sft import (
+    run_sft as run_sft,
+)

@@ -1,0 +1,41 @@
+"""Measures a trained model."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+from peft import AutoPeftModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from podium.errors import ConfigError
+from podium_train.guards import HeldOut
+from podium_train.recipes import Recipe
+from podium_train.trl.generate import Generator
+from podium_train.trl.held_out import measure_held_out
+from podium_train.trl.plan_reward import PlanReward
+
+
+def evaluate(recipe: Recipe, folder: Path, model: Path) -> Mapping[str, HeldOut]:
+    """Return the accuracy of a model on the splits of `[held_out]`.
+
+    Args:
+        recipe: the settings, with `[grpo]`.
+        folder: the folder of the recipe.
+        model: a folder that a trainer wrote.
+
+    Raises:
+        ConfigError: the folder has no model.
+    """
+    grpo = recipe.grpo
+    assert grpo is not None
+    if not model.is_dir():
+        raise ConfigError(f"there is no model in {model}: train one, or name its folder with --model")
+    kind = AutoPeftModelForCausalLM if (model / "adapter_config.json").exists() else AutoModelForCausalLM
+    generator = Generator(
+        kind.from_pretrained(model, dtype=recipe.model.dtype),
+        AutoTokenizer.from_pretrained(model),
+        max_tokens=grpo.max_tokens,
+        temperature=grpo.temperature,
+    )
+    scorer = PlanReward(recipe, folder).scorer
+    return measure_held_out(recipe, folder, generator, lambda requests: anyio.run(scorer.score, requests))

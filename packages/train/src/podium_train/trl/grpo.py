@@ -1,0 +1,152 @@
+"""GRPO with TRL's `GRPOTrainer`."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import AutoTokenizer
+from trl import GRPOConfig, GRPOTrainer
+
+from podium_train.guards import HeldOut, Stop
+from podium_train.recipes import GrpoSection, Recipe, environment_of, messages_of
+from podium_train.rewards import Score, ScoreRequest, episode_json
+from podium_train.trl.generate import Generator
+from podium_train.trl.guard_callback import GuardCallback, last_checkpoint
+from podium_train.trl.held_out import measure_held_out
+from podium_train.trl.loading import base_of, common_arguments, lora_of, make_quiet, settings_of
+from podium_train.trl.plan_reward import PlanReward
+
+
+def run_grpo(
+    recipe: Recipe, folder: Path, *, told: Callable[[str], None] = print, report_to: str = "none"
+) -> Stop | None:
+    """Train by GRPO. An interrupted run continues from its last checkpoint, to the same weights.
+
+    The last weights are in `final`, and the best checkpoint is in `best`, in the folder of the run.
+
+    Args:
+        recipe: the settings, with `[grpo]`.
+        folder: the folder of the recipe, at which relative paths start.
+        told: is given each line for people.
+        report_to: where TRL logs, for example `tensorboard`.
+
+    Returns:
+        Why the guards stopped the run; `None` if it was not stopped.
+
+    Raises:
+        ConfigError: a setting does not fit the machine or the environment.
+    """
+    grpo = recipe.grpo
+    assert grpo is not None
+    run = folder / recipe.folder
+    base = _start_of(recipe, folder)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    reward = PlanReward(recipe, folder)
+    checkpoint = last_checkpoint(run)
+
+    def score(requests: Sequence[ScoreRequest]) -> list[Score]:
+        # In the event loop of TRL, to which the connections of the scorer belong.
+        return asyncio.run_coroutine_threadsafe(reward.scorer.score(requests), trainer.async_loop).result()
+
+    def held_out() -> Mapping[str, HeldOut]:
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        generator = Generator(model, tokenizer, max_tokens=grpo.max_tokens, temperature=grpo.temperature)
+        return measure_held_out(recipe, folder, generator, score)
+
+    callback = GuardCallback(
+        folder=run,
+        settings=recipe.guards,
+        checkpoint=checkpoint,
+        held_out=held_out,
+        every=recipe.held_out.every,
+        told=told,
+    )
+    reward.heard = callback.hear
+    trainer = GRPOTrainer(
+        model=base,
+        args=grpo_config(recipe, run, report_to),
+        reward_funcs=reward,  # type: ignore[arg-type]  # it may be asynchronous, which its type leaves out
+        train_dataset=_dataset(recipe, folder),
+        processing_class=tokenizer,
+        peft_config=lora_of(recipe.model),
+        callbacks=[callback],
+    )
+    make_quiet(trainer)
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    trainer.save_model(str(run / "final"))
+    return callback.stop
+
+
+def grpo_config(recipe: Recipe, run: Path, report_to: str = "none") -> GRPOConfig:
+    """Return TRL's settings for a recipe."""
+    grpo = recipe.grpo
+    assert grpo is not None
+    texts = grpo.groups * grpo.group_size
+    return GRPOConfig(
+        output_dir=str(run),
+        learning_rate=grpo.learning_rate,
+        lr_scheduler_type=grpo.schedule,
+        warmup_steps=round(grpo.warm_up * grpo.steps),
+        max_steps=grpo.steps,
+        per_device_train_batch_size=grpo.micro_batch,
+        gradient_accumulation_steps=texts // (grpo.micro_batch * grpo.devices),
+        num_generations=grpo.group_size,
+        num_iterations=1,
+        max_completion_length=grpo.max_tokens,
+        temperature=grpo.temperature,
+        top_p=1.0,
+        top_k=0,
+        beta=grpo.beta,
+        epsilon=grpo.epsilon,
+        loss_type=grpo.loss,
+        entropy_coef=grpo.entropy,
+        scale_rewards="group",
+        save_steps=grpo.save_every,
+        seed=grpo.seed,
+        shuffle_dataset=False,  # episodes are drawn at random
+        report_to=report_to,
+        model_init_kwargs=settings_of(recipe.model),
+        **_vllm(grpo),
+        **common_arguments(recipe.model),
+    )
+
+
+def _vllm(grpo: GrpoSection) -> dict[str, Any]:
+    if grpo.vllm is None:
+        return {}
+    return {
+        "use_vllm": True,
+        "vllm_mode": grpo.vllm.mode,
+        "vllm_server_base_url": grpo.vllm.url,
+        "vllm_gpu_memory_utilization": grpo.vllm.memory,
+        "vllm_tensor_parallel_size": grpo.vllm.tensor_parallel,
+        "vllm_importance_sampling_correction": True,
+    }
+
+
+def _start_of(recipe: Recipe, folder: Path) -> str:
+    """Return the result of supervised training if there is one, or else the base."""
+    trained = folder / recipe.folder / "sft" / "final"
+    return str(trained) if trained.is_dir() else base_of(recipe.model, folder)
+
+
+def _dataset(recipe: Recipe, folder: Path) -> Dataset:
+    """Return the prompts of all steps, each with its episode."""
+    grpo = recipe.grpo
+    assert grpo is not None
+    environment = environment_of(recipe.environment, folder)
+    episodes = environment.episodes("train", grpo.groups * grpo.steps, seed=grpo.seed)
+    return Dataset.from_list(
+        [
+            {
+                "prompt": [
+                    {"role": message.role, "content": message.text}
+                    for message in messages_of(recipe.prompt, episode)
+                ],
+                "episode": episode_json(episode),
+            }
+            for episode in episodes
+        ]
+    )

@@ -1,0 +1,93 @@
+"""Measures, guards and the best checkpoint, as a callback of transformers' trainers."""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from podium_train.guards import BestCheckpoint, Guards, GuardSettings, HeldOut, Sample, StepLog, Stop, measure
+
+MEMORY = "guards.json"
+"""File in a checkpoint with the memory of the guards. It is written last: a checkpoint with it is whole."""
+
+
+class GuardCallback(TrainerCallback):
+    """Logs the measures of each step, stops a run that fails, and keeps the best checkpoint.
+
+    Args:
+        folder: the folder of the run.
+        settings: the settings of the guards.
+        checkpoint: the checkpoint from which the run continues; `None` for a new run.
+        held_out: measures held-out splits; the first chooses the best checkpoint.
+        every: steps between these measurements.
+        told: is given each line for people.
+    """
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        settings: GuardSettings,
+        checkpoint: Path | None,
+        held_out: Callable[[], Mapping[str, HeldOut]],
+        every: int,
+        told: Callable[[str], None],
+    ) -> None:
+        memory = None if checkpoint is None else json.loads((checkpoint / MEMORY).read_text())
+        step = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+        self.stop: Stop | None = None
+        self._guards = Guards(settings, memory)
+        self._log = StepLog(folder / "steps.jsonl", resumed_at=step)
+        self._best = BestCheckpoint(folder)
+        self._folder, self._held_out, self._every, self._told = folder, held_out, every, told
+        self._samples: list[Sample] = []
+        self._accuracy: float | None = None
+        self._began = time.monotonic()
+
+    def hear(self, samples: Sequence[Sample]) -> None:
+        """Take the samples of a batch of rewards."""
+        self._samples += samples
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - of transformers
+        """Measure the step, and stop the run if a rule says so."""
+        step = state.global_step
+        held_out: Mapping[str, HeldOut] = {}
+        if step % self._every == 0:
+            held_out = self._held_out()
+            self._accuracy = next(iter(held_out.values())).sampled
+        seconds, self._began = time.monotonic() - self._began, time.monotonic()
+        measures = measure(step, self._samples, held_out=held_out, seconds=seconds)
+        self._samples = []
+        if state.is_world_process_zero:
+            self._log.write(measures)
+            self._told(
+                f"step {step}: reward {measures.reward:.3f}, valid {measures.valid_plans:.0%}, entropy "
+                f"{measures.worker_entropy:.2f}"
+                + "".join(
+                    f", {name} {found.sampled:.3f} sampled, {found.greedy:.3f} greedy"
+                    for name, found in held_out.items()
+                )
+            )
+        self.stop = self._guards.check(measures)
+        if self.stop is not None:
+            control.should_training_stop = True
+            control.should_save = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - of transformers
+        """Write the memory of the guards, and keep the checkpoint if it is the best."""
+        if not state.is_world_process_zero:
+            return
+        checkpoint = self._folder / f"checkpoint-{state.global_step}"
+        (checkpoint / MEMORY).write_text(json.dumps(self._guards.memory))
+        if self._accuracy is not None:
+            self._best.offer(checkpoint, step=state.global_step, accuracy=self._accuracy)
+            self._accuracy = None
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """Return the last whole checkpoint of a run."""
+    whole = [path.parent for path in folder.glob(f"checkpoint-*/{MEMORY}")]
+    return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)

@@ -1,0 +1,65 @@
+"""Models and tokenizers of a recipe."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig
+from transformers import PrinterCallback
+from transformers.utils import logging
+
+from podium.errors import ConfigError
+from podium_train.recipes import ModelSection
+
+
+def base_of(model: ModelSection, folder: Path) -> str:
+    """Return the base as a path if it is a folder beside the recipe, or else its name on the Hub."""
+    path = folder / model.base
+    return str(path) if path.is_dir() else model.base
+
+
+def settings_of(model: ModelSection) -> dict[str, Any]:
+    """Return the arguments with which TRL loads the model."""
+    attention = {} if model.attention is None else {"attn_implementation": model.attention}
+    return {"dtype": model.dtype, **attention}
+
+
+def lora_of(model: ModelSection) -> LoraConfig | None:
+    """Return the settings of LoRA, or `None` to train all weights."""
+    if model.lora is None:
+        return None
+    return LoraConfig(
+        r=model.lora.rank,
+        lora_alpha=model.lora.alpha,
+        lora_dropout=model.lora.dropout,
+        target_modules=model.lora.targets,
+        task_type="CAUSAL_LM",
+    )
+
+
+def common_arguments(model: ModelSection) -> dict[str, Any]:
+    """Return the arguments of a trainer that depend on the machine.
+
+    Raises:
+        ConfigError: the weights are to be in bfloat16, and there is no GPU.
+    """
+    has_gpu = torch.cuda.is_available()
+    if not has_gpu and model.dtype == "bfloat16":
+        raise ConfigError('there is no GPU: write dtype = "float32" in [model] to train on the processor')
+    return {
+        "use_cpu": not has_gpu,
+        "bf16": model.dtype == "bfloat16",
+        "activation_checkpointing": has_gpu,
+        "weight_decay": 0.0,
+        "max_grad_norm": 1.0,
+        "logging_steps": 1,
+        "save_strategy": "steps",
+        "save_total_limit": 3,
+        "disable_tqdm": True,
+    }
+
+
+def make_quiet(trainer: Any) -> None:
+    """Leave out the lines and bars of transformers, because the commands tell of each step."""
+    trainer.remove_callback(PrinterCallback)
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # it has no types

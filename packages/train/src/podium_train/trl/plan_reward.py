@@ -1,0 +1,92 @@
+"""The reward function for the trainers of TRL."""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from podium_train.guards import Sample
+from podium_train.recipes import Recipe, environment_of
+from podium_train.rewards import Score, Scorer, ScoreRequest, open_scorer, read_episode, with_costs
+
+
+class PlanReward:
+    """Rewards the texts of a batch, whose plans it executes concurrently.
+
+    A text with an unknown outcome gets `None`, which TRL leaves out of the group. An instance can be pickled;
+    it opens its scorer when it is first called.
+
+    Args:
+        recipe: the settings.
+        folder: the folder of the recipe, at which relative paths start.
+    """
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        self._recipe = recipe
+        self._folder = folder
+        self.heard: Callable[[Sequence[Sample]], None] | None = None
+        """Is given the samples of each batch."""
+        self._scorer: Scorer | None = None
+        self.__name__ = "plan_reward"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to this process."""
+        return {**self.__dict__, "_scorer": None, "heard": None}
+
+    @property
+    def scorer(self) -> Scorer:
+        """The scorer, opened when it is first needed."""
+        if self._scorer is None:
+            reward = self._recipe.reward
+            self._scorer = open_scorer(
+                environment_of(self._recipe.environment, self._folder),
+                self._folder / self._recipe.folder / reward.database,
+                limits=reward.limits,
+                max_steps=self._recipe.prompt.style.max_steps,
+                url=reward.url,
+                token_env=reward.token_env,
+            )
+        return self._scorer
+
+    async def __call__(
+        self,
+        *,
+        completions: Sequence[Any],
+        completion_ids: Sequence[Sequence[int]],
+        episode: Sequence[str],
+        trainer_state: Any = None,
+        **_others: Any,
+    ) -> list[float | None]:
+        """Return the reward of each completion.
+
+        Args:
+            completions: the texts, as messages.
+            completion_ids: their tokens.
+            episode: the episode of each text, as JSON.
+            trainer_state: the state of TRL's trainer, for the step.
+        """
+        episodes = [read_episode(text) for text in episode]
+        requests = [
+            ScoreRequest(episode=each, text=messages[-1]["content"])
+            for each, messages in zip(episodes, completions, strict=True)
+        ]
+        scores = await self.scorer.score(requests)
+        grpo = self._recipe.grpo
+        assert grpo is not None
+        if self.heard is not None:
+            self.heard(
+                [
+                    Sample(episode=each, score=score, length=len(ids), cut=len(ids) >= grpo.max_tokens)
+                    for each, score, ids in zip(episodes, scores, completion_ids, strict=True)
+                ]
+            )
+        step = 0 if trainer_state is None else int(trainer_state.global_step)
+        return _by_group(episode, scores, self._recipe.reward.cost.at(step))
+
+
+def _by_group(episodes: Sequence[str], scores: Sequence[Score], weight: float) -> list[float | None]:
+    """Return the rewards; texts of one group follow each other."""
+    rewards: list[float | None] = []
+    for _, group in groupby(zip(episodes, scores, strict=True), key=lambda pair: pair[0]):
+        rewards += with_costs([score for _, score in group], weight)
+    return rewards

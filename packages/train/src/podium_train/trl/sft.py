@@ -1,0 +1,134 @@
+"""Supervised training on plans with TRL's `SFTTrainer`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import AutoTokenizer, TrainerCallback
+from trl import SFTConfig, SFTTrainer
+
+from podium.errors import ConfigError
+from podium_train.recipes import Recipe
+from podium_train.trl.guard_callback import MEMORY, last_checkpoint
+from podium_train.trl.loading import base_of, common_arguments, lora_of, make_quiet, settings_of
+
+
+class _Progress(TrainerCallback):
+    """Tells the loss, and marks whole checkpoints."""
+
+    def __init__(self, folder: Path, told: Callable[[str], None]) -> None:
+        self._folder, self._told = folder, told
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002 - of transformers
+        if state.is_world_process_zero and logs and "loss" in logs:
+            self._told(f"update {state.global_step} of {state.max_steps}: loss {float(logs['loss']):.4f}")
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - of transformers
+        if state.is_world_process_zero:
+            (self._folder / f"checkpoint-{state.global_step}" / MEMORY).write_text("{}")
+
+
+def run_sft(
+    recipe: Recipe, folder: Path, *, told: Callable[[str], None] = print, report_to: str = "none"
+) -> Path:
+    """Train on plans. An interrupted run continues from its last checkpoint, to the same weights.
+
+    Args:
+        recipe: the settings, with `[sft]`.
+        folder: the folder of the recipe, at which relative paths start.
+        told: is given each line for people.
+        report_to: where TRL logs, for example `tensorboard`.
+
+    Returns:
+        The folder with the trained model, from which `run_grpo` starts.
+
+    Raises:
+        ConfigError: the examples cannot be read, or a setting does not fit the machine.
+    """
+    sft = recipe.sft
+    assert sft is not None
+    run = folder / recipe.folder / "sft"
+    base = base_of(recipe.model, folder)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    examples = _short_enough(read_examples(folder / sft.examples), tokenizer, sft.max_tokens, told)
+    trainer = SFTTrainer(
+        model=base,
+        args=SFTConfig(
+            output_dir=str(run),
+            learning_rate=sft.learning_rate,
+            lr_scheduler_type="cosine",
+            num_train_epochs=sft.epochs,
+            per_device_train_batch_size=sft.micro_batch,
+            gradient_accumulation_steps=sft.batch // sft.micro_batch,
+            max_length=sft.max_tokens,
+            completion_only_loss=True,
+            save_steps=sft.save_every,
+            seed=sft.seed,
+            report_to=report_to,
+            model_init_kwargs=settings_of(recipe.model),
+            **common_arguments(recipe.model),
+        ),
+        train_dataset=Dataset.from_list(examples),
+        processing_class=tokenizer,
+        peft_config=lora_of(recipe.model),
+        callbacks=[_Progress(run, told)],
+    )
+    checkpoint = last_checkpoint(run)
+    make_quiet(trainer)
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    final = run / "final"
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if recipe.model.lora is not None:
+        model = model.merge_and_unload()
+    model.save_pretrained(final)
+    tokenizer.save_pretrained(final)
+    return final
+
+
+def _short_enough(
+    examples: list[dict[str, Any]], tokenizer: Any, most: int, told: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Return the examples that fit, because TRL drops the others without a word."""
+
+    def length(example: dict[str, Any]) -> int:
+        messages = [*example["prompt"], *example["completion"]]
+        return len(tokenizer(tokenizer.apply_chat_template(messages, tokenize=False))["input_ids"])
+
+    short = [example for example in examples if length(example) <= most]
+    if not short:
+        raise ConfigError(
+            f"all {len(examples)} examples are longer than {most} tokens: raise max_tokens in [sft]"
+        )
+    if len(short) < len(examples):
+        told(
+            f"{len(examples) - len(short)} of {len(examples)} examples have more than {most} tokens: left out"
+        )
+    return short
+
+
+def read_examples(path: Path) -> list[dict[str, Any]]:
+    """Return the examples of a file as prompts and completions of chats.
+
+    Raises:
+        ConfigError: the file cannot be read, is empty, or a line is not an example. The message has the line.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the examples {path} cannot be read: {error}") from error
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            match json.loads(line):
+                case {"messages": [*messages], "completion": str(completion)}:
+                    answer = [{"role": "assistant", "content": completion}]
+                    found.append({"prompt": messages, "completion": answer})
+                case _:
+                    raise ConfigError(f"{path}:{number}: an example needs `messages` and `completion`")
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"{path}:{number}: not JSON: {error}") from error
+    if not found:
+        raise ConfigError(f"{path} has no examples")
+    return found

@@ -1,0 +1,100 @@
+"""The command line, without trainers."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from podium_train.forecast import forecast
+from podium_train.recipes import load_recipe, shipped_recipes
+
+RECIPE = """
+[environment]
+type = "specialists"
+[model]
+base = "base"
+[grpo]
+steps = 100
+"""
+
+
+def command(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run `podium-train`."""
+    return subprocess.run(
+        [sys.executable, "-m", "podium_train", *words],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_recipes_are_listed_and_printed(tmp_path: Path) -> None:
+    """An unknown name is refused."""
+    assert "paper-7b" in command("recipe", folder=tmp_path).stdout
+    assert command("recipe", "lora-3b", folder=tmp_path).stdout == shipped_recipes()["lora-3b"]
+    wrong = command("recipe", "lora", folder=tmp_path)
+    assert (wrong.returncode, "lora-3b" in wrong.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "told"),
+    [
+        (("grpo", "--config", "none.toml"), None, "podium-train recipe NAME"),
+        (("grpo", "--config", "recipe.toml"), RECIPE + "epsilom = 0.2\n", "did you mean 'epsilon'"),
+        (("sft", "--config", "recipe.toml"), RECIPE, "has no table [sft]"),
+        (("export", "--config", "recipe.toml", "--out", "out"), RECIPE, "there is no model in run/best"),
+        (("serve-rewards", "--config", "recipe.toml", "--host", "::"), RECIPE, "token_env"),
+        (("grpo", "--config", "."), None, "cannot be read"),
+    ],
+)
+def test_wrong_input(words: tuple[str, ...], text: str | None, told: str, tmp_path: Path) -> None:
+    """A short message without a trace, and exit code 2."""
+    if text is not None:
+        (tmp_path / "recipe.toml").write_text(text)
+    done = command(*words, folder=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert told in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+
+
+def test_the_forecast(tmp_path: Path) -> None:
+    """It counts the remaining plans, and takes duration and cost from the log."""
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    first = forecast(load_recipe(tmp_path / "recipe.toml"), tmp_path)
+    assert first[0].startswith("100 steps of 4 × 64 texts: 25,600 plans, and up to 128,000 calls")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/steps.jsonl").write_text('{"step": 40, "cost": 2.0, "seconds": 60.0}\n{"step": 41, "co')
+    live = RECIPE.replace('"specialists"', '"live"\nconfig = "podium.toml"\nquestions = "q.jsonl"')
+    limits = "[reward.limits]\nbudget = 500.0\nplan_cost = 0.1\n"
+    (tmp_path / "recipe.toml").write_text(live + limits)
+    again = forecast(load_recipe(tmp_path / "recipe.toml"), tmp_path)
+    assert again[0].startswith("60 steps of 4 × 64 texts: 15,360 plans, and up to 76,800 calls of workers")
+    assert again[1:] == [
+        "Expected cost: 120.00 USD.",
+        "The budget is 500.00; plans beyond it are not executed.",
+        "Expected duration: 60 minutes.",
+    ]
+
+
+def test_rewards_are_served(tmp_path: Path) -> None:
+    """Until the process is ended."""
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    words = ["-m", "podium_train", "serve-rewards", "--config", "recipe.toml", "--port", "18321"]
+    with subprocess.Popen([sys.executable, *words], cwd=tmp_path) as process:
+        try:
+            ends = time.monotonic() + 30
+            while True:
+                try:
+                    told = httpx2.get("http://127.0.0.1:18321/health", trust_env=False).json()
+                    break
+                except httpx2.TransportError:
+                    assert time.monotonic() < ends
+                    time.sleep(0.1)
+        finally:
+            process.terminate()
+    assert (told["environment"], told["outcomes"]) == ("specialists", 0)

@@ -1,0 +1,174 @@
+"""Exports of conductors, and planning with them."""
+
+import json
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from servers.chat_server import ChatServer
+from servers.docs_model import answer
+
+from podium import Conductor
+from podium.config import load_config
+from podium.errors import ConfigError, PlannerError
+from podium_train import PromptStyle, fingerprint
+from podium_train.export import FACTS_FILE, ConductorFacts, PoolFacts, export_conductor, read_facts
+from podium_train.export.facts import FACTS
+from podium_train.recipes import load_recipe
+
+FACTS_OF = ConductorFacts(
+    fingerprint=fingerprint(PromptStyle(spelling="lists")),
+    style=PromptStyle(spelling="lists"),
+    base="base",
+    environment="specialists",
+    data="1",
+    pool=PoolFacts(sizes=(3,), cards=("Adds.",)),
+)
+RECIPE = """
+[environment]
+type = "specialists"
+[model]
+base = "base"
+[grpo]
+"""
+CONFIG = """
+[endpoints.local]
+base_url = "{url}"
+[workers.adder]
+endpoint = "local"
+model = "adder"
+price = {{ input = 0, output = 0 }}
+[planner]
+type = "conductor"
+path = "conductor"
+base_url = "{url}"
+model = "conductor"
+provider = "{provider}"
+[limits]
+plan_steps = {steps}
+"""
+
+
+def trained(folder: Path) -> Path:
+    """Write a recipe and the files of a trained model."""
+    model = folder / "run" / "best"
+    model.mkdir(parents=True)
+    for name, text in {
+        "config.json": "{}",
+        "model.safetensors": "weights",
+        "optimizer.pt": "state",
+        "rng_state.pth": "state",
+        "tokenizer.json": "{}",
+        "tokenizer_config.json": "{}",
+        "chat_template.jinja": "{{ messages }}",
+        "best.json": '{"step": 20, "accuracy": 0.75}',
+    }.items():
+        (model / name).write_text(text)
+    (folder / "run" / "steps.jsonl").write_text('{"step": 10}\n{"step": 20, "reward": 0.8}\n')
+    (folder / "recipe.toml").write_text(RECIPE)
+    return folder / "recipe.toml"
+
+
+def test_an_export_has_the_model_and_its_facts(tmp_path: Path) -> None:
+    """And not the state of the trainer."""
+    recipe = load_recipe(trained(tmp_path))
+    facts = export_conductor(recipe, tmp_path, tmp_path / "run/best", tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "chat_template.jinja",
+        "config.json",
+        "model.safetensors",
+        FACTS_FILE,
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+    assert read_facts(tmp_path / "out") == facts
+    assert (facts.fingerprint, facts.step, facts.accuracy) == (FACTS_OF.fingerprint, 20, 0.75)
+    assert (facts.environment, facts.last_measures) == ("specialists", {"step": 20, "reward": 0.8})
+    assert facts.pool.sizes == (4, 5, 7)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("out", "name a new folder"),
+        ("config.json", "there is no model"),
+        ("chat_template.jinja", "no chat template"),
+        ("tiny", "cannot be served"),
+    ],
+)
+def test_exports_that_are_refused(change: str, told: str, tmp_path: Path) -> None:
+    """And leave nothing."""
+    path = trained(tmp_path)
+    model = tmp_path / "run/best"
+    if change == "out":
+        (tmp_path / "out").mkdir()
+    elif change == "tiny":
+        path.write_text(RECIPE + '[prompt]\nform = "tiny"\n')
+    else:
+        (model / change).unlink()
+    with pytest.raises(ConfigError, match=told):
+        export_conductor(load_recipe(path), tmp_path, model, tmp_path / "out")
+    assert change == "out" or not (tmp_path / "out").exists()
+
+
+def configured(
+    folder: Path, url: str, facts: ConductorFacts | None = FACTS_OF, *, steps: int = 5, provider: str = "vllm"
+) -> Path:
+    """Write an exported folder and a `podium.toml` that uses it."""
+    (folder / "conductor").mkdir()
+    if facts is not None:
+        (folder / "conductor" / FACTS_FILE).write_bytes(FACTS.dump_json(facts))
+    (folder / "podium.toml").write_text(CONFIG.format(url=url, steps=steps, provider=provider))
+    return folder / "podium.toml"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_an_export_plans_with_the_prompt_of_its_training(tmp_path: Path, anyio_backend: str) -> None:
+    """Through `podium.toml`; another limit of steps is refused."""
+    with ChatServer(answer).in_thread() as server:
+        conductor = load_config(configured(tmp_path, server.url)).conductor(journaled=False)
+        assert isinstance(conductor, Conductor)
+        plan = await conductor.plan("What is 2 + 2?")
+        assert plan.steps
+        assert plan.planner is not None
+        assert plan.planner.name == "conductor"
+        (tmp_path / "podium.toml").write_text(CONFIG.format(url=server.url, steps=3, provider="vllm"))
+        with pytest.raises(PlannerError, match="plan_steps = 5"):
+            await load_config(tmp_path / "podium.toml").conductor(journaled=False).plan("What is 2 + 2?")
+
+
+@pytest.mark.parametrize(
+    ("facts", "provider", "told"),
+    [
+        (None, "vllm", "podium-train export"),
+        (
+            replace(FACTS_OF, fingerprint="0123456789abcdef"),
+            "vllm",
+            "trained with the prompt 0123456789abcdef",
+        ),
+        (replace(FACTS_OF, schema=2), "vllm", "schema 2"),
+        (FACTS_OF, "vllmm", "vllmm"),
+    ],
+)
+def test_conductors_that_cannot_plan(
+    facts: ConductorFacts | None, provider: str, told: str, tmp_path: Path
+) -> None:
+    """The error of the config says why."""
+    path = configured(tmp_path, "http://127.0.0.1:9/v1", facts, provider=provider)
+    with pytest.raises(ConfigError, match=told):
+        load_config(path).conductor(journaled=False)
+
+
+def test_facts_that_are_not_valid(tmp_path: Path) -> None:
+    """The error names the file and the key."""
+    (tmp_path / FACTS_FILE).write_text(json.dumps({"fingerprint": 3}))
+    with pytest.raises(ConfigError, match=rf"{FACTS_FILE} is not valid: \w+"):
+        read_facts(tmp_path)
+
+
+def test_the_planner_is_announced() -> None:
+    """As an entry point, so that core needs no change."""
+    names = {entry.name for entry in entry_points(group="podium.planners")}
+    assert "conductor" in names

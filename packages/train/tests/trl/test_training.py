@@ -1,0 +1,179 @@
+"""SFT and GRPO with TRL from the command line, also after a kill."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import anyio
+import pytest
+import torch
+from safetensors.torch import load_file
+from trl_base import PLAN, make_base
+
+from podium_train.recipes import environment_of, load_recipe, messages_of
+from podium_train.rewards import episode_json
+from podium_train.trl import PlanReward, async_grpo_classes
+
+RECIPE = """
+folder = "run"
+[environment]
+type = "specialists"
+[prompt]
+form = "tiny"
+[model]
+base = "base"
+dtype = "float32"
+[sft]
+examples = "plans.jsonl"
+epochs = 2
+learning_rate = 1e-3
+batch = 4
+micro_batch = 4
+max_tokens = 1000
+save_every = 2
+[grpo]
+groups = 2
+group_size = 8
+steps = 6
+learning_rate = 1e-3
+schedule = "constant"
+max_tokens = 32
+micro_batch = 16
+save_every = 2
+[held_out]
+episodes = 4
+every = 2
+"""
+COMMAND = [sys.executable, "-m", "podium_train"]
+QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a model."""
+    folder = tmp_path_factory.mktemp("base") / "base"
+    make_base(folder)
+    return folder
+
+
+def prepare(folder: Path, base: Path, text: str = RECIPE) -> Path:
+    """Write a recipe beside the model, and return its path."""
+    (folder / "base").symlink_to(base)
+    (folder / "recipe.toml").write_text(text)
+    return folder / "recipe.toml"
+
+
+def run(command: str, recipe: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    words = [*COMMAND, command, "--config", str(recipe)]
+    return subprocess.run(words, capture_output=True, text=True, env=QUIET, timeout=300, check=False)
+
+
+@pytest.mark.timeout(600)
+def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, base: Path) -> None:
+    """And with the same log, and the same best checkpoint."""
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "killed").mkdir()
+    whole, killed = (prepare(tmp_path / name, base) for name in ("whole", "killed"))
+    done = run("grpo", whole)
+    assert done.returncode == 0, done.stderr
+    with subprocess.Popen(
+        [*COMMAND, "grpo", "--config", str(killed)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=QUIET,
+    ) as process:
+        ends = time.monotonic() + 200
+        while 'step": 3' not in _log(killed) and time.monotonic() < ends:
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+    again = run("grpo", killed)
+    assert again.returncode == 0, again.stderr
+    assert "step 1:" not in again.stdout
+    first, second = (load_file(path.parent / "run/final/model.safetensors") for path in (whole, killed))
+    start = load_file(base / "model.safetensors")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert any(not torch.equal(first[name], start[name]) for name in first)
+    logs = [[json.loads(line) for line in _log(path).splitlines()] for path in (whole, killed)]
+    for lines in logs:
+        assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]
+        assert "validation" in lines[1]["held_out"]
+    assert [line["reward"] for line in logs[0]] == [line["reward"] for line in logs[1]]
+    assert (killed.parent / "run/best/best.json").read_text() == (
+        whole.parent / "run/best/best.json"
+    ).read_text()
+    measured = run("eval", killed)
+    assert "validation: 0." in measured.stdout, measured.stderr
+
+
+@pytest.mark.timeout(300)
+def test_a_collapsed_run_is_stopped(tmp_path: Path, base: Path) -> None:
+    """With the reason, a checkpoint, and another exit code."""
+    text = RECIPE + "[guards]\npatience = 2\nreference_entropy = 1.0\nentropy = 1.0\n"
+    recipe = prepare(tmp_path, base, text.replace("steps = 6", "steps = 50"))
+    done = run("grpo", recipe)
+    assert done.returncode == 3, done.stderr
+    assert "the plans use nearly always the same worker" in done.stderr
+    assert len(_log(recipe).splitlines()) < 50
+
+
+@pytest.mark.timeout(300)
+def test_sft_then_grpo(tmp_path: Path, base: Path) -> None:
+    """GRPO starts from the model that learnt the plans; long examples are counted."""
+    recipe = prepare(tmp_path, base, RECIPE.replace("steps = 6", "steps = 2"))
+    found = load_recipe(recipe)
+    rows = []
+    for number, episode in enumerate(
+        environment_of(found.environment, tmp_path).episodes("train", 8, seed=1)
+    ):
+        messages = [{"role": m.role, "content": m.text} for m in messages_of(found.prompt, episode)]
+        plan = PLAN if number else PLAN.replace("task", "task " * 900)
+        rows.append(json.dumps({"messages": messages, "completion": plan}) + "\n")
+    (tmp_path / "plans.jsonl").write_text("".join(rows))
+    done = run("sft", recipe)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 8 examples have more than 1000 tokens: left out" in done.stdout
+    trained = load_file(tmp_path / "run/sft/final/model.safetensors")
+    assert any(
+        not torch.equal(weight, load_file(base / "model.safetensors")[name])
+        for name, weight in trained.items()
+    )
+    assert run("grpo", recipe).returncode == 0
+
+
+def test_the_reward_function_in_another_process(tmp_path: Path, base: Path) -> None:
+    """It can be pickled, as the asynchronous trainer needs, and rewards a batch."""
+    recipe = prepare(tmp_path, base)
+    found = load_recipe(recipe)
+    reward = pickle.loads(pickle.dumps(PlanReward(found, tmp_path)))  # noqa: S301 - of this test
+    (episode,) = environment_of(found.environment, tmp_path).episodes("train", 1, seed=1)
+
+    async def rewards() -> list[float | None]:
+        return await reward(
+            completions=[[{"role": "assistant", "content": text}] for text in (PLAN, "no plan")],
+            completion_ids=[[1], [2]],
+            episode=[episode_json(episode)] * 2,
+            trainer_state=SimpleNamespace(global_step=0),
+        )  # type: ignore[no-any-return]
+
+    first, second = anyio.run(rewards)
+    assert first in (0.5, 1.0)
+    assert second == 0.0
+
+
+@pytest.mark.filterwarnings("ignore:You are importing from 'trl.experimental'")
+def test_the_asynchronous_trainer_is_found() -> None:
+    """Where the installed TRL has it."""
+    trainer, settings = async_grpo_classes()
+    assert (trainer.__name__, settings.__name__) == ("AsyncGRPOTrainer", "AsyncGRPOConfig")
+
+
+def _log(recipe: Path) -> str:
+    path = recipe.parent / "run/steps.jsonl"
+    return path.read_text() if path.exists() else ""
