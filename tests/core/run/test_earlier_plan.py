@@ -1,0 +1,113 @@
+"""If a new plan does not fit the limits or gives no answer, the first plan continues as with `note`."""
+
+import pytest
+from core.actors import boss, rows
+
+from podium.budget import Limits
+from podium.conductor import Conductor
+from podium.errors import WorkerError, WorkerRefused, WorkerUnavailable
+from podium.execution import Retry
+from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner
+from podium.policy import ApprovalRequest, Policy
+from podium.types import Result
+from podium.workers import Card, ScriptedWorker
+from podium.workers.scripted import Reply
+
+pytestmark = pytest.mark.anyio
+FIRST = rows((0, "Collect.", ()), (1, "Check.", ()), (0, "Answer.", (0, 1)))
+SECOND = rows((0, "Collect more.", ()), (0, "Answer better.", (0,)))
+ONCE = Retry(attempts=1, first_wait=0.01)
+
+
+def conductor(*plans: Reply, **options: object) -> Conductor:
+    """Return a conductor whose second worker is down."""
+    workers = [ScriptedWorker("a", "330 m"), ScriptedWorker("b", WorkerUnavailable("down"))]
+    return Conductor(boss(*plans), workers, retry=ONCE, on_failure="replan", **options)  # type: ignore[arg-type]  # a test names them right
+
+
+def planner_calls(result: Result) -> list[int]:
+    """Return the number of planner calls of each round."""
+    return [len(one.proposals) for one in result.rounds]
+
+
+@pytest.mark.parametrize(
+    ("limits", "asked", "status", "told"),
+    [
+        (Limits(calls=4), [1, 0], "partial", "no new plan was made for round 2"),
+        (Limits(steps=3), [1, 0], "partial", "no new plan was made for round 2"),
+        (Limits(calls=6), [1, 1, 0], "partial", "the new plan of round 2 gave no answer"),
+        (Limits(calls=7), [1, 1], "ok", ""),
+    ],
+)
+async def test_the_answer_of_the_first_plan_is_not_lost(
+    limits: Limits, asked: list[int], status: str, told: str
+) -> None:
+    """The problem names the failed step, and why there is no answer of a new plan."""
+    result = await conductor(FIRST, SECOND, limits=limits).run("How tall?")
+    assert (planner_calls(result), result.status, result.answer) == (asked, status, "330 m")
+    if told:
+        assert result.problem is not None
+        assert told in result.problem.message
+        assert "step 1 (b): down" in result.problem.message
+
+
+@pytest.mark.parametrize("error", [WorkerUnavailable("busy", status=503), WorkerRefused("401")])
+async def test_a_planner_that_fails_does_not_lose_the_answer(error: WorkerError) -> None:
+    """The problem has the code of the planner."""
+    result = await conductor(FIRST, error).run("How tall?")
+    assert (result.status, result.answer) == ("partial", "330 m")
+    assert result.problem is not None
+    assert result.problem.code.startswith("planner_")
+    assert "step 1 (b): down" in result.problem.message
+
+
+async def test_the_first_plan_is_approved_once() -> None:
+    """A plan that continues is not shown to the approvers again."""
+    asked: list[int] = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        asked.append(request.round)
+        return True
+
+    result = await conductor(FIRST, limits=Limits(calls=4), policy=Policy(approve=approve)).run("How tall?")
+    assert (result.status, asked) == ("partial", [1])
+    assert [one.planner.name if one.planner else "" for one in result.rounds] == ["boss", "boss"]
+
+
+async def test_a_resumed_run_with_higher_limits_tries_again() -> None:
+    """The failed step runs again, and its answer completes the plan."""
+    journal = MemoryJournal()
+    first = await conductor(FIRST, limits=Limits(calls=4), journal=journal).run("How tall?")
+    workers = [ScriptedWorker("a", "330 m"), ScriptedWorker("b", "right")]
+    able = Conductor(boss(FIRST), workers, on_failure="replan", journal=journal)
+    result = await able.resume(first.run_id, limits=Limits(calls=9))
+    assert (result.status, result.answer, len(workers[1].requests)) == ("ok", "330 m", 1)
+
+
+@pytest.mark.parametrize(
+    ("inner", "outer", "whose"),
+    [
+        (Limits(calls=1), Limits(), "the nested run has 1 left"),
+        (Limits(), Limits(calls=3), "the outer run has 1 left"),
+    ],
+)
+async def test_a_step_whose_nested_run_meets_a_limit(inner: Limits, outer: Limits, whose: str) -> None:
+    """The step has the code of limits, and the message says whose limit it is."""
+    chain = FixedPlanner(rows((0, "x", ()), (0, "y", (0,))))
+    team = Conductor(chain, [ScriptedWorker("w", "inner")], limits=inner, card=Card(name="team"))
+    plan = FixedPlanner(FIRST)
+    result = await Conductor(plan, [ScriptedWorker("a", "330 m"), team], limits=outer).run("How tall?")
+    problem = result.outcomes[1].problem
+    assert problem is not None
+    assert (problem.code, result.status) == ("limit", "partial")
+    assert whose in problem.message
+
+
+@pytest.mark.parametrize("calls", range(5, 12))
+async def test_early_steps_leave_room_for_a_plan_after_an_unusable_text(calls: int) -> None:
+    """The first text is cut after two rows, and the next plan has other steps."""
+    cut = rows((0, "One.", ()), (0, "Two.", ())) + '{"worker": 9, "subtask": "x", "access": []}\n'
+    planner = boss(cut, rows((0, "Three.", ()), (0, "Four.", ()), (0, "Answer.", (0, 1))), piece=20)
+    result = await Conductor(planner, [ScriptedWorker("a", "A")], limits=Limits(calls=calls)).run("Why?")
+    assert (result.status, result.answer) == ("ok", "A")
