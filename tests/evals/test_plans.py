@@ -237,6 +237,16 @@ def test_plans_of_different_planners_are_not_mixed(podium: Podium, recording: st
     assert (Path("p.jsonl").read_bytes(), Path("notes.txt").read_text()) == (before, "not mine")
 
 
+def test_a_planner_without_a_model_is_not_told(podium: Podium, recording: str, config: Path) -> None:
+    """It would read the text as a part of the question; its plans cost nothing."""
+    config.write_text(config.read_text().replace('worker = "thinker"', 'type = "rule"'))
+    result = podium("record", "plans", recording, "--out", "p.jsonl", "--json")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert (told["recorded"], told["answerable"], told["calls"], told["cost"]) == (40, 40, 0, 0)
+    assert not read_plans("p.jsonl").about.is_told
+
+
 def test_a_worker_that_the_pool_lacks_is_unrecorded(podium: Podium, recording: str) -> None:
     """The plan needs it; other plans are scored, whatever the order of the pool."""
     assert podium("record", "plans", recording, "--out", "p.jsonl").exit_code == 0

@@ -65,11 +65,13 @@ class GivenPlanner(PlannerArm):
 def told_planner(planner: Planner, *, of_bundles: bool) -> Planner:
     """Return a planner whose prompt says which subtasks recorded workers can answer.
 
+    A planner without a model is returned as it is: it would read the text as a part of the question.
+
     Args:
         planner: the planner.
         of_bundles: whether it plans bundles; otherwise it plans single questions.
     """
-    return _Told(planner, _OF_BUNDLE if of_bundles else _OF_QUESTION)
+    return planner if planner.card is None else _Told(planner, _OF_BUNDLE if of_bundles else _OF_QUESTION)
 
 
 class _Told(WrappedPlanner):

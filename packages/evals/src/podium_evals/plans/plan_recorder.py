@@ -84,7 +84,8 @@ class PlanRecorder:
         self._file = file
         self._is_told = is_told
         self._planner = planner
-        self._at_once = at_once
+        most = None if planner.card is None else planner.card.concurrency
+        self._at_once = min(at_once, most or at_once)
         self._on_plan = on_plan
         limits = limits or Limits()
         self._ledger = Ledger(limits, deadline=inf)
@@ -177,6 +178,7 @@ def plans_about(planner: Planner, fold: Fold, *, is_told: bool, source: str = ""
         source: a description of the questions, for readers of the file.
     """
     workers = tuple(worker.card.name for worker in arm_pool(fold, 0))
+    is_told = is_told and planner.card is not None
     return PlansAbout(planner=planner.name, workers=workers, is_told=is_told, source=source)
 
 
