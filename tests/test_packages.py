@@ -50,12 +50,13 @@ def folder_and_extras(argument: str) -> tuple[str, set[str]]:
 
 
 def siblings(project: dict[str, Any], extras: Iterable[str] = ()) -> dict[str, str]:
-    """Return the folders of the distributions of this repository that a project needs, and their bounds."""
+    """Return the folders of our other distributions that a project needs, and their bounds."""
     needs = [*project["dependencies"]]
     for extra in extras:
         needs += project["optional-dependencies"][extra]
     split = (re.fullmatch(r"([\w-]+)(?:\[[\w,-]+\])?(.*)", need) for need in needs)
-    return {NAMES[match[1]]: match[2] for match in split if match and match[1] in NAMES}
+    others = (match for match in split if match and match[1] in NAMES and match[1] != project["name"])
+    return {NAMES[match[1]]: match[2] for match in others}
 
 
 @pytest.mark.parametrize("folder", PROJECTS)
