@@ -1,0 +1,4 @@
+from .job import (
+    overrides as overrides,
+    write_job as write_job,
+)

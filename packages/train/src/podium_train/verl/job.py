@@ -1,0 +1,147 @@
+"""Writes what verl needs for a recipe: data, settings, and the script that submits the job to Ray.
+
+The names of the settings are those of verl 0.9.1.
+"""
+
+import json
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+from podium.errors import ConfigError
+from podium_train.environments import Episode, Split
+from podium_train.recipes import Recipe, environment_of, messages_of
+from podium_train.rewards import episode_json
+from podium_train.verl import reward_function
+
+_AGGREGATION = {
+    "bnpo": "token-mean",
+    "dapo": "token-mean",
+    "dr_grpo": "seq-mean-token-sum-norm",
+    "grpo": "seq-mean-token-mean",
+}
+MAX_PROMPT = 8192
+"""Maximum tokens of a prompt."""
+
+
+def write_job(recipe: Recipe, folder: Path, out: Path, *, nodes: int, gpus: int) -> None:
+    """Write `train.jsonl`, `validation.jsonl` and `job.sh`.
+
+    Args:
+        recipe: the settings, with `[grpo]` and `[reward] url`.
+        folder: the folder of the recipe.
+        out: the folder to write, which all machines must see.
+        nodes: number of machines.
+        gpus: GPUs of each machine.
+
+    Raises:
+        ConfigError: the recipe has no reward server, or its batches do not fit the GPUs.
+    """
+    grpo = recipe.grpo
+    assert grpo is not None
+    if recipe.reward.url is None:
+        raise ConfigError(
+            "verl needs a reward server: write 'url' in [reward], and run podium-train serve-rewards"
+        )
+    environment = environment_of(recipe.environment, folder)
+    out.mkdir(parents=True, exist_ok=True)
+    counts: dict[Split, tuple[int, int]] = {
+        "train": (grpo.groups * grpo.steps, grpo.seed),
+        "validation": (recipe.held_out.episodes, recipe.held_out.seed),
+    }
+    for split, (count, seed) in counts.items():
+        rows = (
+            _row(recipe, episode, environment.name, environment.version, split)
+            for episode in environment.episodes(split, count, seed=seed)
+        )
+        (out / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (out / "job.sh").write_text(
+        _script(overrides(recipe, out, nodes=nodes, gpus=gpus), recipe), encoding="utf-8"
+    )
+
+
+def overrides(recipe: Recipe, out: Path, *, nodes: int, gpus: int) -> dict[str, object]:
+    """Return verl's settings for a recipe, by their dotted names.
+
+    Raises:
+        ConfigError: the batches do not fit the GPUs.
+    """
+    grpo = recipe.grpo
+    assert grpo is not None
+    if (grpo.groups * grpo.group_size) % (nodes * gpus):
+        texts = f"groups × group_size is {grpo.groups * grpo.group_size}"
+        raise ConfigError(f"{texts}, which is not a multiple of the {nodes * gpus} GPUs")
+    lora = recipe.model.lora
+    vllm = grpo.vllm
+    return {
+        "algorithm.adv_estimator": "grpo",
+        "algorithm.norm_adv_by_std_in_grpo": True,
+        "algorithm.use_kl_in_reward": False,
+        "data.train_files": str(out / "train.jsonl"),
+        "data.val_files": str(out / "validation.jsonl"),
+        "data.train_batch_size": grpo.groups,
+        "data.max_prompt_length": MAX_PROMPT,
+        "data.max_response_length": grpo.max_tokens,
+        "data.shuffle": False,
+        "actor_rollout_ref.model.path": recipe.model.base,
+        "actor_rollout_ref.model.lora_rank": 0 if lora is None else lora.rank,
+        "actor_rollout_ref.model.lora_alpha": 16 if lora is None else lora.alpha,
+        "actor_rollout_ref.actor.optim.lr": grpo.learning_rate,
+        "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio": grpo.warm_up,
+        "actor_rollout_ref.actor.ppo_mini_batch_size": grpo.groups,
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": grpo.micro_batch,
+        "actor_rollout_ref.actor.use_kl_loss": grpo.beta > 0,
+        "actor_rollout_ref.actor.kl_loss_coef": grpo.beta,
+        "actor_rollout_ref.actor.entropy_coeff": grpo.entropy,
+        "actor_rollout_ref.actor.clip_ratio": grpo.epsilon,
+        "actor_rollout_ref.actor.loss_agg_mode": _AGGREGATION[grpo.loss],
+        "actor_rollout_ref.rollout.name": "vllm",
+        "actor_rollout_ref.rollout.n": grpo.group_size,
+        "actor_rollout_ref.rollout.temperature": grpo.temperature,
+        "actor_rollout_ref.rollout.gpu_memory_utilization": 0.5 if vllm is None else vllm.memory,
+        "actor_rollout_ref.rollout.tensor_model_parallel_size": 1 if vllm is None else vllm.tensor_parallel,
+        "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": grpo.micro_batch,
+        "reward.custom_reward_function.path": str(Path(reward_function.__file__)),
+        "reward.custom_reward_function.name": "compute_score",
+        "trainer.total_training_steps": grpo.steps,
+        "trainer.save_freq": grpo.save_every,
+        "trainer.test_freq": recipe.held_out.every,
+        "trainer.nnodes": nodes,
+        "trainer.n_gpus_per_node": gpus,
+        "trainer.default_local_dir": str(out / "checkpoints"),
+        "trainer.resume_mode": "auto",
+        "trainer.logger": "[console,tensorboard]",
+    }
+
+
+def _row(recipe: Recipe, episode: Episode, name: str, version: str, split: Split) -> dict[str, object]:
+    messages = messages_of(recipe.prompt, episode)
+    return {
+        "data_source": f"podium/{name}/{split}",
+        "prompt": [{"role": message.role, "content": message.text} for message in messages],
+        "ability": episode.kind,
+        "reward_model": {"style": "rule", "ground_truth": ""},
+        "extra_info": {"episode": episode_json(episode), "environment": name, "version": version},
+    }
+
+
+def _script(settings: dict[str, object], recipe: Recipe) -> str:
+    environment = {"env_vars": {"PODIUM_REWARD_URL": recipe.reward.url}}
+    if recipe.reward.token_env is not None:
+        environment["env_vars"]["PODIUM_REWARD_TOKEN_ENV"] = recipe.reward.token_env
+    lines = _lines(
+        [
+            "ray job submit --runtime-env-json",
+            shlex.quote(json.dumps(environment)),
+            "-- python -m verl.trainer.main_ppo",
+        ],
+        (f"{key}={shlex.quote(str(value))}" for key, value in settings.items()),
+    )
+    head = (
+        "#!/bin/sh\n# First: `ray start --head` on one machine, and `ray start --address=…` on the others.\n"
+    )
+    return f"{head}set -e\n{lines}\n"
+
+
+def _lines(first: Iterable[str], others: Iterable[str]) -> str:
+    return " \\\n    ".join([" ".join(first), *others])
