@@ -23,13 +23,14 @@ def show_run(facts: Mapping[str, Any]) -> None:
 
 
 def run_markdown(facts: Mapping[str, Any]) -> str:
-    """Return a run as Markdown: its status, cost and problem, and a row for each step."""
+    """Return a run as Markdown: its status, tokens, cost and problem, and a row for each step."""
     planner, problem = facts["planner"], facts["problem"]
     head = [f"**{facts['status']}**"]
     head += [] if planner is None else [f"planned by {_cell(planner['name'])}"]
     steps = len(facts["steps"])
     head += [
         f"{steps} step{'' if steps == 1 else 's'}",
+        f"{facts['usage']['input_tokens'] + facts['usage']['output_tokens']:,} tokens",
         f"cost {_dollars(facts['cost'])}",
         f"{facts['seconds']:.1f} s",
     ]
