@@ -53,12 +53,12 @@ def grpo(config: Config, *, report_to: ReportTo = "none", yes: Yes = False) -> N
     """Train by reinforcement on the outcome of plans. An interrupted run continues."""
     from podium_train.forecast import forecast  # noqa: PLC0415 - used by this command only
 
-    found = _with(config, "grpo")
+    found, trainers = _with(config, "grpo"), _trainers()
     for line in forecast(found, config.parent):
         typer.echo(line)
     if found.environment.type == "live" and not yes and sys.stdin.isatty():
         typer.confirm("Start?", abort=True)
-    stop = _trainers().run_grpo(found, config.parent, told=typer.echo, report_to=report_to)
+    stop = trainers.run_grpo(found, config.parent, told=typer.echo, report_to=report_to)
     run = config.parent / found.folder
     typer.echo(f"The last model is in {run / 'final'}, the best checkpoint in {run / 'best'}.")
     if stop is not None:
@@ -68,7 +68,7 @@ def grpo(config: Config, *, report_to: ReportTo = "none", yes: Yes = False) -> N
 
 @app.command("eval")
 def evaluate(config: Config, model: Model = None) -> None:
-    """Measure a trained model on the splits of [held_out], sampled and greedy."""
+    """Measure a trained model on the held-out splits of its recipe, sampled and greedy."""
     found = _with(config, "grpo")
     folder = model or config.parent / found.folder / "best"
     for split, each in _trainers().evaluate(found, config.parent, folder).items():
@@ -116,7 +116,9 @@ def serve_rewards(
     _module("uvicorn", "server")
     from podium_train.serving import serve  # noqa: PLC0415 - needs the extra
 
-    serve(load_recipe(config), config.parent, host=host, port=port)
+    found = load_recipe(config)
+    typer.echo(f"Serving rewards on {host}, port {port}. Ctrl-C ends it.")
+    serve(found, config.parent, host=host, port=port)
 
 
 def _with(config: Path, table: str) -> Recipe:

@@ -129,7 +129,7 @@ def _vllm(grpo: GrpoSection) -> dict[str, Any]:
 def _start_of(recipe: Recipe, folder: Path) -> str:
     """Return the result of supervised training if there is one, or else the base."""
     trained = folder / recipe.folder / "sft" / "final"
-    return str(trained) if trained.is_dir() else base_of(recipe.model, folder)
+    return str(trained.resolve()) if trained.is_dir() else base_of(recipe.model, folder)
 
 
 def _dataset(recipe: Recipe, folder: Path) -> Dataset:

@@ -15,7 +15,7 @@ from podium_train.recipes import ModelSection
 def base_of(model: ModelSection, folder: Path) -> str:
     """Return the base as a path if it is a folder beside the recipe, or else its name on the Hub."""
     path = folder / model.base
-    return str(path) if path.is_dir() else model.base
+    return str(path.resolve()) if path.is_dir() else model.base
 
 
 def settings_of(model: ModelSection) -> dict[str, Any]:

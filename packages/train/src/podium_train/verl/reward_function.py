@@ -11,7 +11,7 @@ from typing import Any
 from podium_train.rewards import RewardClient, ScoreRequest, read_episode, token_of
 
 UNKNOWN = 0.5
-"""The reward of a plan whose outcome is unknown, because verl needs a number: that of a valid plan."""
+"""The reward of a plan whose outcome is unknown, because verl needs a number: as for a valid plan."""
 
 
 @dataclass(frozen=True, slots=True)
