@@ -1,16 +1,19 @@
 """The command line `podium-train`."""
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
+import anyio
 import typer
 
-from podium.errors import PodiumError
+from podium.errors import ConfigError, PodiumError
 from podium.installing import install_hint
+from podium_train.environments import Split
 from podium_train.recipes import Recipe, load_recipe, shipped_recipes
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -73,6 +76,40 @@ def evaluate(config: Config, model: Model = None) -> None:
     folder = model or config.parent / found.folder / "best"
     for split, each in _trainers().evaluate(found, config.parent, folder).items():
         typer.echo(f"{split}: {each.sampled:.3f} sampled, {each.greedy:.3f} greedy")
+
+
+@app.command()
+def compare(
+    config: Config,
+    planner: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The podium.toml whose planner is the conductor. Default: none."),
+    ] = None,
+    split: Annotated[str, typer.Option(help="The split of the environment.")] = "questions",
+    episodes: Annotated[int, typer.Option(min=2, help="Number of episodes.")] = 300,
+    seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 42,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the figures as JSON.")] = None,
+) -> None:
+    """Compare a served conductor with baselines on a split, with intervals. It needs no trainer."""
+    from podium_train.comparing import compare_served  # noqa: PLC0415 - used by this command only
+    from podium_train.evaluation import as_json, as_table  # noqa: PLC0415
+
+    found = anyio.run(
+        lambda: compare_served(
+            load_recipe(config),
+            config.parent,
+            split=cast("Split", split),
+            episodes=episodes,
+            seed=seed,
+            planner=planner,
+        )
+    )
+    typer.echo(as_table(found), nl=False)
+    if out is not None:
+        try:
+            out.write_text(json.dumps(as_json(found), indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{out} cannot be written: {error}") from error
 
 
 @app.command()
