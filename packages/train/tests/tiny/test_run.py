@@ -17,6 +17,7 @@ from podium_train.tiny.report import Report
 from podium_train.tiny.run import Settings, run
 from podium_train.tiny.warm_up import WarmUp
 
+pytestmark = pytest.mark.timeout(300)
 SETTINGS = Settings(
     model=TinyConfig(width=32, heads=2, feed_forward=48, layers=2),
     warm_up=WarmUp(steps=60, right_steps=4, prompts=16, texts=8, lr=1e-2),
@@ -76,12 +77,30 @@ def test_guards_stop_a_run_that_collapses(tmp_path: Path) -> None:
 
 
 def test_finished_seeds_are_not_trained_again(folder: Path, tmp_path: Path) -> None:
-    """The command reports them at once, and fails if the result is below the wanted one."""
-    (tmp_path / "seed-1").symlink_to(folder)
-    command = [sys.executable, "-m", "podium_train.tiny", "--seeds", "1", "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    """The command reports them, fails below the wanted result, and refuses results of other settings."""
+    result = json.loads((folder / "result.json").read_text())
+    kept = tmp_path / "seed-1" / "result.json"
+    kept.parent.mkdir()
+
+    def command(fingerprint: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        kept.write_text(json.dumps({**result, "fingerprint": fingerprint}))
+        words = [
+            sys.executable,
+            "-m",
+            "podium_train.tiny",
+            "--seeds",
+            "1",
+            "--out",
+            str(tmp_path),
+            *arguments,
+        ]
+        return subprocess.run(words, capture_output=True, text=True, check=False)
+
+    done = command(Settings().fingerprint)
     assert done.returncode == 0
     assert "| mixes |" in done.stdout
     assert "| mixes |" in (tmp_path / "report.md").read_text()
-    failed = subprocess.run([*command, "--at-least", "1"], capture_output=True, text=True, check=False)
-    assert failed.returncode == 1
+    assert command(Settings().fingerprint, "--at-least", "1").returncode == 1
+    refused = command(SETTINGS.fingerprint)
+    assert refused.returncode == 2
+    assert "name another --out" in refused.stderr

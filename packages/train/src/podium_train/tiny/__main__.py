@@ -25,14 +25,18 @@ def main() -> int:
     )
     chosen = parser.parse_args()
     torch.set_num_threads(1)  # threads that compete for the cores of a small machine take longer
+    settings = Settings()
     results = []
     for seed in chosen.seeds:
         folder = chosen.out / f"seed-{seed}"
         found = folder / "result.json"
         if not found.exists():
             _told(f"seed {seed}")
-            run(Settings(), seed=seed, folder=folder, told=_told)
-        results.append(json.loads(found.read_text(encoding="utf-8")))
+            run(settings, seed=seed, folder=folder, told=_told)
+        result = json.loads(found.read_text(encoding="utf-8"))
+        if result["fingerprint"] != settings.fingerprint:
+            parser.error(f"{found} is a result of other settings or another world: name another --out")
+        results.append(result)
     report = Report(results)
     print(report.text())  # noqa: T201 - the command's output
     (chosen.out / "report.md").write_text(report.text() + "\n", encoding="utf-8")
@@ -44,4 +48,11 @@ def _told(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        _told("interrupted: finished seeds are kept, and the same command continues with the others")
+        sys.exit(130)
+    except OSError as error:
+        _told(f"a file cannot be read or written: {error}")
+        sys.exit(1)

@@ -22,14 +22,14 @@ from podium_train.tiny.rollouts import Rollouts, roll_out
 class Grpo:
     """Settings of GRPO."""
 
-    updates: int = 300
+    updates: int = 200
     prompts: int = 16
     """Episodes of an update."""
     texts: int = 16
     """Texts for each episode, the group."""
-    lr: float = 4e-4
+    lr: float = 6e-4
     """Highest learning rate; it rises for 10 updates and then falls linearly to a tenth."""
-    entropy: float = 0.02
+    entropy: float = 0.004
     """Weight of the entropy bonus at the start; it falls linearly to 0."""
 
 

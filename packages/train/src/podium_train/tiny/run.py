@@ -1,6 +1,8 @@
 """One run from nothing: warm start, GRPO with guards, and the measurement on held-out episodes."""
 
+import hashlib
 import json
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -46,12 +48,19 @@ class Settings:
     validation: Held = VALIDATION
     """The validation episodes, which choose the checkpoint."""
 
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the settings and of the world: results with equal fingerprints can be compared."""
+        return hashlib.sha256(f"{Specialists().version} {self!r}".encode()).hexdigest()[:12]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """What a run reached."""
 
     seed: int
+    fingerprint: str
+    """`Settings.fingerprint`."""
     stopped: str
     """Why the guards stopped the run; empty if it ended by itself."""
     best: int
@@ -81,6 +90,9 @@ def run(
         told: gets a line of text when something was reached.
         held_out: the sets of episodes of the last measurement.
     """
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in ("start", "last", "best"):  # from a run that was killed, perhaps with other settings
+        shutil.rmtree(folder / left, ignore_errors=True)
     clock = time.process_time()
     conductor = TinyConductor.new(seed, settings.model)
     warm_up(conductor, settings.warm_up, seed=seed)
@@ -98,13 +110,16 @@ def run(
     end = time.process_time()
     result = Result(
         seed=seed,
+        fingerprint=settings.fingerprint,
         stopped=watch.stop.told if watch.stop else "",
         best=kept.step,
         cpu_s={"warm start": warmed - clock, "grpo": trained - warmed, "measurement": end - trained},
         start=start,
         held_out=found,
     )
-    (folder / "result.json").write_text(json.dumps(asdict(result)), encoding="utf-8")
+    new = folder / "result.new"
+    new.write_text(json.dumps(asdict(result)), encoding="utf-8")
+    new.replace(folder / "result.json")
     return result
 
 
