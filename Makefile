@@ -64,7 +64,7 @@ test-trainers: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m mypy $(TRAIN)/src
 	$(IN_TRAINERS) -m pytest -q -n 2 $(TRAIN)/tests/tiny $(wildcard $(TRAIN)/tests/trl)
 
-# Trains the tiny model from nothing and measures it on held-out episodes; about ten minutes.
+# Trains the tiny model from nothing and measures it on held-out episodes; about eleven minutes of CPU.
 train-tiny: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m podium_train.tiny --seeds 1 --out .tiny
 
