@@ -116,6 +116,14 @@ def test_a_document_that_is_cut(tmp_path: Path) -> None:
     assert report.sources[0].problems[0].startswith("after item 5: the rest cannot be read: ")
 
 
+def test_a_document_that_is_nested_too_deeply(tmp_path: Path) -> None:
+    """It is not read to its end, which would take minutes."""
+    path = tmp_path / "deep.json"
+    path.write_text("[" * 200_000)
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        audit([path])
+
+
 def test_a_last_line_that_is_cut(tmp_path: Path) -> None:
     """The writer may still be at it."""
     path = lines(tmp_path / "export.jsonl", ROWS)

@@ -6,7 +6,7 @@ Bad lines are counted and left out. In a JSON document, everything after an erro
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,8 @@ from podium.errors import ConfigError
 
 MOST_LINE = 64 * 2**20
 """Maximum length of a line in bytes; longer lines are bad rows."""
+_MOST_PREFIX = 10_000
+"""The longest path of a value in a document, in characters; a longer one is nested too deeply to be read."""
 _HEAD = 2**20
 _LISTS = ("", "runs", "data")
 """Where a JSON document has its list of rows: the document itself, or the list under one of these names."""
@@ -200,7 +202,7 @@ def _document(file: BufferedReader) -> Iterator[Row]:
     """Yield the rows of a JSON document: items of its list, or spans of OTLP."""
     number, depth = 0, 0
     targets = {f"{name}.item".removeprefix(".") for name in _LISTS} | set(_SPANS)
-    events = ijson.parse(file, use_float=True, multiple_values=True)
+    events = _shallow(ijson.parse(file, use_float=True, multiple_values=True))
     builder: Any = None
     try:
         for prefix, event, value in events:
@@ -222,3 +224,15 @@ def _document(file: BufferedReader) -> Iterator[Row]:
     except (ijson.JSONError, UnicodeDecodeError, RecursionError) as error:
         told = str(error).splitlines()[0] if str(error) else type(error).__name__
         yield Row(f"after item {number}", None, f"the rest cannot be read: {told}")
+
+
+def _shallow(events: Iterable[tuple[str, str, Any]]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the events of a document; the time for each grows with its depth, so the depth is limited.
+
+    Raises:
+        RecursionError: the document is nested too deeply.
+    """
+    for prefix, event, value in events:
+        if len(prefix) > _MOST_PREFIX:
+            raise RecursionError("the document is nested too deeply")
+        yield prefix, event, value
