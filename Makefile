@@ -62,7 +62,7 @@ $(TRAINERS)/installed: $(TRAIN)/trainers.txt $(TRAIN)/pyproject.toml packages/co
 
 test-trainers: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m mypy $(TRAIN)/src
-	$(IN_TRAINERS) -m pytest -q -n 2 $(TRAIN)/tests/tiny $(wildcard $(TRAIN)/tests/trl)
+	$(IN_TRAINERS) -m pytest -q -n 2 --timeout 300 $(TRAIN)/tests/tiny $(wildcard $(TRAIN)/tests/trl)
 
 # Trains the tiny model from nothing and measures it on held-out episodes; about eleven minutes of CPU.
 train-tiny: $(TRAINERS)/installed
