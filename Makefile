@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo test test-long test-openai-agents test-inspect test-train test-trainers train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
+.PHONY: demo test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -62,14 +62,18 @@ $(TRAINERS)/installed: $(TRAIN)/trainers.txt $(TRAIN)/pyproject.toml packages/co
 
 test-trainers: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m mypy $(TRAIN)/src
-	$(IN_TRAINERS) -m pytest -q -n 2 --timeout 300 $(TRAIN)/tests/tiny $(wildcard $(TRAIN)/tests/trl)
+	$(IN_TRAINERS) -m pytest -q -n 2 --timeout 300 -m 'not long' $(TRAIN)/tests/tiny $(TRAIN)/tests/trl
+
+# A run that is killed and continued, and a run that collapses; four minutes.
+test-trainers-long: $(TRAINERS)/installed
+	$(IN_TRAINERS) -m pytest -q -n 2 -m long $(TRAIN)/tests/tiny $(TRAIN)/tests/trl
 
 # Trains the tiny model from nothing and measures it on held-out episodes; about eleven minutes of CPU.
 train-tiny: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m podium_train.tiny --seeds 1 --out .tiny
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
-nightly: $(PYTHONS:%=test-%) properties soak mutation wheels train-tiny
+nightly: $(PYTHONS:%=test-%) properties soak mutation wheels test-trainers-long train-tiny
 
 $(PYTHONS:%=test-%): test-%: $(UV)
 	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST)

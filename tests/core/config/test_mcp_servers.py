@@ -124,4 +124,4 @@ def test_check_tells_of_a_server_that_does_not_start(tmp_path: Path) -> None:
     """With the code of the error."""
     done = CliRunner().invoke(app, ["check", "--config", str(write(tmp_path, 'command = "no-such-program"'))])
     assert done.exit_code == 1
-    assert "✗ test: worker_refused: MCP server 'test' cannot be started" in done.stdout
+    assert "✗ mcp server test: worker_refused: MCP server 'test' cannot be started" in done.stdout

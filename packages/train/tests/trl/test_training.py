@@ -75,6 +75,7 @@ def run(command: str, recipe: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, env=QUIET, timeout=300, check=False)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, base: Path) -> None:
     """And with the same log, and the same best checkpoint."""
@@ -112,6 +113,7 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, base: Path) -> 
     assert "validation: 0." in measured.stdout, measured.stderr
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_collapsed_run_is_stopped(tmp_path: Path, base: Path) -> None:
     """With the reason, a checkpoint, and another exit code."""
