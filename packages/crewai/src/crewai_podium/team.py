@@ -143,7 +143,11 @@ def _place(tasks: Sequence[Task], task: Task) -> int:
 
 
 def last_step_policy(number: int) -> Policy:
-    """Return a policy that gives the last step of every plan to the agent with a number."""
+    """Return a policy that gives the last step of every plan to one agent.
+
+    Args:
+        number: the number of the agent's worker in the pool, from 0.
+    """
 
     def give(plan: Plan) -> Plan:
         *before, last = plan.steps

@@ -47,7 +47,7 @@ _WRONG_INPUT = (ConfigError, QueryError, PlanError, RunUnknown, RunExists, RunHe
 
 
 class Screen:
-    """The two output streams of one command, without secrets."""
+    """The two output streams of one command; secrets are removed from what a command writes."""
 
     @property
     def interactive(self) -> bool:

@@ -44,7 +44,7 @@ def find_config(path: str | Path | None = None, *, environ: Mapping[str, str] = 
 def find_journal(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Journal:
     """Return the journal of the config; without a config, the journal in the user's state folder.
 
-    The workers of the config may be invalid, and their keys may be missing.
+    Invalid workers and missing keys of the config raise no error here.
 
     Raises:
         ConfigError: the config is invalid, or turns the journal off.

@@ -84,7 +84,7 @@ def decode(text: str) -> Event:
     """
     envelope = _json(text)
     if not isinstance(envelope, dict) or not {"schema", "type"} <= envelope.keys():
-        raise JournalBroken(f"a record is not an event: {text:.80}")
+        raise JournalBroken(f"the journal has a record that is not an event: {text:.80}")
     schema, name = envelope["schema"], envelope["type"]
     if type(schema) is not int or schema != SCHEMA:
         raise JournalVersion(

@@ -23,7 +23,7 @@ class Alone(ChoosingArm):
         super().__init__(worker)
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
-        """Return the same plan for each question."""
+        """Return a function that returns the same plan for each question."""
         plan = _one(_number(fold, self.name))
         return lambda _question: plan
 
@@ -35,7 +35,7 @@ class BestSingle(ChoosingArm):
         super().__init__("best single")
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
-        """Return the same plan for each question."""
+        """Return a function that returns the same plan for each question."""
         plan = _one(_number(fold, best_of(fold.train)))
         return lambda _question: plan
 
@@ -125,7 +125,7 @@ class OwnMajority(ChoosingArm):
         self._times = times
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
-        """Return the same plan for each question."""
+        """Return a function that returns the same plan for each question."""
         return own_vote(fold, self._times)
 
 
@@ -172,7 +172,7 @@ class MixtureOfAgents(ChoosingArm):
         self._proposers = proposers
 
     def chooser(self, fold: Fold, seed: int) -> Callable[[Question], Plan]:  # noqa: ARG002 - the interface has both parameters
-        """Return the same plan for each question."""
+        """Return a function that returns the same plan for each question."""
         names = fold.test.workers
         scores = mean_scores(fold.train)
         ranked = sorted(scores, key=lambda name: -scores[name])[: self._proposers]

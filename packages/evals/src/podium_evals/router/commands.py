@@ -55,11 +55,19 @@ def router(  # noqa: PLR0913 - one parameter for each argument and option
         typer.Option(metavar="FILE", help="Train for the workers of this podium.toml, at its prices."),
     ] = None,
     quality: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Store the cheapest tier that reaches this mean score.")
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Of all tiers (pairs of quality and cost), store the cheapest with this mean score.",
+        ),
     ] = None,
     price: Annotated[
         float | None,
-        typer.Option(min=0, help="Store the best tier with at most this mean cost of a question, in USD."),
+        typer.Option(
+            min=0,
+            help="Of all tiers, store the best with at most this mean cost of a question, in USD.",
+        ),
     ] = None,
     curve: Annotated[
         list[Path] | None,

@@ -54,8 +54,8 @@ def _schema(workflow: Workflow, input_field: str | None, name: str) -> dict[str,
     if input_field is None:
         told = f"workflow {name!r} starts with a {start.__name__} that declares no fields"
         raise ConfigError(
-            f"{told}: name the field that its steps read, as_worker(..., input_field='query'), "
-            "or declare the fields in a subclass of StartEvent"
+            f"{told}: name the field that the steps of the workflow read, with "
+            "as_worker(..., input_field='query'), or declare the fields in a subclass of StartEvent"
         )
     if declared:
         raise ConfigError(

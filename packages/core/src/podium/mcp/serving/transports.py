@@ -54,9 +54,7 @@ async def serve_http(
             server cannot listen on the host and port.
     """
     if key is None and not _is_loopback(host):
-        raise ConfigError(
-            f"{host} is not loopback, so that others could run queries at your cost: give a key"
-        )
+        raise ConfigError(f"{host} is not loopback, and others could run queries at your cost: give a key")
     app = http_app(make_server(conductor, host=host), host)
     uvicorn = import_module("uvicorn")
     config = uvicorn.Config(
