@@ -116,7 +116,8 @@ def not_replanned(number: int, lacks: Shortfall, why: str) -> Problem:
     """Return the problem of a run whose limits have no room for the plan of a round."""
     needs = f"another plan, and the answer of the plan so far, need {lacks.needs}, and {lacks.left}"
     message = f"no new plan was made for round {number}, because the limits have no room for it: {needs}"
-    return Problem(LimitExceeded.code, f"{message}; it was needed because of {why}")
+    raised = f"raise Limits.{lacks.name} for more"
+    return Problem(LimitExceeded.code, f"{message}: {raised}; it was needed because of {why}")
 
 
 def is_out(current: Round) -> bool:
