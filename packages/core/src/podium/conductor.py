@@ -171,6 +171,7 @@ class Conductor(Worker):
             QueryError: the query is empty or malformed.
             PlanInvalid: the given plan does not fit the pool or the limits.
             PlanForbidden: the policy does not allow the given plan.
+            ConfigError: the option `limits` sets a cost, and a worker has no price.
             PlannerError: no planner wrote a usable plan. With a journal the run can be resumed,
                 which calls the planner again.
             RunExists: the journal has another run with this id.
@@ -179,7 +180,7 @@ class Conductor(Worker):
             TypeError: or `AttributeError`, `NameError`, `ImportError`: a bug in the caller's own
                 worker, planner or callback.
         """
-        request = new_request(self._settings, asked, stream=on_event is not None, **options)
+        request = self._new_request(asked, options, stream=on_event is not None)
         return await with_listener(on_event, lambda listen: self._run(request, listen))
 
     def stream(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
@@ -189,7 +190,7 @@ class Conductor(Worker):
         """
 
         async def run(emit: Listener) -> Result:
-            return await self._run(new_request(self._settings, asked, stream=True, **options), emit)
+            return await self._run(self._new_request(asked, options, stream=True), emit)
 
         return events_of(run)
 
@@ -332,6 +333,12 @@ class Conductor(Worker):
     async def _run(self, request: RunRequest, listen: Listener | None) -> Result:
         async with self._open():
             return await RunSession(self._settings, request, listen).run()
+
+    def _new_request(self, asked: Query | Plan, options: RunOptions, *, stream: bool) -> RunRequest:
+        limits = options.get("limits")
+        if limits is not None:
+            _check_prices(self._settings, limits)
+        return new_request(self._settings, asked, stream=stream, **options)
 
     def _check(self, plan: Plan) -> None:
         plan.fit(len(self.pool), self.limits.plan_steps)

@@ -112,7 +112,9 @@ class RunRequest:
     resumes: bool = False
     """Whether to resume the run even if it has ended, for example with the status `failed`."""
     limits: Limits | None = None
-    """Replace the limits of a resumed run; `None` keeps its recorded limits."""
+    """Replace the limits of the conductor, and the recorded limits of a resumed run; `None` keeps them."""
+    uses_cache: bool = True
+    """Whether the run may reuse answers from the conductor's cache and store answers there."""
     force: bool = False
     """Whether to resume also a run that raised `RunDead`."""
 

@@ -62,6 +62,7 @@ class RecordedRun:
             await self._conductor.resume(
                 self.before.run_id,
                 policy=options.get("policy"),
+                limits=options.get("limits"),
                 journal=options.get("journal"),
                 middleware=options.get("middleware"),
                 step_starter=options.get("step_starter"),

@@ -96,6 +96,7 @@ def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
         sampling=asked.sampling if asked.tool_messages or asked.tools else _PLAIN,
         tool_messages=asked.tool_messages,
         stream=asked.stream,
+        uses_cache=outer is None or outer.context.request.uses_cache,
         middleware=None if outer is None else outer.context.request.middleware,
         caller=caller,
     )

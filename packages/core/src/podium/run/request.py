@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TypedDict
 from uuid import uuid4
 
+from podium.budget.limits import Limits
 from podium.errors import ConfigError, LimitExceeded
 from podium.execution.external_scheduler import StepStarter
 from podium.execution.run_context import ConductorSettings, OuterRun, RunRequest, current_call, outer_run
@@ -34,6 +35,12 @@ class RunOptions(TypedDict, total=False):
     """Properties of the query that the policy's rules refer to; none by default."""
     policy: Policy | None
     """Applies in addition to the conductor's policy; none by default."""
+    limits: Limits | None
+    """Replace the conductor's limits for this run; by default they apply. If the run resumes a recorded run
+    with the same id, its earlier spending counts against these limits."""
+    uses_cache: bool
+    """Whether the run may reuse answers from the conductor's cache and store answers there; `True` by
+    default."""
     paid_results: PaidResults | None
     """Results that are already paid for, which the run reuses; none by default."""
     forecast: bool
@@ -60,6 +67,8 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
     context: Mapping[str, str] = _NO_TEXTS,
     labels: Iterable[str] = (),
     policy: Policy | None = None,
+    limits: Limits | None = None,
+    uses_cache: bool = True,
     paid_results: PaidResults | None = None,
     forecast: bool = False,
     journal: Journal | None = None,
@@ -78,6 +87,8 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         context: see `RunOptions`.
         labels: see `RunOptions`.
         policy: see `RunOptions`.
+        limits: see `RunOptions`.
+        uses_cache: see `RunOptions`.
         paid_results: see `RunOptions`.
         forecast: see `RunOptions`.
         journal: see `RunOptions`.
@@ -107,6 +118,8 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         plan=plan,
         labels=_checked_labels(labels),
         policy=policy,
+        limits=limits,
+        uses_cache=uses_cache,
         journal=journal,
         paid_results=paid_results,
         tools=tools if tools.offered else None,
@@ -128,7 +141,7 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     rules = settings.policy if request.policy is None else request.policy & settings.policy
     if plan is None:
         return request
-    plan.fit(len(pool), settings.limits.plan_steps)
+    plan.fit(len(pool), (request.limits or settings.limits).plan_steps)
     for step in plan.steps:
         check_names(step.subtask, request.context)
     if rules.silent:
@@ -173,7 +186,9 @@ def within_call(request: RunRequest) -> RunRequest:
     policy, around = request.policy, outer.context.policy
     if not around.silent:
         policy = around.everywhere if policy is None else policy & around.everywhere
-    return replace(request, within=caller, labels=request.labels | caller.labels, policy=policy)
+    uses_cache = request.uses_cache and outer.context.request.uses_cache
+    labels = request.labels | caller.labels
+    return replace(request, within=caller, labels=labels, policy=policy, uses_cache=uses_cache)
 
 
 def check_depth(outer: OuterRun) -> None:

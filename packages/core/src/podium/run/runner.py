@@ -12,7 +12,7 @@ from podium.budget.spend import Spend
 from podium.errors import JournalError, LimitExceeded, PlannerError, PodiumError
 from podium.execution.run_context import ConductorSettings, RunContext, RunRequest, WorkerRun, outer_run
 from podium.execution.step_state import STOPPED
-from podium.journal.answer_cache import MemoryCache
+from podium.journal.answer_cache import Cache, MemoryCache
 from podium.journal.hash_chain import Head
 from podium.policy import Policy
 from podium.resume.recorder import RunRecorder
@@ -54,7 +54,7 @@ class RunSession:
     """
 
     def __init__(self, settings: ConductorSettings, request: RunRequest, listen: Listener | None) -> None:
-        self._settings = settings
+        self._settings = settings if request.limits is None else replace(settings, limits=request.limits)
         self._request = request
         self._outer = outer_run(request.caller or request.within)
         self._trace = start_trace(settings.name, settings.workers, settings.planners)
@@ -228,7 +228,7 @@ class RunSession:
             policy=self._policy(),
             labels=request.labels,
             journal=self._journal,
-            cache=MemoryCache() if settings.cache == "run" else settings.cache,
+            cache=self._cache(),
             paid_results=paid_results,
             depth=depth,
             emit=self._emit if is_heard else None,
@@ -237,6 +237,12 @@ class RunSession:
             clock=clock,
             began=now if recorder is None else now - recorder.seconds,
         )
+
+    def _cache(self) -> Cache | None:
+        cache = self._settings.cache
+        if cache == "run":
+            return MemoryCache()
+        return cache if self._request.uses_cache else None
 
     def _policy(self) -> Policy:
         own, besides = self._settings.policy, self._request.policy

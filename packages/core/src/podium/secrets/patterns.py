@@ -62,7 +62,17 @@ _AWS = re.compile(
 _GOOGLE = _keys("AIza", 30, "AIza")
 _DASHED = _keys("-", 16, "sk-", "xox[abeprs]-", "xapp-", "xai-", "pplx-", "glpat-", "pypi-")
 _SCORED = _keys(
-    "_", 16, "gh[oprsu]_", "github_pat_", "sk_live_", "sk_test_", "rk_live_", "gsk_", "hf_", "npm_"
+    "_",
+    16,
+    "gh[oprsu]_",
+    "github_pat_",
+    "sk_live_",
+    "sk_test_",
+    "rk_live_",
+    "gsk_",
+    "hf_",
+    "npm_",
+    "podium_sk_",
 )
 
 _LOOKS = (

@@ -1,0 +1,71 @@
+"""Limits and the use of the cache for one run of a conductor."""
+
+from pathlib import Path
+
+import pytest
+from core.actors import rows
+
+from podium import Card, Conductor, Limits, Price, ScriptedWorker
+from podium.errors import ConfigError
+from podium.journal import MemoryCache, MemoryJournal, SqlJournal
+from podium.planners import FixedPlanner
+from podium.types import Completion
+from podium.usage import Usage
+
+pytestmark = pytest.mark.anyio
+LOW = Limits(cost=0.015, answer_tokens=100)
+PLAN = rows((0, "Collect.", []), (0, "Answer.", [0]))
+
+
+def priced(reply: str = "done") -> ScriptedWorker:
+    """Return a worker whose calls cost $0.01."""
+    card = Card(name="w", price=Price(input=0.0, output=100.0))
+    return ScriptedWorker(card, lambda _: Completion(reply, usage=Usage(10, 100)))
+
+
+async def test_the_limits_of_one_run_replace_those_of_the_conductor() -> None:
+    """A run with a low limit fails; the next run of the same conductor does not."""
+    conductor = Conductor(FixedPlanner(PLAN), [priced()])
+    low = await conductor.run("Why?", limits=LOW)
+    assert (low.status, low.problem and low.problem.code) == ("failed", "limit")
+    assert (await conductor.run("Why?")).status == "ok"
+
+
+async def test_the_limits_of_one_run_are_recorded_and_apply_to_a_resume(tmp_path: Path) -> None:
+    """A resumed run keeps the limits that it began with."""
+    journal = SqlJournal(tmp_path / "runs.db")
+    conductor = Conductor(FixedPlanner(PLAN), [priced()], journal=journal)
+    first = await conductor.run("Why?", limits=LOW)
+    again = await conductor.resume(first.run_id)
+    assert (again.status, again.cost) == ("failed", first.cost)
+    assert (await conductor.resume(first.run_id, limits=Limits(cost=1.0, answer_tokens=100))).status == "ok"
+
+
+async def test_a_limit_of_the_cost_needs_prices() -> None:
+    """A run with a cost limit is refused if a worker has no price."""
+    conductor = Conductor(FixedPlanner(PLAN), [ScriptedWorker(Card(name="w"), "done")])
+    with pytest.raises(ConfigError, match="price of 'w' is unknown"):
+        await conductor.run("Why?", limits=Limits(cost=1.0))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_run_can_leave_the_cache_alone(*, nested: bool) -> None:
+    """With `uses_cache=False`, neither the run nor its nested runs read or store answers."""
+    cache, calls = MemoryCache(), list[str]()
+
+    def reply(_: object) -> str:
+        calls.append("called")
+        return "done"
+
+    class Known(ScriptedWorker):
+        identity = "w"
+
+    worker = Known(Card(name="w"), reply)
+    inner = Conductor(FixedPlanner(rows((0, "Answer.", []))), [worker], cache=cache)
+    conductor = Conductor(FixedPlanner(rows((0, "Answer.", []))), [inner]) if nested else inner
+    for _ in range(2):
+        await conductor.run("Why?", uses_cache=False, journal=MemoryJournal())
+    assert len(calls) == 2
+    for _ in range(2):
+        await conductor.run("Why?")
+    assert len(calls) == 3
