@@ -20,7 +20,7 @@ from podium_train.tiny.warm_up import WarmUp
 pytestmark = pytest.mark.timeout(300)
 SETTINGS = Settings(
     model=TinyConfig(width=32, heads=2, feed_forward=48, layers=2),
-    warm_up=WarmUp(steps=60, right_steps=4, prompts=16, texts=8, lr=1e-2),
+    warm_up=WarmUp(steps=64, prompts=16, texts=8, lr=1e-2),
     grpo=Grpo(updates=4, prompts=4, texts=8),
     validate_every=2,
     validation=Held("mixes", "validation", episodes=40, seed=11),

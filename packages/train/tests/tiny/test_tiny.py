@@ -1,6 +1,7 @@
 """The tiny model, its sampler and its GRPO loop; these tests need torch and run by `make test-trainers`."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -12,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from podium.plan_text import parse_plan
 from podium.types import Plan
 from podium_train import Episode, PlanOutcome
-from podium_train.environments.specialists import Specialists
+from podium_train.environments.specialists import Specialists, outcome_of
 from podium_train.tiny import tiny_message
 from podium_train.tiny.batches import scores_of
 from podium_train.tiny.conductor import TinyConductor
@@ -22,7 +23,7 @@ from podium_train.tiny.prompt import ASSISTANT, END, USER, prompt_text
 from podium_train.tiny.rollouts import roll_out
 from podium_train.tiny.sampler import Prompts, padded, sample, texts_of
 from podium_train.tiny.tokens import encode
-from podium_train.tiny.warm_start import warm_text
+from podium_train.tiny.warm_start import right_texts, warm_text
 
 WORLD = Specialists()
 SMALL = TinyConfig(width=32, heads=2, feed_forward=48, layers=2)  # as the fixture `small`
@@ -51,6 +52,19 @@ def test_texts_of_the_warm_start_are_plans() -> None:
         parse_plan(text, workers=len(episode.cards), max_steps=5, previous=False)
         (row,) = encode(tokenizer, [text + END])
         assert tokenizer.decode(row, skip_special_tokens=True) == text
+
+
+def test_right_texts_of_the_warm_start() -> None:
+    """Their plans are right, and the row that a question needs is read most often."""
+    random, first = Random(1), Counter[tuple[str, bool]]()
+    for episode in WORLD.episodes("train", 120, seed=3):
+        for text in right_texts(episode, random, 4):
+            plan = parse_plan(text, workers=len(episode.cards), max_steps=5, previous=False)
+            is_right = outcome_of(episode, plan).score == 1
+            first[episode.kind if is_right else "wrong", f"solve {episode.kind}:" in text] += 1
+    assert first["wrong", True] + first["wrong", False] < 0.2 * first.total()
+    for kind in ("string", "lookup", "sort"):
+        assert first[kind, True] > 0.25 * (first[kind, True] + first[kind, False])
 
 
 def test_hugging_face_loads_the_folder(small: TinyConductor, tmp_path: Path) -> None:

@@ -5,12 +5,12 @@ ratio is 1 and clipping never acts; an entropy bonus that falls to zero; texts w
 out of their group's mean, and get no advantage.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from podium_train.environments import Environment
 from podium_train.tiny.batches import Scores, scores_of
@@ -22,14 +22,14 @@ from podium_train.tiny.rollouts import Rollouts, roll_out
 class Grpo:
     """Settings of GRPO."""
 
-    updates: int = 200
+    updates: int = 300
     prompts: int = 16
     """Episodes of an update."""
     texts: int = 16
     """Texts for each episode, the group."""
-    lr: float = 6e-4
+    lr: float = 4e-4
     """Highest learning rate; it rises for 10 updates and then falls linearly to a tenth."""
-    entropy: float = 0.004
+    entropy: float = 0.002
     """Weight of the entropy bonus at the start; it falls linearly to 0."""
 
 
@@ -63,15 +63,13 @@ def train(
         seed: seed of episodes and texts.
         after: called after each update; training stops when it returns true.
     """
-    optimizer = torch.optim.AdamW(
-        conductor.model.parameters(), lr=settings.lr, betas=(0.9, 0.95), weight_decay=0.0
-    )
+    optimizer = new_optimizer(conductor.model.parameters(), settings)
     random = Random(f"grpo {seed}")
     generator = torch.Generator().manual_seed(seed)
     for number in range(settings.updates):
         left = 1 - number / settings.updates
         for group in optimizer.param_groups:
-            group["lr"] = settings.lr * min((number + 1) / 10, 0.1 + 0.9 * left)
+            group["lr"] = learning_rate(settings, number)
         episodes = environment.episodes("train", settings.prompts, seed=random.getrandbits(40))
         rollouts = roll_out(conductor, environment, episodes, texts=settings.texts, generator=generator)
         scores = scores_of(conductor.model, rollouts.prompts, rollouts.tokens)
@@ -90,6 +88,17 @@ def train(
         )
         if after(update):
             return
+
+
+def new_optimizer(weights: Iterable[nn.Parameter], settings: Grpo) -> torch.optim.AdamW:
+    """Return the optimizer of a training."""
+    return torch.optim.AdamW(weights, lr=settings.lr, betas=(0.9, 0.95), weight_decay=0.0)
+
+
+def learning_rate(settings: Grpo, number: int) -> float:
+    """Return the learning rate of an update; `number` is its number from 0."""
+    left = 1 - number / settings.updates
+    return settings.lr * min((number + 1) / 10, 0.1 + 0.9 * left)
 
 
 def advantages(rewards: Tensor) -> Tensor:

@@ -4,12 +4,13 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
-from podium_train.environments.specialists import Kind, Specialists
+from podium_train.environments import Episode
+from podium_train.environments.specialists import BASELINES, Specialists
 from podium_train.guards import (
     BestCheckpoint,
     Guards,
@@ -21,6 +22,7 @@ from podium_train.guards import (
     Stop,
     measure as step_measures,
 )
+from podium_train.guards.rules import entropy_of
 from podium_train.reward import Reward
 from podium_train.rewards import Score
 from podium_train.tiny.conductor import TinyConductor
@@ -29,10 +31,6 @@ from podium_train.tiny.grpo import Grpo, Update, train
 from podium_train.tiny.model import TinyConfig
 from podium_train.tiny.sampler import MAX_TOKENS
 from podium_train.tiny.warm_up import WarmUp, warm_up
-
-KINDS: tuple[Kind, ...] = ("arith", "string", "lookup", "sort", "code", "code", "multi", "multi")
-"""Kinds in training: those with two stages are more frequent, because plans with two steps look worse than
-plans with one step as long as workers are picked at random."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +41,7 @@ class Settings:
     warm_up: WarmUp = field(default_factory=WarmUp)
     grpo: Grpo = field(default_factory=Grpo)
     guards: GuardSettings = field(default_factory=GuardSettings)
+    """The guards. Without a `reference_entropy`, the oracle's is taken."""
     validate_every: int = 25
     """Number of updates between measurements on validation episodes."""
     validation: Held = VALIDATION
@@ -101,7 +100,7 @@ def run(
     start = measure(conductor, settings.validation)
     told(f"warm start: {fmean(start.sampled):.3f} sampled, {warmed - clock:.0f} CPU seconds")
     watch = _Watch(conductor, settings, folder, told)
-    train(conductor, Specialists(kinds=KINDS), settings.grpo, seed=seed, after=watch.after)
+    train(conductor, Specialists(), settings.grpo, seed=seed, after=watch.after)
     trained = time.process_time()
     best = TinyConductor.load(watch.best.folder)
     kept = watch.best.best
@@ -133,7 +132,10 @@ class _Watch:
         self.best = BestCheckpoint(folder)
         self._conductor, self._settings, self._folder, self._told = conductor, settings, folder, told
         self._log = StepLog(folder / "log.jsonl")
-        self._guards = Guards(settings.guards)
+        guards = settings.guards
+        if guards.reference_entropy is None:
+            guards = replace(guards, reference_entropy=oracle_entropy(settings.validation.draw()))
+        self._guards = Guards(guards)
 
     def after(self, update: Update) -> bool:
         """Return whether the run should stop."""
@@ -173,6 +175,19 @@ class _Watch:
             f"{accuracy.greedy:.3f} greedy; {kinds}; entropy {update.entropy:.3f}"
         )
         return replace(measures, held_out={self._settings.validation.name: accuracy})
+
+
+def oracle_entropy(episodes: Sequence[Episode]) -> float:
+    """Return the relative entropy of the workers of the oracle's plans, as guards measure it."""
+    plans = [
+        Sample(
+            episode=episode,
+            score=Score(value=1.0, workers=tuple(step.worker for step in BASELINES["oracle"](episode).steps)),
+            length=1,
+        )
+        for episode in episodes
+    ]
+    return entropy_of(step_measures(0, plans))
 
 
 def score_of(reward: Reward) -> Score:

@@ -1,22 +1,27 @@
 """Texts for the warm start: random plans, and those of them that turned out right.
 
-Each step has a line of reasoning, which ends with the pick of a worker beside the evidence for it. Operations
-and access lists of random plans do not depend on the question, and picks hardly depend on the skills. Nothing
-here knows which plan a question needs: right plans are found by carrying out random ones for questions of the
-training split.
+Each step has a line of reasoning, which ends with the pick of a worker beside the evidence for it. The rows
+that are read, operations and access lists of random plans do not depend on the question; most picks are
+numbers of the row that was read. Nothing here knows which plan a question needs: right plans are found by
+carrying out random ones for questions of the training split.
 """
 
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 
 from podium.types import Plan, Step
 from podium_train.environments import Episode
-from podium_train.environments.specialists import SKILLS, outcome_of, skills_of
+from podium_train.environments.specialists import SKILLS, outcome_of
 from podium_train.tiny.prompt import evidence
 
-INFORMED = 0.3
-"""Share of the picks that are drawn from the workers that list the skill."""
-TRIES = 200
-"""Maximum number of random plans that are carried out to find a right one."""
+INFORMED = 0.9
+"""Share of the picks that are drawn from the numbers of the row; the others are drawn from all workers."""
+TRIES = 96
+"""Number of random plans that are carried out to find the right ones for a question."""
+SHARPNESS = 4
+"""How much more often texts are drawn from strategies that were right more often."""
 OPERATIONS = (
     ("solve",),
     ("solve", "verify"),
@@ -29,30 +34,70 @@ _SKILL = {"verify": "verify", "retrieve": "lookup", "compute": "arith"}
 """The skill that the line of reasoning looks for; `solve` looks for a random one."""
 
 
+@dataclass(frozen=True)
+class Draft:
+    """A random plan with its reasoning."""
+
+    episode: Episode
+    skills: tuple[str, ...]
+    """The skill that each step looks for."""
+    plan: Plan
+
+    @property
+    def strategy(self) -> tuple[object, ...]:
+        """What remains of the draft without its workers."""
+        return (self.skills, *((step.subtask, step.access) for step in self.plan.steps))
+
+    @property
+    def text(self) -> str:
+        """The lines of reasoning and the plan."""
+        lines = [
+            f"{step.subtask} {skill}:{evidence(self.episode, skill)} so {step.worker}"
+            for step, skill in zip(self.plan.steps, self.skills, strict=True)
+        ]
+        return "\n".join((*lines, plan_lists(self.plan)))
+
+    @cached_property
+    def is_right(self) -> bool:
+        """Whether the answer of the plan is right."""
+        return outcome_of(self.episode, self.plan).score == 1
+
+
 def warm_text(episode: Episode, random: Random) -> str:
     """Return a text with reasoning and a random plan for an episode."""
-    return _drawn(episode, random)[0]
+    return _drawn(episode, random).text
 
 
-def right_text(episode: Episode, random: Random) -> str:
-    """Return the first text with a right plan among `TRIES` random ones, or the last one."""
-    for _ in range(TRIES):
-        text, plan = _drawn(episode, random)
-        if outcome_of(episode, plan).score == 1:
-            break
-    return text
+def right_texts(episode: Episode, random: Random, count: int) -> list[str]:
+    """Return texts of right ones of `TRIES` random plans; of any plans if none is right.
+
+    The plans are grouped by their strategy, and most texts are from the strategies whose plans were right
+    most often.
+    """
+    drafts = [_drawn(episode, random) for _ in range(TRIES)]
+    groups = defaultdict[tuple[object, ...], list[Draft]](list)
+    for draft in drafts:
+        groups[draft.strategy].append(draft)
+    right = [draft for draft in drafts if draft.is_right] or drafts
+    weights = []
+    for draft in right:
+        group = groups[draft.strategy]
+        share = sum(each.is_right for each in group) / (len(group) + 1)
+        steps = len(draft.plan.steps)
+        weights.append(share**SHARPNESS / steps**2 / max(1, sum(each.is_right for each in group)))
+    if not any(weights):
+        weights = [1.0] * len(right)
+    return [draft.text for draft in random.choices(right, weights, k=count)]
 
 
-def _drawn(episode: Episode, random: Random) -> tuple[str, Plan]:
-    lines, steps = [], []
+def _drawn(episode: Episode, random: Random) -> Draft:
+    skills, steps = [], []
     for number, operation in enumerate(random.choice(OPERATIONS)):
         skill = _SKILL.get(operation) or random.choice(SKILLS)
-        worker = _pick(episode, skill, random)
-        lines.append(f"{operation} {skill}:{evidence(episode, skill)} so {worker}")
+        skills.append(skill)
         access = tuple(index for index in range(number) if random.random() < 0.5)
-        steps.append(Step(worker, operation, access))
-    plan = Plan(tuple(steps))
-    return "\n".join((*lines, plan_lists(plan))), plan
+        steps.append(Step(_pick(episode, skill, random), operation, access))
+    return Draft(episode, tuple(skills), Plan(tuple(steps)))
 
 
 def plan_lists(plan: Plan) -> str:
@@ -64,7 +109,7 @@ def plan_lists(plan: Plan) -> str:
 
 
 def _pick(episode: Episode, skill: str, random: Random) -> int:
-    listed = [number for number, name in enumerate(episode.workers) if skill in skills_of(name)]
-    if listed and random.random() < INFORMED:
-        return random.choice(listed)
+    row = evidence(episode, skill).replace("~", " ").split()
+    if row and random.random() < INFORMED:
+        return int(random.choice(row))
     return random.randrange(len(episode.workers))

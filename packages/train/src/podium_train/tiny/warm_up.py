@@ -14,17 +14,15 @@ from podium_train.tiny.conductor import TinyConductor
 from podium_train.tiny.prompt import END, prompt_text, tiny_message
 from podium_train.tiny.sampler import Prompts, padded
 from podium_train.tiny.tokens import encode
-from podium_train.tiny.warm_start import right_text, warm_text
+from podium_train.tiny.warm_start import right_texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUp:
     """Settings of the warm start."""
 
-    steps: int = 300
-    """Steps on random plans, which teach the form of plans and reading the index."""
-    right_steps: int = 150
-    """Steps after them on right plans."""
+    steps: int = 600
+    """Number of steps. Which row a question needs is learned after 150, reading the rows after 450."""
     prompts: int = 32
     """Prompts of a step."""
     texts: int = 4
@@ -42,26 +40,26 @@ def warm_up(
     seed: int,
     log: Callable[[dict[str, float]], None] = lambda _: None,
 ) -> None:
-    """Train the conductor on random plans for episodes of the training split."""
-    total = settings.steps + settings.right_steps
+    """Train the conductor on right ones of random plans for episodes of the training split."""
     optimizer = torch.optim.AdamW(
         conductor.model.parameters(), lr=settings.lr, betas=(0.9, 0.98), weight_decay=0.01
     )
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer,
         settings.lr,
-        total_steps=total,
-        pct_start=min(0.3, 30 / total),
+        total_steps=settings.steps,
+        pct_start=min(0.3, 30 / settings.steps),
         final_div_factor=0.4,
     )
     random = Random(f"warm start {seed}")
     world = Specialists()
-    for step in range(total):
-        write = warm_text if step < settings.steps else right_text
+    for step in range(settings.steps):
         episodes = world.episodes("train", settings.prompts, seed=random.getrandbits(40))
         rows = encode(conductor.tokenizer, [prompt_text(tiny_message(episode)) for episode in episodes])
-        texts = [write(episode, random) + END for episode in episodes for _ in range(settings.texts)]
-        tokens = padded(encode(conductor.tokenizer, texts)).view(settings.prompts, settings.texts, -1)
+        texts = [text for episode in episodes for text in right_texts(episode, random, settings.texts)]
+        tokens = padded(encode(conductor.tokenizer, [text + END for text in texts])).view(
+            settings.prompts, settings.texts, -1
+        )
         plans = scores_of(conductor.model, Prompts.of(rows), tokens)
         # Reading the questions as text of its own makes their words known before any reward depends on them.
         starts = Prompts.of([[row[0], row[0]] for row in rows])
