@@ -22,7 +22,7 @@ from podium_train.tiny.rollouts import Rollouts, roll_out
 class Grpo:
     """Settings of GRPO."""
 
-    updates: int = 300
+    updates: int = 400
     prompts: int = 16
     """Episodes of an update."""
     texts: int = 16
