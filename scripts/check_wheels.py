@@ -71,6 +71,7 @@ DISTRIBUTIONS = (
         pages=("README.md", "docs/policy.md", "docs/runs.md"),
         command="init --preset offline",
     ),
+    Distribution("podium-server", "server", command="keys --help"),
     Distribution(
         "podium-shadow",
         "shadow",

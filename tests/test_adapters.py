@@ -20,7 +20,7 @@ ADAPTERS: Final = {
     "autogen": "autogen_podium",
     "openai-agents": "openai_agents_podium",
 }
-PARTS: Final = ADAPTERS | {"evals": "podium_evals", "shadow": "podium_shadow"}
+PARTS: Final = ADAPTERS | {"evals": "podium_evals", "server": "podium_server", "shadow": "podium_shadow"}
 """Packages that build on the core."""
 
 

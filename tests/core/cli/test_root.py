@@ -45,16 +45,14 @@ def test_the_help_lists_every_command(podium: Podium) -> None:
     listed = podium("--help", env={"COLUMNS": "200"}).stdout
     assert [name for name in COMMANDS if f"\n  {name} " not in listed] == []
     assert re.search(r"\n  shadow +Compare candidates", listed)
-    assert re.search(
-        r"\n  serve +Serve the conductor to OpenAI clients over HTTP\. \(not installed\)", listed
-    )
+    assert re.search(r"\n  perform +Perform the plan on a stage\. \(not installed\)", listed)
 
 
 @pytest.mark.parametrize(
     ("name", "distribution", "folder"),
     [
-        ("serve", "podium-server", "server"),
-        ("batch", "podium-server", "server"),
+        ("perform", "podium-theatre", "theatre"),
+        ("batch", "podium-theatre", "theatre"),
         ("teach", "podium-train", "train"),
     ],
 )
@@ -73,12 +71,12 @@ def test_a_command_that_is_not_installed_says_how_to_install_it(
     [
         (
             "uv-receipt.toml",
-            "uv tool install --force ./packages/core --with './packages/server'",
+            "uv tool install --force ./packages/core --with './packages/theatre'",
             "uv tool install --force './packages/core[offline]'",
         ),
         (
             "pipx_metadata.json",
-            "pipx inject podium-conductor './packages/server'",
+            "pipx inject podium-conductor './packages/theatre'",
             "pipx install --force './packages/core[offline]'",
         ),
     ],
@@ -89,7 +87,7 @@ def test_an_environment_without_pip_is_told_its_own_command(
     """For packages as for extras of core."""
     (tmp_path / receipt).touch()
     monkeypatch.setattr("sys.prefix", str(tmp_path))
-    assert f"run `{package}` in a clone" in podium("serve").stderr
+    assert f"run `{package}` in a clone" in podium("perform").stderr
     monkeypatch.setitem(sys.modules, "simpleeval", None)
     with pytest.raises(ConfigError) as caught:
         Calculator()
@@ -98,10 +96,10 @@ def test_an_environment_without_pip_is_told_its_own_command(
 
 def test_a_package_may_be_too_old_for_a_command(podium: Podium, install: Install) -> None:
     """The package is there, and announces nothing of the kind."""
-    install("podium-server", "", "")
-    result = podium("serve")
+    install("podium-theatre", "", "")
+    result = podium("perform")
     assert result.exit_code == 2
-    assert "`podium serve` needs a newer podium-server than 1.0" in result.stderr
+    assert "`podium perform` needs a newer podium-theatre than 1.0" in result.stderr
 
 
 def test_a_command_that_nobody_knows_is_no_command(podium: Podium) -> None:
@@ -134,12 +132,12 @@ def test_an_installed_package_adds_a_command(podium: Podium, install: Install, m
 def test_a_known_command_is_listed_as_installed_once_it_is(podium: Podium, install: Install) -> None:
     """Its summary stays that of the table."""
     install(
-        "podium-server",
-        "[podium.commands]\nserve = podium_server:app\n",
+        "podium-theatre",
+        "[podium.commands]\nperform = podium_theatre:app\n",
         "import typer\napp = typer.Typer()\n",
     )
     listed = podium("--help", env={"COLUMNS": "200"}).stdout
-    assert re.search(r"\n  serve +Serve the conductor to OpenAI clients over HTTP\.\n", listed)
+    assert re.search(r"\n  perform +Perform the plan on a stage\.\n", listed)
 
 
 def test_an_entry_point_that_is_no_app_is_told(podium: Podium, install: Install) -> None:
@@ -193,6 +191,7 @@ HEAVY = {
     "httpx2",
     "numpy",
     "podium_evals",
+    "podium_server",
     "podium_shadow",
     "pydantic",
     "rich",

@@ -115,8 +115,8 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path, toy: None) -> None:
 
 def test_a_table_is_checked_for_commands_that_only_read_the_journal(tmp_path: Path) -> None:
     """A table that nobody reads is not passed over."""
-    with pytest.raises(ConfigError, match=r"the table \[server\] needs podium-server"):
-        find_journal(written(tmp_path, "[server]\nport = 8000\n"))
+    with pytest.raises(ConfigError, match=r"the table \[theatre\] needs podium-theatre"):
+        find_journal(written(tmp_path, "[theatre]\nport = 8000\n"))
 
 
 def test_an_entry_point_that_is_no_model_is_told(tmp_path: Path, install: Install) -> None:

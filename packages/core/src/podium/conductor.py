@@ -34,7 +34,7 @@ from podium.types.plan import Plan
 from podium.types.result import Result
 from podium.workers.pool import Pool
 from podium.workers.worker import CallMiddleware, Card, Request, Worker
-from podium.workers.worst_case import check_prices
+from podium.workers.worst_case import check_prices, unpriced
 
 
 class Conductor(Worker):
@@ -115,7 +115,7 @@ class Conductor(Worker):
             show_question=show_question,
         )
         check_settings(self._settings)
-        _check_prices(self._settings, self._settings.limits)
+        check_prices(self.limits, _cards(self._settings))
         self.is_interruptible = any(worker.is_interruptible for worker in self.pool)
         self._entries = LoopLocal(int)
 
@@ -125,6 +125,11 @@ class Conductor(Worker):
             "a Conductor cannot be copied or pickled: it has connections, locks and limits of this process. "
             "Share it, or create another with the same arguments"
         )
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Names of the workers and planners of unknown price, without those of nested conductors."""
+        return unpriced(_cards(self._settings))
 
     async def plan(
         self,
@@ -261,7 +266,7 @@ class Conductor(Worker):
         if plan is not None:
             plan.fit(len(self.pool), (limits or self.limits).plan_steps)
         if limits is not None:
-            _check_prices(self._settings, limits)
+            check_prices(limits, _cards(self._settings))
         request = RunRequest(
             run_id=run_id,
             plan=plan,
@@ -337,7 +342,7 @@ class Conductor(Worker):
     def _new_request(self, asked: Query | Plan, options: RunOptions, *, stream: bool) -> RunRequest:
         limits = options.get("limits")
         if limits is not None:
-            _check_prices(self._settings, limits)
+            check_prices(limits, _cards(self._settings))
         return new_request(self._settings, asked, stream=stream, **options)
 
     def _check(self, plan: Plan) -> None:
@@ -384,6 +389,6 @@ class _Parts(ResourceGroup):
         return self._held
 
 
-def _check_prices(settings: ConductorSettings, limits: Limits) -> None:
+def _cards(settings: ConductorSettings) -> list[Card | None]:
     own = [worker.card for worker in settings.pool if not isinstance(worker, Conductor)]
-    check_prices(limits, [*own, *(planner.card for planner in settings.planners)])
+    return [*own, *(planner.card for planner in settings.planners)]

@@ -83,6 +83,10 @@ class Screen:
         """Write JSON to stdout, with control characters escaped."""
         self._result(_line(escaped(text)))
 
+    def secret(self, text: str) -> None:
+        """Write lines with a secret to stdout: a key that the user creates and that is shown only once."""
+        self._result(_line(printable(text)))
+
     def note(self, text: str) -> None:
         """Write lines to stderr, without secrets and control characters."""
         self._write(sys.stderr, _line(self.shown(text)))

@@ -52,6 +52,11 @@ ADD_ONS = (
         planners=("router",),
     ),
     AddOn(
+        "podium-server",
+        "server",
+        {"keys": "Create, list, show, rotate and revoke the API keys of a server."},
+    ),
+    AddOn(
         "podium-shadow",
         "shadow",
         {"shadow": "Compare candidates with the production system, or delete recorded pairs."},

@@ -68,6 +68,11 @@ def bounded(worker: Worker, request: Request, ledger: Ledger) -> Request:
     )
 
 
+def unpriced(cards: Iterable[Card | None]) -> tuple[str, ...]:
+    """Return the names of the cards without a price, in alphabetical order; `None` is ignored."""
+    return tuple(sorted({card.name for card in cards if card is not None and card.price is None}))
+
+
 def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:
     """Check that all prices are known if the run has a cost limit.
 
@@ -81,8 +86,7 @@ def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:
     """
     if limits.cost is None or limits.unpriced is not None:
         return
-    unknown = sorted({card.name for card in cards if card is not None and card.price is None})
-    if unknown:
+    if unknown := unpriced(cards):
         raise ConfigError(
             f"the cost is limited to ${limits.cost:g} (Limits.cost), and the price of "
             f"{', '.join(map(repr, unknown))} is unknown: set its `price` (0 if it costs nothing), "

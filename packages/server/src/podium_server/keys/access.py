@@ -1,0 +1,161 @@
+"""The interface between the HTTP routes and the keys: who makes a request, and what the request may spend.
+
+A route calls `authenticate` with the key of the request, and runs its turn within `admit`:
+
+    caller = await access.authenticate(token)
+    async with access.admit(caller, Ask(model="ultra", conductor=conductor, run_id=run_id)) as admission:
+        call = ChatCall(conductor, messages, options={"run_id": run_id, **admission.options})
+        ...
+        admission.settle(answer.result)
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from podium.conductor import Conductor
+from podium.hosted import HostedConductor
+from podium.run import RunOptions
+from podium.types import Result
+from podium_server.keys.key import ROLES, Key, Role
+from podium_server.keys.refusals import ModelNotAllowed
+
+LOCAL = "local"
+"""The name of the caller of a server without keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a request."""
+
+    key: Key | None = None
+    """`None` for a server without keys."""
+
+    @property
+    def caller_id(self) -> str:
+        """The id of the key, within which the ids of `Idempotency-Key` are unique."""
+        return LOCAL if self.key is None else self.key.key_id
+
+    @property
+    def keeps_texts(self) -> bool:
+        """Whether prompts and answers are stored. If not, a run cannot be resumed, fetched or repeated."""
+        return self.key is None or self.key.rules.retention_days != 0
+
+    def may(self, role: Role) -> bool:
+        """Return whether the caller has a role, or a role that includes it."""
+        return self.key is None or ROLES.index(self.key.rules.role) >= ROLES.index(role)
+
+    def may_call(self, model: str) -> bool:
+        """Return whether the caller may call a model; models that it may not call are not listed to it."""
+        return self.key is None or self.key.rules.models is None or model in self.key.rules.models
+
+    def check_model(self, model: str) -> None:
+        """Raise `ModelNotAllowed` if the caller may not call a model."""
+        if not self.may_call(model):
+            raise ModelNotAllowed(f"the model {model!r} does not exist, or your API key may not call it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A request that asks for admission."""
+
+    model: str
+    """The name of the model, as `models` of a key has it."""
+    conductor: Conductor | HostedConductor
+    """The conductor that answers."""
+    run_id: str
+    tokens: int = 0
+    """Estimated tokens of the request. They count against the tokens per minute until the run has ended."""
+    may_exist: bool = False
+    """Whether an earlier request may have begun the run, as with an `Idempotency-Key`."""
+
+
+class Admission(ABC):
+    """An admitted request."""
+
+    options: RunOptions
+    """Options that the run must have: its limits, labels, policy and journal."""
+    headers: Mapping[str, str]
+    """Headers of the response, in lower case: `x-ratelimit-…`."""
+
+    @abstractmethod
+    def settle(self, result: Result) -> None:
+        """Charge the cost of a run that has ended.
+
+        A request that ends without a call of `settle` is charged what the journal has recorded of its run, or
+        otherwise its whole reservation.
+        """
+
+
+class Access(ABC):
+    """Admits requests. `async with access:` opens its connections."""
+
+    @abstractmethod
+    async def authenticate(self, token: str | None) -> Caller:
+        """Return the caller with this key.
+
+        Args:
+            token: the key as the request has it; `None` if it has none.
+
+        Raises:
+            KeyInvalid: there is no key, or it is unknown, expired or revoked.
+            JournalError: the database cannot be used.
+        """
+
+    @abstractmethod
+    def admit(self, caller: Caller, ask: Ask) -> AbstractAsyncContextManager[Admission]:
+        """Return a context manager around a run: it reserves the cost of the run at its start.
+
+        Raises:
+            KeyRefused: the key does not allow the request; see `podium_server.keys.refusals`.
+            JournalError: the database cannot be used.
+        """
+
+    async def owner(self, run_id: str) -> str | None:
+        """Return `Caller.caller_id` of the caller that began a run; `None` if it is unknown."""
+        del run_id
+        return None
+
+    async def may_see(self, caller: Caller, run_id: str) -> bool:
+        """Return whether a caller may see a run: its own runs, and with the role `see` all runs."""
+        return caller.may("see") or await self.owner(run_id) == caller.caller_id
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class FreeAdmission(Admission):
+    """The admission of a request to a server without keys."""
+
+    options: RunOptions = field(default_factory=RunOptions)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def settle(self, result: Result) -> None:
+        """Do nothing."""
+
+
+class NoKeys(Access):
+    """Admits every request. The server must listen on a loopback address only."""
+
+    async def authenticate(self, token: str | None) -> Caller:
+        """Return the local caller; a key is ignored, because many clients cannot leave it out."""
+        del token
+        return Caller()
+
+    @asynccontextmanager
+    async def admit(self, caller: Caller, ask: Ask) -> AsyncGenerator[Admission, None]:
+        """Admit the request."""
+        del caller, ask
+        yield FreeAdmission()

@@ -1,0 +1,207 @@
+"""Admits and settles requests of any keys, in one transaction.
+
+The transaction locks the rows of its keys first, so that replicas cannot spend the same money twice. It reads
+the other rows after that, because PostgreSQL would otherwise read rows from before the wait for the lock.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from podium.journal import Transaction
+from podium_server.keys.account import BILLION, Account, Bucket, Period, day_of, ends_of
+from podium_server.keys.key import Key
+from podium_server.keys.refusals import KeyInvalid, KeyRefused
+from podium_server.keys.turns import DaySpent, Turn, add_days, marks, put_turns, read_turns
+
+_Row = Mapping[str, Any]
+"""A row of either driver."""
+_NONE_OPEN = {"running": 0, "day_spent": 0, "month_spent": 0, "day_reserved": 0, "month_reserved": 0}
+_SPENT = "SELECT coalesce(sum(cost), 0) FROM podium_key_days AS d WHERE d.key_id = k.key_id AND d.day"
+_OPEN = "FROM podium_turns AS t WHERE t.key_id = k.key_id AND t.holder IS NOT NULL"
+_AMOUNTS = f"""
+SELECT k.key_id, (SELECT count(*) {_OPEN}) AS running,
+    CAST(({_SPENT} = ?) AS BIGINT) AS day_spent,
+    CAST(({_SPENT} BETWEEN ? AND ?) AS BIGINT) AS month_spent,
+    CAST((SELECT coalesce(sum(cost), 0) {_OPEN} AND t.day = ?) AS BIGINT) AS day_reserved,
+    CAST((SELECT coalesce(sum(cost), 0) {_OPEN} AND t.day BETWEEN ? AND ?) AS BIGINT) AS month_reserved
+FROM podium_keys AS k WHERE k.key_id IN
+"""  # noqa: S608 - no value from outside
+_STATE = "SELECT key_id, revoked, last_used, requests_left, tokens_left, filled"
+_FILL = (
+    "UPDATE podium_keys SET requests_left = ?, tokens_left = ?, filled = ?, last_used = ? WHERE key_id = ?"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bid:
+    """A request that asks for admission."""
+
+    turn_id: str
+    """A new random id."""
+    key: Key
+    run_id: str
+    cost: int | None
+    """Maximum cost of the run, in billionths of a dollar; `None` if it has no limit."""
+    tokens: int
+    """Tokens that count before the run ends, such as those of the request."""
+
+    def unused(self) -> "Bill":
+        """Return the bill of a request that was not carried out."""
+        return Bill(self.turn_id, self.key, 0, self.tokens, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """The end of an admitted request."""
+
+    turn_id: str
+    key: Key
+    cost: int | None
+    """In billionths of a dollar; `None` charges the reservation."""
+    expected: int
+    """`Bid.tokens`."""
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The admission of a request."""
+
+    reserved: int
+    """In billionths of a dollar."""
+    requests: Bucket | None
+    """The rate limits after the admission; `None` if the key has none."""
+    tokens: Bucket | None
+
+
+Answer = Grant | KeyRefused
+
+
+@dataclass(slots=True)
+class Batch:
+    """The requests that one transaction admits and settles.
+
+    Args:
+        bids: the requests to admit.
+        bills: the requests to settle. A second bill for a request replaces the first.
+        holder: the process that runs the admitted requests.
+        now: SQL expression for the time of the database.
+        for_update: SQL clause that locks the selected rows.
+    """
+
+    bids: Sequence[Bid]
+    bills: Sequence[Bill]
+    holder: str
+    now: str
+    for_update: str
+    _rows: dict[str, _Row] = field(init=False)
+    """The locked rows of the keys."""
+    _turns: dict[str, Turn] = field(init=False)
+    """The requests that an earlier transaction has admitted."""
+    _accounts: dict[str, Account] = field(init=False)
+    _changed: dict[str, Turn] = field(init=False)
+    _days: dict[tuple[str, str], DaySpent] = field(init=False)
+
+    async def commit(self, transaction: Transaction) -> dict[str, Answer]:
+        """Carry out the batch, and return the answer to each bid, by the id of its turn.
+
+        A second call changes nothing if the transaction of the first was committed, and its acknowledgement
+        was lost.
+        """
+        await self._read(transaction)
+        for bill in self.bills:
+            self._settle(bill)
+        answers = {bid.turn_id: self._admit(bid) for bid in self.bids}
+        await self._write(transaction)
+        return answers
+
+    async def _read(self, transaction: Transaction) -> None:
+        keys = {bill.key.key_id: bill.key for bill in self.bills}
+        keys |= {bid.key.key_id: bid.key for bid in self.bids}
+        turns = [*(bill.turn_id for bill in self.bills), *(bid.turn_id for bid in self.bids)]
+        lock = f"{_STATE}, {self.now} AS now FROM podium_keys WHERE key_id IN {marks(len(keys))}"
+        rows = await transaction.fetch(f"{lock} ORDER BY key_id {self.for_update}", *keys)
+        self._rows = {row["key_id"]: row for row in rows}
+        self._turns = await read_turns(transaction, turns)
+        amounts = await self._amounts(transaction)
+        self._accounts = {each: _account(keys[each], row, amounts[each]) for each, row in self._rows.items()}
+        self._changed, self._days = {}, {}
+
+    async def _amounts(self, transaction: Transaction) -> Mapping[str, _Row]:
+        """Return what each key has reserved and spent, if a limit depends on it."""
+        found: dict[str, _Row] = dict.fromkeys(self._rows, _NONE_OPEN)
+        rules = {bid.key.key_id: bid.key.rules for bid in self.bids}
+        counted = [each for each, rule in rules.items() if rule.has_budget or rule.concurrency is not None]
+        if counted and self._rows:
+            day = day_of(next(iter(self._rows.values()))["now"])
+            month = (f"{day[:8]}01", f"{day[:8]}31")
+            days = (day, *month, day, *month)
+            rows = await transaction.fetch(f"{_AMOUNTS} {marks(len(counted))}", *days, *counted)
+            found |= {row["key_id"]: row for row in rows}
+        return found
+
+    def _settle(self, bill: Bill) -> None:
+        """Replace the reservation, or an earlier charge, by the charge."""
+        turn, account = self._turns.get(bill.turn_id), self._accounts.get(bill.key.key_id)
+        if turn is None or account is None:  # deleted by somebody
+            return
+        cost = turn.cost if bill.cost is None else bill.cost
+        day = self._days.setdefault((turn.key_id, turn.day), DaySpent(turn.key_id, turn.day))
+        if turn.holder is None:
+            day.cost += cost - turn.cost
+        else:
+            day.cost += cost
+            day.requests += 1
+            day.input_tokens += bill.input_tokens
+            day.output_tokens += bill.output_tokens
+            used = bill.input_tokens + bill.output_tokens - bill.expected
+            account.settle(turn.day, turn.cost, cost, used)
+        turn.cost, turn.holder = cost, None
+        self._changed[turn.turn_id] = turn
+
+    def _admit(self, bid: Bid) -> Answer:
+        key_id = bid.key.key_id
+        account = self._accounts.get(key_id)
+        if account is None or self._rows[key_id]["revoked"] is not None:
+            return KeyInvalid("the API key is revoked")
+        turn = self._turns.get(bid.turn_id)
+        if turn is None:
+            try:
+                cost = account.admit(bid.cost, bid.tokens)
+            except KeyRefused as refusal:
+                return refusal
+            now, days = account.now, bid.key.rules.retention_days
+            forget_at = None if days is None else now + days * 86400.0
+            turn = Turn(bid.turn_id, key_id, bid.run_id, day_of(now), cost, self.holder, now, forget_at)
+            self._changed[bid.turn_id] = turn
+        levels = (None if each is None else replace(each) for each in (account.requests, account.tokens))
+        return Grant(turn.cost, *levels)
+
+    async def _write(self, transaction: Transaction) -> None:
+        await put_turns(transaction, self._changed.values())
+        await add_days(transaction, self._days.values())
+        admitted = {turn.key_id for turn in self._changed.values() if turn.holder is not None}
+        for key_id, account in self._accounts.items():
+            if key_id in admitted or account.tokens is not None:
+                left = (None if each is None else each.left for each in (account.requests, account.tokens))
+                used = account.now if key_id in admitted else self._rows[key_id]["last_used"]
+                await transaction.execute(_FILL, *left, account.now, used, key_id)
+
+
+def _account(key: Key, row: _Row, amounts: _Row) -> Account:
+    rules, now = key.rules, row["now"]
+    ends = dict(zip(("day", "month"), ends_of(day_of(now)), strict=True))
+    most = {"day": rules.day_cost, "month": rules.month_cost}
+    periods = tuple(
+        Period(name, round(cost * BILLION), amounts[f"{name}_spent"], amounts[f"{name}_reserved"], ends[name])
+        for name, cost in most.items()
+        if cost is not None
+    )
+    seconds = 0.0 if row["filled"] is None else now - row["filled"]
+    buckets = (
+        Bucket.filled(rules.requests_per_minute, row["requests_left"], seconds),
+        Bucket.filled(rules.tokens_per_minute, row["tokens_left"], seconds),
+    )
+    return Account(rules, now, amounts["running"], *buckets, periods)

@@ -1,0 +1,242 @@
+"""`podium keys`: create, list, show, rotate and revoke the API keys of a server."""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from time import time
+from typing import Annotated, Any, TypeVar
+
+import anyio
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, counted, local_time, money, reporting, span
+from podium.config import find_journal
+from podium.errors import ConfigError
+from podium.journal import SqlJournal
+from podium_server.keys.account import BILLION, day_of
+from podium_server.keys.key import ROLES, Key, KeyRules, Role
+from podium_server.keys.key_store import Day, KeyStore, Token
+
+T = TypeVar("T")
+_DAY = 86400.0
+_SHOWN_DAYS = 31
+
+keys = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
+Name = Annotated[str, typer.Argument(metavar="KEY", help="The name or the id of the key.")]
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    """Parse names that are separated by commas."""
+    return None if text is None else tuple(name.strip() for name in text.split(","))
+
+
+def _list(told: str) -> Any:
+    return typer.Option(metavar="NAMES", help=told)
+
+
+def _role(text: str) -> Role:
+    for role in ROLES:
+        if role == text:
+            return role
+    raise typer.BadParameter(f"{text!r} is not a role: write one of {', '.join(ROLES)}")
+
+
+@keys.callback()
+def about() -> None:
+    """Create, list, show, rotate and revoke the API keys of `podium serve`."""
+
+
+@keys.command(epilog=EXIT_CODES)
+def create(  # noqa: PLR0913 - one parameter for each rule of a key
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A new name, for people.")],
+    *,
+    models: Annotated[str | None, _list("Models that it may call; default all.")] = None,
+    day: Annotated[float | None, typer.Option(metavar="USD", help="Budget of a day in UTC.")] = None,
+    month: Annotated[float | None, typer.Option(metavar="USD", help="Budget of a month in UTC.")] = None,
+    run: Annotated[float | None, typer.Option(metavar="USD", help="Maximum cost of one run.")] = None,
+    rpm: Annotated[int | None, typer.Option(help="Maximum requests per minute.")] = None,
+    tpm: Annotated[int | None, typer.Option(help="Maximum tokens per minute.")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Maximum requests at the same time.")] = None,
+    labels: Annotated[str | None, _list("Labels of each query.")] = None,
+    allow: Annotated[str | None, _list("Only these workers may run steps.")] = None,
+    deny: Annotated[str | None, _list("These workers must not see any data.")] = None,
+    regions: Annotated[str | None, _list("Labels: workers need one of them.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Maximum steps of a plan.")] = None,
+    retention: Annotated[
+        int | None,
+        typer.Option(metavar="DAYS", help="Delete prompts and answers after these days; 0 stores none."),
+    ] = None,
+    role: Annotated[
+        Role,
+        typer.Option(
+            parser=_role, metavar="ROLE", help=f"One of {', '.join(ROLES)}; each includes those before it."
+        ),
+    ] = "use",
+    expires: Annotated[
+        float | None, typer.Option(parser=span, metavar="SPAN", help="End of the key: after 12h, 30d, 8w.")
+    ] = None,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a key, and write it to stdout. It is stored as a hash and cannot be shown again."""
+    with reporting() as screen:
+        rules = KeyRules(
+            role=role,
+            models=_names(models),
+            day_cost=day,
+            month_cost=month,
+            run_cost=run,
+            requests_per_minute=rpm,
+            tokens_per_minute=tpm,
+            concurrency=concurrency,
+            labels=_names(labels) or (),
+            allowed=_names(allow),
+            denied=_names(deny) or (),
+            regions=_names(regions),
+            steps=steps,
+            retention_days=retention,
+        )
+        until = None if expires is None else time() + expires
+        key, token = _with(config, lambda store: store.create(name, rules, expires=until))
+        _show_once(screen, key, token, as_json=as_json)
+        screen.note(f"podium: created the key {key.name!r} ({key.key_id}): store it, it is shown only once")
+
+
+@keys.command("list", epilog=EXIT_CODES)
+def list_keys(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """List all keys with their costs of today and of this month."""
+    with reporting() as screen:
+        rows = _with(config, _read_all)
+        if as_json:
+            screen.result_json([_facts(key) | _costs(days) for key, days in rows])
+        elif rows:
+            screen.draw(_table(screen, rows))
+        else:
+            screen.note("podium: there are no keys: `podium keys create NAME` creates one")
+
+
+@keys.command(epilog=EXIT_CODES)
+def show(name: Name, *, config: ConfigPath = None, as_json: AsJson = False) -> None:
+    """Show what a key may do, and what it spent on each of the last days."""
+    with reporting() as screen:
+        key, tokens, days = _with(config, lambda store: _read(store, name))
+        if as_json:
+            spent = [asdict(day) | {"cost": day.cost / BILLION} for day in days]
+            screen.result_json(_facts(key) | {"tokens": [asdict(token) for token in tokens], "days": spent})
+            return
+        screen.result("\n".join(_lines(key, tokens)))
+        for day in days:
+            amounts = f"{day.input_tokens:,} tokens read, {day.output_tokens:,} written"
+            told = f"{counted(day.requests, 'request')}, {amounts}, {money(day.cost / BILLION)}"
+            screen.result(f"  {day.day}  {told}")
+
+
+@keys.command(epilog=EXIT_CODES)
+def revoke(name: Name, *, config: ConfigPath = None) -> None:
+    """Revoke a key. New requests are refused within 5 seconds, and before their run starts at once."""
+    with reporting() as screen:
+        key = _with(config, lambda store: store.revoke(name))
+        screen.note(f"podium: revoked the key {key.name!r} ({key.key_id})")
+
+
+@keys.command(epilog=EXIT_CODES)
+def rotate(
+    name: Name,
+    *,
+    grace: Annotated[
+        float | None,
+        typer.Option(parser=span, metavar="SPAN", help="How long the former text stays valid: 12h, 2d."),
+    ] = None,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replace the secret text of a key, and write the new one to stdout. Its limits and costs stay."""
+    with reporting() as screen:
+        key, token = _with(config, lambda store: store.rotate(name, grace=grace or 0.0))
+        _show_once(screen, key, token, as_json=as_json)
+        former = "is invalid now" if grace is None else f"is valid until {local_time(time() + grace)}"
+        screen.note(f"podium: rotated the key {key.name!r} ({key.key_id}); the former text {former}")
+
+
+def _with(config: Any, work: Callable[[KeyStore], Awaitable[T]]) -> T:
+    journal = find_journal(config)
+    if not isinstance(journal, SqlJournal):
+        raise ConfigError("keys need a journal in a database")
+    store = KeyStore.beside(journal)
+
+    async def working() -> T:
+        async with store:
+            return await work(store)
+
+    return anyio.run(working)
+
+
+async def _read_all(store: KeyStore) -> list[tuple[Key, Sequence[Day]]]:
+    month = f"{day_of(time())[:8]}01"
+    return [(key, await store.days(key.key_id, month)) for key in await store.keys()]
+
+
+async def _read(store: KeyStore, name: str) -> tuple[Key, Sequence[Token], Sequence[Day]]:
+    key = await store.key(name)
+    since = day_of(time() - _SHOWN_DAYS * _DAY)
+    return key, await store.tokens(key.key_id), await store.days(key.key_id, since)
+
+
+def _show_once(screen: Screen, key: Key, token: str, *, as_json: bool) -> None:
+    screen.secret(json.dumps(_facts(key) | {"key": token}, indent=2) if as_json else token)
+
+
+def _facts(key: Key) -> dict[str, Any]:
+    """Return the facts of a key as JSON data."""
+    return asdict(key)
+
+
+def _costs(days: Sequence[Day]) -> dict[str, float]:
+    today = day_of(time())
+    of_today = sum(day.cost for day in days if day.day == today)
+    return {"cost_today": of_today / BILLION, "cost_this_month": sum(day.cost for day in days) / BILLION}
+
+
+def _table(screen: Screen, rows: Sequence[tuple[Key, Sequence[Day]]]) -> Table:
+    heads = ("name", "id", "state", "role", "today", "this month", "last used")
+    columns = (Column(head, no_wrap=True) for head in heads)
+    table = Table(*columns, box=None, header_style="dim", pad_edge=False)
+    for key, days in rows:
+        costs = _costs(days)
+        table.add_row(
+            Text(screen.shown(key.name)),
+            key.key_id,
+            _state(key),
+            key.rules.role,
+            _of(costs["cost_today"], key.rules.day_cost),
+            _of(costs["cost_this_month"], key.rules.month_cost),
+            "never" if key.last_used is None else local_time(key.last_used),
+        )
+    return table
+
+
+def _of(cost: float, most: float | None) -> str:
+    return money(cost) if most is None else f"{money(cost)} of {money(most)}"
+
+
+def _state(key: Key) -> str:
+    if key.revoked is not None:
+        return "revoked"
+    return "expired" if key.expires is not None and key.expires <= time() else "valid"
+
+
+def _lines(key: Key, tokens: Sequence[Token]) -> list[str]:
+    rules = asdict(key.rules)
+    lines = [f"{key.name} ({key.key_id}), {_state(key)}, created {local_time(key.created)}"]
+    if key.expires is not None:
+        lines.append(f"expires: {local_time(key.expires)}")
+    for name, value in rules.items():
+        if value is not None and value != ():
+            told = ", ".join(value) if isinstance(value, tuple) else value
+            lines.append(f"{name.replace('_', ' ')}: {told}")
+    for token in tokens:
+        end = "" if token.expires is None else f", valid until {local_time(token.expires)}"
+        lines.append(f"text ending with {token.hint}, created {local_time(token.created)}{end}")
+    return lines

@@ -1,0 +1,209 @@
+"""Admits requests with the keys of a database."""
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from time import monotonic, time
+from types import TracebackType
+from typing import Self
+from uuid import uuid4
+
+from podium.budget import Limits
+from podium.conductor import Conductor
+from podium.errors import JournalError
+from podium.hosted import HostedConductor
+from podium.journal import Journal, MemoryJournal
+from podium.run import RunOptions
+from podium.types import Result
+from podium_server.keys.access import Access, Admission, Ask, Caller
+from podium_server.keys.account import BILLION, cost_of_run
+from podium_server.keys.batch import Bid, Bill, Grant
+from podium_server.keys.headers import limit_headers
+from podium_server.keys.housekeeping import Housekeeping
+from podium_server.keys.key import Key
+from podium_server.keys.key_store import Found, KeyStore
+from podium_server.keys.ledger import LEASE, LOGGER, Ledger
+from podium_server.keys.recorded import recorded_result
+from podium_server.keys.refusals import KeyInvalid, Unpriced
+from podium_server.keys.tokens import is_token, token_hash
+
+KNOWN_SECONDS = 5.0
+"""How long a replica uses what it has read about a key. A revoked key is refused at its next run at once."""
+_MOST_KNOWN = 10_000
+
+
+class KeyAccess(Access):
+    """Admits requests with keys, and charges their costs to the budgets of the keys.
+
+    Args:
+        store: the keys.
+        journal: records the runs of keys that keep texts; `None` records no runs.
+        lease: see `podium_server.keys.ledger.LEASE`.
+    """
+
+    def __init__(self, store: KeyStore, *, journal: Journal | None, lease: float = LEASE) -> None:
+        self._store = store
+        self._journal = journal
+        self._ledger = Ledger(store, lease=lease)
+        self._housekeeping = Housekeeping(store, self._ledger, journal)
+        self._period = lease / 4
+        self._known: OrderedDict[str, tuple[Found, float]] = OrderedDict()
+        """What is known about the keys, by hash, and until when on the monotonic clock."""
+        self._opened = AsyncExitStack()
+
+    async def authenticate(self, token: str | None) -> Caller:
+        """Return the caller with this key."""
+        if not token:
+            raise KeyInvalid("there is no API key: send it in the header `Authorization: Bearer …`")
+        if not is_token(token):
+            raise KeyInvalid("the API key is malformed: it begins with podium_sk_ and may be cut or mistyped")
+        found = await self._find(token)
+        if found is None:
+            raise KeyInvalid("the API key is unknown")
+        if found.key.revoked is not None:
+            raise KeyInvalid("the API key is revoked")
+        if found.until is not None and found.until <= time():
+            raise KeyInvalid("the API key has expired")
+        return Caller(found.key)
+
+    async def _find(self, token: str) -> Found | None:
+        digest, now = token_hash(token), monotonic()
+        found, until = self._known.get(digest, (None, 0.0))
+        if until > now:
+            return found
+        self._known.pop(digest, None)
+        found = await self._store.find(token)
+        if found is not None:
+            self._known[digest] = found, now + KNOWN_SECONDS
+            if len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+        return found
+
+    @asynccontextmanager
+    async def admit(self, caller: Caller, ask: Ask) -> AsyncGenerator[Admission, None]:
+        """Reserve the cost of the run, and charge it at the end."""
+        assert caller.key is not None
+        key = caller.key
+        caller.check_model(ask.model)
+        limits = _limits(key, ask.conductor)
+        journal = self._journal if caller.keeps_texts and self._journal is not None else MemoryJournal()
+        before = await recorded_result(journal, ask.run_id) if ask.may_exist else None
+        cost = cost_of_run(key.rules, None if limits is None else limits.cost)
+        bid = Bid(turn_id=uuid4().hex, key=key, run_id=ask.run_id, cost=cost, tokens=ask.tokens)
+        grant = await self._ledger.admit(bid)
+        admission = KeyAdmission(bid, grant, _options(key, limits, grant, journal), before)
+        try:
+            yield admission
+        finally:
+            if admission.bill is not None:
+                self._ledger.settle(admission.bill)
+            else:
+                self._ledger.start(self._settle_unfinished, admission)
+
+    async def _settle_unfinished(self, admission: "KeyAdmission") -> None:
+        """Settle a request that ended without a result, such as a request whose client disconnected."""
+        journal, bid = admission.options["journal"], admission.bid
+        assert journal is not None
+        try:
+            result = await recorded_result(journal, bid.run_id)
+        except JournalError as error:
+            LOGGER.warning("run %s is charged its reservation: %s", bid.run_id, error)
+            bill = replace(bid.unused(), cost=None)
+        else:
+            if result is not None:
+                admission.settle(result)
+            bill = admission.bill or bid.unused()
+        self._ledger.settle(bill)
+
+    async def owner(self, run_id: str) -> str | None:
+        """Return the id of the key that began a run."""
+        query = "SELECT key_id FROM podium_turns WHERE run_id = ? ORDER BY began LIMIT 1"
+        rows = await self._store.transaction(lambda each: each.fetch(query, run_id), reads=True)
+        return rows[0]["key_id"] if rows else None
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._ledger)
+            self._ledger.start(self._housekeeping.run, self._period)
+            self._opened = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._opened.__aexit__(kind, error, traceback)
+
+
+@dataclass(slots=True)
+class KeyAdmission(Admission):
+    """The admission of a request with a key."""
+
+    bid: Bid
+    grant: Grant
+    options: RunOptions
+    before: Result | None
+    """The recorded result of the run before this request; `None` for a new run."""
+    headers: Mapping[str, str] = field(init=False)
+    bill: Bill | None = field(init=False, default=None)
+    """`None` until the request is settled."""
+
+    def __post_init__(self) -> None:
+        self.headers = limit_headers(self.grant)
+
+    def settle(self, result: Result) -> None:
+        """Charge the part of the cost and of the tokens that is not from before this request."""
+        usage, cost = result.usage, _cost(result, self.options.get("limits"))
+        if self.before is not None and cost is not None:
+            usage = usage.beyond(self.before.usage)
+            cost = max(cost - (_cost(self.before, self.options.get("limits")) or 0), 0)
+        tokens = (usage.total_input_tokens, usage.total_output_tokens)
+        self.bill = Bill(self.bid.turn_id, self.bid.key, cost, self.bid.tokens, *tokens)
+
+
+def _limits(key: Key, conductor: Conductor | HostedConductor) -> Limits | None:
+    """Return the limits of the conductor's runs; `None` for a hosted conductor.
+
+    Raises:
+        Unpriced: the key has a budget, and the cost of a run cannot be limited.
+    """
+    if isinstance(conductor, HostedConductor):
+        if key.rules.has_budget:
+            told = "the API key has a budget, and a hosted conductor cannot limit the cost of a run"
+            raise Unpriced(f"{told}: use a key without a budget, or a model with its own workers")
+        return None
+    limits = conductor.limits
+    if key.rules.has_budget and limits.unpriced is None and (unpriced := conductor.unpriced):
+        told = f"the API key has a budget, and the price of {', '.join(map(repr, unpriced))} is unknown"
+        raise Unpriced(f"{told}: set the `price` of the worker, or `unpriced` in [limits]")
+    return limits
+
+
+def _options(key: Key, limits: Limits | None, grant: Grant, journal: Journal) -> RunOptions:
+    if limits is None:
+        return RunOptions(journal=journal)
+    options = RunOptions(labels=frozenset(key.rules.labels), policy=key.rules.policy, journal=journal)
+    if key.rules.has_budget:
+        options["limits"] = replace(limits, cost=grant.reserved / BILLION)
+    if key.rules.retention_days is not None:  # the cache has no end of its answers for each key
+        options["uses_cache"] = False
+    return options
+
+
+def _cost(result: Result, limits: Limits | None) -> int | None:
+    """Return the cost of a run in billionths of a dollar; `None` if it is unknown.
+
+    A call of unknown cost counts as `Limits.unpriced`.
+    """
+    if result.cost is not None:
+        return round(result.cost * BILLION)
+    if limits is None or limits.unpriced is None:
+        return None
+    bills = [*result.proposals]
+    costs = [bill.cost for bill in bills]
+    for outcome in result.outcomes:
+        costs += [call.cost for call in outcome.calls] if outcome.calls else [outcome.cost]
+    return round(sum(limits.unpriced if cost is None else cost for cost in costs) * BILLION)

@@ -1,0 +1,197 @@
+"""Creates, finds, lists, rotates and revokes keys in a database."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import time
+from typing import Self
+from uuid import uuid4
+
+from podium.errors import ConfigError
+from podium.journal import Location, SqlJournal, SqlTables, Transaction, read_record, write_record
+from podium_server.keys.key import Key, KeyRules
+from podium_server.keys.tables import SCHEMA
+from podium_server.keys.tokens import new_token, token_hash
+
+_RECORD = "key"
+_HINT = 4
+"""Number of the last characters of a key that are stored, so that users can tell keys apart."""
+
+_COLUMNS = "key_id, name, rules, created, expires, revoked, last_used"
+_SELECT = f"SELECT {_COLUMNS} FROM podium_keys"  # noqa: S608 - no value from outside
+_BY_HASH = f"""
+SELECT {", ".join(f"k.{column}" for column in _COLUMNS.split(", "))}, t.expires AS token_expires
+FROM podium_key_tokens AS t JOIN podium_keys AS k ON k.key_id = t.key_id WHERE t.hash = ?
+"""  # noqa: S608 - as above
+_ADD = "INSERT INTO podium_keys (key_id, name, rules, created, expires) VALUES (?, ?, ?, ?, ?)"
+_ADD_TEXT = """
+INSERT INTO podium_key_tokens (hash, key_id, hint, created, expires) VALUES (?, ?, ?, ?, NULL)
+"""
+_END_TEXTS = """
+UPDATE podium_key_tokens SET expires = ? WHERE key_id = ? AND hash <> ? AND (expires IS NULL OR expires > ?)
+"""
+_TOKENS = "SELECT hint, created, expires FROM podium_key_tokens WHERE key_id = ? ORDER BY created"
+_DAYS = """
+SELECT day, cost, requests, input_tokens, output_tokens FROM podium_key_days
+WHERE key_id = ? AND day >= ? ORDER BY day
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A key, and when the text that was given ends."""
+
+    key: Key
+    until: float | None
+    """Seconds of Unix time; `None` if neither the key nor its text has an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A valid or former text of a key."""
+
+    hint: str
+    """Its last characters."""
+    created: float
+    expires: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What a key spent on one day."""
+
+    day: str
+    """In UTC, as in 2026-11-30."""
+    cost: int
+    """In billionths of a dollar."""
+    requests: int
+    input_tokens: int
+    output_tokens: int
+
+
+class KeyStore(SqlTables):
+    """The keys in a database, which may be the database of a journal.
+
+    Args:
+        location: see `SqlJournal`.
+        patience: how long to retry while the database fails, in seconds.
+    """
+
+    def __init__(self, location: Location = None, *, patience: float = 5.0) -> None:
+        super().__init__(SCHEMA, location, patience=patience)
+
+    @classmethod
+    def beside(cls, journal: SqlJournal) -> Self:
+        """Return the store in the database of a journal."""
+        return cls(journal.url)
+
+    async def create(self, name: str, rules: KeyRules, *, expires: float | None = None) -> tuple[Key, str]:
+        """Create a key, and return it with its text, which is stored nowhere.
+
+        Raises:
+            ConfigError: another key has this name.
+            JournalError: the database cannot be used.
+        """
+        if not name.strip() or not name.isprintable():
+            raise ConfigError(f"name {name!r:.80} of a key is invalid: write printable characters")
+        token = new_token()
+        key = Key(key_id=uuid4().hex[:12], name=name, rules=rules, created=time(), expires=expires)
+        text = write_record(rules, _RECORD)
+
+        async def add(transaction: Transaction) -> bool:
+            if await transaction.fetch("SELECT 1 FROM podium_keys WHERE name = ?", name):
+                return False
+            await transaction.execute(_ADD, key.key_id, name, text, key.created, expires)
+            await _add_text(transaction, key.key_id, token)
+            return True
+
+        if not await self.transaction(add):
+            raise ConfigError(f"a key named {name!r} exists: choose another name, or `podium keys rotate` it")
+        return key, token
+
+    async def find(self, token: str) -> Found | None:
+        """Return the key with this text; `None` if there is none."""
+        digest = token_hash(token)
+        rows = await self.transaction(lambda transaction: transaction.fetch(_BY_HASH, digest), reads=True)
+        if not rows:
+            return None
+        key = _key(rows[0])
+        ends = [end for end in (key.expires, rows[0]["token_expires"]) if end is not None]
+        return Found(key, min(ends, default=None))
+
+    async def keys(self) -> Sequence[Key]:
+        """Return all keys, by name."""
+        query = f"{_SELECT} ORDER BY name"
+        return [_key(row) for row in await self.transaction(lambda each: each.fetch(query), reads=True)]
+
+    async def key(self, name: str) -> Key:
+        """Return the key with this name or id.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        query = f"{_SELECT} WHERE name = ? OR key_id = ?"
+        rows = await self.transaction(lambda each: each.fetch(query, name, name), reads=True)
+        if not rows:
+            raise ConfigError(f"there is no key {name!r}: `podium keys list` lists the keys")
+        return _key(rows[0])
+
+    async def tokens(self, key_id: str) -> Sequence[Token]:
+        """Return the valid and former texts of a key, oldest first."""
+        rows = await self.transaction(lambda each: each.fetch(_TOKENS, key_id), reads=True)
+        return [Token(row["hint"], row["created"], row["expires"]) for row in rows]
+
+    async def days(self, key_id: str, since: str) -> Sequence[Day]:
+        """Return what a key spent on each day since a day."""
+        rows = await self.transaction(lambda each: each.fetch(_DAYS, key_id, since), reads=True)
+        return [Day(**dict(row)) for row in rows]
+
+    async def revoke(self, name: str) -> Key:
+        """Revoke a key: new requests are refused at once, and running requests end as usual.
+
+        Raises:
+            ConfigError: there is no such key.
+        """
+        key = await self.key(name)
+        at = time()
+
+        async def revoke(transaction: Transaction) -> None:
+            await transaction.execute(
+                "UPDATE podium_keys SET revoked = coalesce(revoked, ?) WHERE key_id = ?", at, key.key_id
+            )
+            await transaction.execute("DELETE FROM podium_sessions WHERE key_id = ?", key.key_id)
+
+        await self.transaction(revoke)
+        return key
+
+    async def rotate(self, name: str, *, grace: float = 0.0) -> tuple[Key, str]:
+        """Give a key a new text, and return it.
+
+        Args:
+            name: name or id of the key.
+            grace: seconds for which the former text stays valid.
+
+        Raises:
+            ConfigError: there is no such key, or it is revoked.
+        """
+        key, token, at = await self.key(name), new_token(), time()
+        if key.revoked is not None:
+            raise ConfigError(f"the key {key.name!r} is revoked: create another")
+
+        async def rotate(transaction: Transaction) -> None:
+            await _add_text(transaction, key.key_id, token)
+            end = at + grace
+            await transaction.execute(_END_TEXTS, end, key.key_id, token_hash(token), end)
+
+        await self.transaction(rotate)
+        return key, token
+
+
+async def _add_text(transaction: Transaction, key_id: str, token: str) -> None:
+    await transaction.execute(_ADD_TEXT, token_hash(token), key_id, token[-_HINT:], time())
+
+
+def _key(row: object) -> Key:
+    facts = dict(row)  # type: ignore[call-overload]  # a row of either driver
+    rules: KeyRules = read_record(facts["rules"], KeyRules, _RECORD)
+    names = ("key_id", "name", "created", "expires", "revoked", "last_used")
+    return Key(rules=rules, **{name: facts[name] for name in names})

@@ -1,0 +1,169 @@
+"""The shared ledger of all keys: admits and settles requests in batches, on any number of replicas.
+
+While one transaction is committed, further requests wait for the next. A replica that dies holds its
+reservations until its lease ends; then another replica, or the next start, settles them.
+"""
+
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+import anyio
+from anyio.abc import TaskGroup
+
+from podium.errors import JournalError, PodiumError
+from podium.journal import Transaction
+from podium_server.keys.batch import Answer, Batch, Bid, Bill, Grant
+from podium_server.keys.key_store import KeyStore
+
+LOGGER = logging.getLogger("podium")
+LEASE = 60.0
+"""Seconds for which reservations stay valid after their replica has last renewed its lease. It is longer than
+the `patience` of a journal, after which a replica without a database stops its runs."""
+_MOST = 200
+"""Maximum requests of one batch."""
+_CLOSE_SECONDS = 5.0
+_RETRY_SECONDS = 1.0
+_RENEW = "ON CONFLICT (holder) DO UPDATE SET until = excluded.until"
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request that waits for its admission."""
+
+    bid: Bid
+    done: anyio.Event = field(default_factory=anyio.Event)
+    answer: Answer | PodiumError | None = None
+
+
+class Ledger:
+    """Admits and settles requests of keys. `async with ledger:` starts its tasks.
+
+    Args:
+        store: the database.
+        lease: see `LEASE`.
+    """
+
+    def __init__(self, store: KeyStore, *, lease: float = LEASE) -> None:
+        self._store = store
+        self._lease = lease
+        self.holder = uuid4().hex
+        """The name of this replica in the database."""
+        self._bids: list[_Waiting] = []
+        self._bills: list[Bill] = []
+        self._woken = anyio.Event()
+        self._is_idle = anyio.Event()
+        self._tasks: TaskGroup | None = None
+
+    async def admit(self, bid: Bid) -> Grant:
+        """Admit a request.
+
+        Raises:
+            KeyRefused: a limit of the key is reached, or the key is revoked.
+            JournalError: the database cannot be used.
+        """
+        waiting = _Waiting(bid)
+        self._bids.append(waiting)
+        self._woken.set()
+        try:
+            await waiting.done.wait()
+        except BaseException:  # a cancelled request that may be admitted: free its reservation
+            self.settle(bid.unused())
+            raise
+        if isinstance(waiting.answer, Grant):
+            return waiting.answer
+        assert waiting.answer is not None
+        raise waiting.answer
+
+    def settle(self, bill: Bill) -> None:
+        """Settle a request, with the next batch. If the process dies before, its lease ends."""
+        self._bills.append(bill)
+        self._woken.set()
+
+    def start(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+        """Start a task that ends with the ledger."""
+        assert self._tasks is not None
+        self._tasks.start_soon(work, *arguments)
+
+    async def __aenter__(self) -> Self:
+        await self._store.__aenter__()
+        try:
+            await self._renew()
+            self._tasks = anyio.create_task_group()
+            await self._tasks.__aenter__()
+        except BaseException:  # also after a cancellation: close the connections
+            await self._store.__aexit__(None, None, None)
+            raise
+        self._tasks.start_soon(self._commit_batches)
+        self._tasks.start_soon(self._renew_lease)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._tasks is not None
+        try:
+            with anyio.move_on_after(_CLOSE_SECONDS):
+                while self._bids or self._bills or not self._is_idle.is_set():
+                    self._woken.set()
+                    await anyio.sleep(0.01)
+            self._tasks.cancel_scope.cancel()
+            await self._tasks.__aexit__(kind, error, traceback)
+        finally:
+            await self._store.__aexit__(kind, error, traceback)
+
+    async def _commit_batches(self) -> None:
+        while True:
+            self._is_idle.set()
+            await self._woken.wait()
+            self._is_idle = anyio.Event()
+            bids, self._bids = self._bids[:_MOST], self._bids[_MOST:]
+            bills, self._bills = self._bills[:_MOST], self._bills[_MOST:]
+            if not (self._bids or self._bills):
+                self._woken = anyio.Event()
+            if not await self._commit(bids, bills):
+                self._bills[:0] = bills
+                await anyio.sleep(_RETRY_SECONDS)
+                self._woken.set()
+
+    async def _commit(self, waiting: list[_Waiting], bills: list[Bill]) -> bool:
+        """Commit a batch, and return whether the database was usable."""
+        if not (waiting or bills):
+            return True
+        bids = [each.bid for each in waiting]
+        answers: dict[str, Answer] = {}
+        failure: PodiumError | None = None
+        try:
+            async with self._store.opened() as database:
+                batch = Batch(bids, bills, self.holder, database.now, database.for_update)
+                answers = await database.transaction(batch.commit)
+        except JournalError as error:
+            failure = error
+            LOGGER.warning("the ledger of API keys cannot be written: %s", error)
+        for each in waiting:
+            each.answer = failure or answers[each.bid.turn_id]
+            each.done.set()
+        return failure is None
+
+    async def _renew_lease(self) -> None:
+        while True:
+            await anyio.sleep(self._lease / 4)
+            try:
+                await self._renew()
+            except JournalError as error:
+                LOGGER.warning("the lease of API keys cannot be renewed: %s", error)
+
+    async def _renew(self) -> None:
+        async with self._store.opened() as database:
+            renew = f"INSERT INTO podium_key_holders (holder, until) VALUES (?, {database.now} + ?) {_RENEW}"  # noqa: S608 - no value from outside
+
+            async def write(transaction: Transaction) -> None:
+                await transaction.execute(renew, self.holder, self._lease)
+
+            await database.transaction(write)

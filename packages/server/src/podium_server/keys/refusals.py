@@ -1,0 +1,62 @@
+"""The errors of requests that a key does not allow, each with its HTTP status."""
+
+from podium.errors import PodiumError
+
+
+class KeyRefused(PodiumError):
+    """The key is missing or invalid, or does not allow the request; nothing was started."""
+
+    code = "key_refused"
+    status = 403
+    """Status of the HTTP response."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds after which the request may be admitted; `None` if waiting does not help."""
+
+
+class KeyInvalid(KeyRefused):
+    """There is no key, or it is unknown, expired or revoked."""
+
+    code = "invalid_api_key"
+    status = 401
+
+
+class ModelNotAllowed(KeyRefused):
+    """The key may not call the model. The status is the same as for an unknown model."""
+
+    code = "model_not_found"
+    status = 404
+
+
+class Unpriced(KeyRefused):
+    """The key has a budget, and the cost of a run of the model cannot be limited."""
+
+    code = "unpriced_model"
+
+
+class RateLimited(KeyRefused):
+    """The key has made too many requests, or has used too many tokens, in the last minute."""
+
+    code = "rate_limit_exceeded"
+    status = 429
+
+
+class TooManyAtOnce(RateLimited):
+    """The key has too many running requests."""
+
+    code = "concurrency_limit"
+
+
+class BudgetReserved(RateLimited):
+    """The rest of the budget is reserved for running requests."""
+
+    code = "budget_reserved"
+
+
+class BudgetSpent(KeyRefused):
+    """The budget of the key is spent."""
+
+    code = "insufficient_quota"
+    status = 429

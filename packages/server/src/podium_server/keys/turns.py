@@ -1,0 +1,90 @@
+"""Reads and writes the rows of admitted requests and of days."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields
+
+from podium.journal import Transaction
+
+
+@dataclass(slots=True)
+class Turn:
+    """A row of `podium_turns`: an admitted request."""
+
+    turn_id: str
+    key_id: str
+    run_id: str
+    day: str
+    cost: int
+    """Its reservation while it runs, and then its charge."""
+    holder: str | None
+    """The process that runs it; `None` after its end."""
+    began: float
+    forget_at: float | None
+    """When its prompts and answers are deleted; `None` if they are kept."""
+
+
+@dataclass(slots=True)
+class DaySpent:
+    """What a batch adds to a row of `podium_key_days`."""
+
+    key_id: str
+    day: str
+    cost: int = 0
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+_OF_TURNS = ", ".join(each.name for each in fields(Turn))
+_PUT_TURNS = "ON CONFLICT (turn_id) DO UPDATE SET cost = excluded.cost, holder = excluded.holder"
+_OF_DAYS = ", ".join(each.name for each in fields(DaySpent))
+_ADD_DAYS = """
+ON CONFLICT (key_id, day) DO UPDATE SET
+    cost = podium_key_days.cost + excluded.cost, requests = podium_key_days.requests + excluded.requests,
+    input_tokens = podium_key_days.input_tokens + excluded.input_tokens,
+    output_tokens = podium_key_days.output_tokens + excluded.output_tokens
+"""
+
+
+async def read_turns(transaction: Transaction, ids: Sequence[str]) -> dict[str, Turn]:
+    """Return the rows with these ids."""
+    query = f"SELECT {_OF_TURNS} FROM podium_turns WHERE turn_id IN {marks(len(ids))}"  # noqa: S608 - placeholders
+    return {row["turn_id"]: Turn(**dict(row)) for row in await transaction.fetch(query, *ids)}
+
+
+async def put_turns(transaction: Transaction, turns: Iterable[Turn]) -> None:
+    """Add rows, or replace the cost and the holder of existing rows."""
+    if rows := [astuple(turn) for turn in turns]:
+        await _put(transaction, f"podium_turns ({_OF_TURNS})", rows, _PUT_TURNS)
+
+
+async def add_days(transaction: Transaction, days: Iterable[DaySpent]) -> None:
+    """Add amounts to the rows of days."""
+    if rows := [astuple(day) for day in days]:
+        await _put(transaction, f"podium_key_days ({_OF_DAYS})", rows, _ADD_DAYS)
+
+
+async def _put(transaction: Transaction, table: str, rows: Sequence[tuple[object, ...]], end: str) -> None:
+    places = ", ".join([marks(len(rows[0]))] * len(rows))
+    values = [value for row in rows for value in row]
+    await transaction.execute(f"INSERT INTO {table} VALUES {places} {end}", *values)  # type: ignore[arg-type]  # noqa: S608 - as above
+
+
+def marks(number: int) -> str:
+    """Return the placeholders of a list of values."""
+    return f"({', '.join('?' * number)})"
+
+
+async def expired_turns(transaction: Transaction, now: str) -> Sequence[Turn]:
+    """Return the open requests of processes whose lease has ended.
+
+    Args:
+        transaction: the transaction.
+        now: SQL expression for the time of the database.
+    """
+    columns = ", ".join(f"t.{each.name}" for each in fields(Turn))
+    query = (
+        f"SELECT {columns} FROM podium_turns AS t LEFT JOIN podium_key_holders AS h ON h.holder = t.holder "  # noqa: S608 - no value from outside
+        f"WHERE t.holder IS NOT NULL AND (h.until IS NULL OR h.until < {now})"
+    )
+    return [Turn(**dict(row)) for row in await transaction.fetch(query)]

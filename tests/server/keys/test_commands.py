@@ -1,0 +1,89 @@
+"""`podium keys` creates, lists, shows, rotates and revokes keys."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from podium.aio import run_sync
+from podium_server.keys import KeyStore
+
+Podium = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in a folder with a config that has a journal."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "podium.toml"
+    path.write_text('[journal]\npath = "runs.db"\n')
+    return path
+
+
+def test_a_key_is_shown_once(podium: Podium) -> None:
+    """Stdout has the key alone; nothing shows it later."""
+    created = podium("keys", "create", "alice", "--day", "5", "--models", "mini, ultra", "--expires", "30d")
+    assert created.exit_code == 0, created.stderr
+    token = created.stdout.strip()
+    found = run_sync(lambda: KeyStore(Path("runs.db")).find(token))
+    assert found is not None
+    assert (found.key.rules.models, found.key.rules.day_cost) == (("mini", "ultra"), 5.0)
+    for shown in (podium("keys", "list"), podium("keys", "show", "alice"), podium("keys", "list", "--json")):
+        assert shown.exit_code == 0
+        assert "alice" in shown.stdout
+        assert token not in shown.stdout
+    assert f"ending with {token[-4:]}" in podium("keys", "show", "alice").stdout
+
+
+def test_json_has_the_key_and_its_rules(podium: Podium) -> None:
+    """Programs read the key from JSON."""
+    created = json.loads(podium("keys", "create", "bot", "--rpm", "60", "--retention", "0", "--json").stdout)
+    assert created["rules"]["requests_per_minute"] == 60
+    assert created["key"].startswith("podium_sk_")
+    rotated = json.loads(podium("keys", "rotate", "bot", "--json").stdout)
+    assert rotated["key_id"] == created["key_id"]
+    assert rotated["key"] != created["key"]
+    shown = json.loads(podium("keys", "show", created["key_id"], "--json").stdout)
+    assert len(shown["tokens"]) == 2
+    assert shown["days"] == []
+
+
+def test_a_key_is_revoked(podium: Podium) -> None:
+    """The list tells its state."""
+    podium("keys", "create", "alice")
+    revoked = podium("keys", "revoke", "alice")
+    assert revoked.exit_code == 0, revoked.stderr
+    assert "revoked" in podium("keys", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("create", "a", "--day", "-1"), "day_cost of a key is -1.0"),
+        (("create", "a", "--rpm", "many"), "Invalid value for '--rpm'"),
+        (("create", "a", "--role", "boss"), "'boss' is not a role"),
+        (("create", "a", "--models", "mini,,"), "models of a key has an empty name"),
+        (("create", "a", "--expires", "30"), "'30' is not a time span"),
+        (("create", "a\nb"), "name 'a\\nb' of a key is invalid"),
+        (("create", ""), "name '' of a key is invalid"),
+        (("show", "nobody"), "there is no key 'nobody'"),
+        (("revoke", "nobody"), "there is no key 'nobody'"),
+        (("rotate", "nobody"), "there is no key 'nobody'"),
+    ],
+)
+def test_wrong_input_is_explained(podium: Podium, arguments: tuple[str, ...], told: str) -> None:
+    """The exit code is 2, and no key is created."""
+    result = podium("keys", *arguments, env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert podium("keys", "list", "--json").stdout.strip() == "[]"
+
+
+def test_keys_need_a_journal(podium: Podium, config: Path) -> None:
+    """Without a journal, the error names the setting."""
+    config.write_text("[journal]\noff = true\n")
+    result = podium("keys", "list")
+    assert result.exit_code == 2
+    assert "remove `off` in [journal]" in result.stderr
