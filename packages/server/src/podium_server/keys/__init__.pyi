@@ -15,6 +15,7 @@ from .refusals import (
     KeyInvalid as KeyInvalid,
     KeyRefused as KeyRefused,
     ModelNotAllowed as ModelNotAllowed,
+    PolicyUnfit as PolicyUnfit,
     RateLimited as RateLimited,
     TooManyAtOnce as TooManyAtOnce,
     Unpriced as Unpriced,

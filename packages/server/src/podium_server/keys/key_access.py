@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import JournalError
+from podium.errors import ConfigError, JournalError
 from podium.hosted import HostedConductor
 from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
@@ -25,7 +25,7 @@ from podium_server.keys.key import Key
 from podium_server.keys.key_store import Found, KeyStore
 from podium_server.keys.ledger import LEASE, LOGGER, Ledger
 from podium_server.keys.recorded import recorded_result
-from podium_server.keys.refusals import KeyInvalid, Unpriced
+from podium_server.keys.refusals import KeyInvalid, PolicyUnfit, Unpriced
 from podium_server.keys.tokens import is_token, token_hash
 
 KNOWN_SECONDS = 5.0
@@ -169,12 +169,20 @@ def _limits(key: Key, conductor: Conductor | HostedConductor) -> Limits | None:
 
     Raises:
         Unpriced: the key has a budget, and the cost of a run cannot be limited.
+        PolicyUnfit: the policy of the key does not fit the workers, or the conductor is hosted.
     """
     if isinstance(conductor, HostedConductor):
         if key.rules.has_budget:
             told = "the API key has a budget, and a hosted conductor cannot limit the cost of a run"
             raise Unpriced(f"{told}: use a key without a budget, or a model with its own workers")
+        if key.rules.policy is not None or key.rules.labels:
+            raise PolicyUnfit("the API key has a policy or labels, which a hosted conductor does not support")
         return None
+    if (policy := key.rules.policy) is not None:
+        try:
+            policy.fit(conductor.pool.cards)
+        except ConfigError as error:
+            raise PolicyUnfit(f"the API key may not call this model: {error}") from error
     limits = conductor.limits
     if key.rules.has_budget and limits.unpriced is None and (unpriced := conductor.unpriced):
         told = f"the API key has a budget, and the price of {', '.join(map(repr, unpriced))} is unknown"

@@ -30,6 +30,12 @@ class ModelNotAllowed(KeyRefused):
     status = 404
 
 
+class PolicyUnfit(KeyRefused):
+    """The policy of the key does not fit the workers of the model."""
+
+    code = "key_policy"
+
+
 class Unpriced(KeyRefused):
     """The key has a budget, and the cost of a run of the model cannot be limited."""
 

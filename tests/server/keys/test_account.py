@@ -1,0 +1,137 @@
+"""The rules of budgets and rate limits, for any times and amounts."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, strategies as st
+
+from podium_server.keys import BudgetReserved, BudgetSpent, KeyRefused, KeyRules
+from podium_server.keys.account import BILLION, Account, Bucket, Period, cost_of_run, day_of, ends_of
+
+TIMES = st.floats(0, 4e9)
+
+
+def at(text: str) -> float:
+    """Return a time in UTC as seconds of Unix time."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def account(spent: int, reserved: int, *, most: int = 100) -> Account:
+    """Return the account of a key with a budget of a day."""
+    periods = (Period("day", most, spent, reserved, end=86_400.0),)
+    return Account(KeyRules(day_cost=most / BILLION), 0.0, 0, None, None, periods)
+
+
+@given(
+    most=st.integers(1, 1000),
+    orders=st.lists(st.tuples(st.integers(1, 300), st.floats(0, 1), st.booleans()), max_size=60),
+)
+def test_a_budget_is_never_exceeded(most: int, orders: list[tuple[int, float, bool]]) -> None:
+    """Whatever is admitted and settled in any order: reserved and spent amounts stay within the budget."""
+    current = account(0, 0, most=most)
+    running: list[int] = []
+    for wanted, share, settles in orders:
+        if settles and running:
+            reserved = running.pop(0)
+            current.settle("1970-01-01", reserved, int(reserved * share), 0)
+        else:
+            try:
+                running.append(current.admit(wanted, 0))
+            except KeyRefused:
+                continue
+            assert 0 < running[-1] <= wanted
+        (period,) = current.periods
+        assert period.reserved == sum(running)
+        assert period.spent + period.reserved <= most
+
+
+def test_the_rest_is_granted_only_if_no_run_may_leave_more() -> None:
+    """While other requests run, a request waits for what they leave."""
+    assert account(90, 0).admit(50, 0) == 10
+    with pytest.raises(BudgetReserved):
+        account(50, 40).admit(50, 0)
+    with pytest.raises(BudgetSpent):
+        account(100, 0).admit(50, 0)
+    assert account(0, 0).admit(None, 0) == 10
+
+
+@given(
+    size=st.integers(1, 100),
+    waits=st.lists(st.floats(-100, 100), max_size=200),
+)
+def test_a_bucket_admits_its_size_and_what_was_filled_in(size: int, waits: list[float]) -> None:
+    """A clock that is set back adds nothing, and forgets nothing."""
+    left: float | None = None
+    admitted, seconds = 0, 0.0
+    for wait in waits:
+        bucket = Bucket.filled(size, left, wait)
+        assert bucket is not None
+        seconds += max(wait, 0.0)
+        if bucket.wait(1) == 0:
+            bucket.left -= 1
+            admitted += 1
+        left = bucket.left
+    assert admitted <= size + seconds * size / 60 + 1e-6
+
+
+@given(left=st.floats(-1000, 100), units=st.floats(0, 500))
+def test_a_bucket_tells_how_long_to_wait(left: float, units: float) -> None:
+    """After this time, and not before, the units are admitted; a full bucket admits any number of units."""
+    bucket = Bucket(100, left)
+    wait = bucket.wait(units)
+    later = Bucket.filled(100, left, wait + 1e-6)
+    assert later is not None
+    assert later.wait(units) == pytest.approx(0, abs=1e-6)
+    if wait > 0.01:
+        sooner = Bucket.filled(100, left, wait - 0.01)
+        assert sooner is not None
+        assert sooner.wait(units) > 0
+
+
+@pytest.mark.parametrize(
+    ("time", "day", "tomorrow", "next_month"),
+    [
+        ("2026-11-30T23:59:59.999", "2026-11-30", "2026-12-01", "2026-12-01"),
+        ("2026-12-01T00:00:00", "2026-12-01", "2026-12-02", "2027-01-01"),
+        ("2028-02-28T12:00:00", "2028-02-28", "2028-02-29", "2028-03-01"),
+        ("2026-12-31T23:00:00", "2026-12-31", "2027-01-01", "2027-01-01"),
+        ("2026-01-31T01:00:00", "2026-01-31", "2026-02-01", "2026-02-01"),
+    ],
+)
+def test_days_and_months_are_in_utc(time: str, day: str, tomorrow: str, next_month: str) -> None:
+    """Their ends are the beginnings of the next."""
+    assert day_of(at(time)) == day
+    assert ends_of(day) == (at(tomorrow), at(next_month))
+
+
+@given(time=TIMES)
+def test_every_time_is_within_its_day_and_its_month(time: float) -> None:
+    """A day has 86,400 seconds, and its end is not after the end of the month."""
+    tomorrow, next_month = ends_of(day_of(time))
+    assert tomorrow - 86_400 <= time < tomorrow <= next_month
+
+
+@pytest.mark.parametrize(
+    ("settled", "day", "month"),
+    [
+        ("2026-11-30T23:00:00", 7, 7),
+        ("2026-12-01T00:00:05", 0, 0),
+        ("2026-11-29T23:00:00", 0, 7),  # the clock was set back
+    ],
+)
+def test_a_request_counts_on_the_day_of_its_admission(settled: str, day: int, month: int) -> None:
+    """A request that was admitted on 30 November is charged to that day and to November."""
+    periods = (Period("day", 100, 0, 10, 0.0), Period("month", 100, 0, 10, 0.0))
+    current = Account(KeyRules(), at(settled), 1, None, None, periods)
+    current.settle("2026-11-30", 10, 7, 0)
+    assert [period.spent for period in periods] == [day, month]
+    assert current.running == 0
+
+
+def test_the_cost_of_a_run_is_the_lowest_limit() -> None:
+    """Of the model and of the key."""
+    assert cost_of_run(KeyRules(), None) is None
+    assert (
+        cost_of_run(KeyRules(run_cost=0.5), None) == cost_of_run(KeyRules(run_cost=0.5), 2.0) == 500_000_000
+    )
+    assert cost_of_run(KeyRules(run_cost=0.5), 0.1) == 100_000_000
