@@ -96,6 +96,7 @@ class Batch:
     holder: str
     now: str
     for_update: str
+    _attempts: int = field(init=False, default=0)
     _rows: dict[str, _Row] = field(init=False)
     """The locked rows of the keys."""
     _turns: dict[str, Turn] = field(init=False)
@@ -110,6 +111,7 @@ class Batch:
         A second call changes nothing if the transaction of the first was committed, and its acknowledgement
         was lost.
         """
+        self._attempts += 1
         await self._read(transaction)
         for bill in self.bills:
             self._settle(bill)
@@ -120,11 +122,13 @@ class Batch:
     async def _read(self, transaction: Transaction) -> None:
         keys = {bill.key.key_id: bill.key for bill in self.bills}
         keys |= {bid.key.key_id: bid.key for bid in self.bids}
-        turns = [*(bill.turn_id for bill in self.bills), *(bid.turn_id for bid in self.bids)]
+        turns = [bill.turn_id for bill in self.bills]
+        if self._attempts > 1:  # the first may have admitted them
+            turns += [bid.turn_id for bid in self.bids]
         lock = f"{_STATE}, {self.now} AS now FROM podium_keys WHERE key_id IN {marks(len(keys))}"
         rows = await transaction.fetch(f"{lock} ORDER BY key_id {self.for_update}", *keys)
         self._rows = {row["key_id"]: row for row in rows}
-        self._turns = await read_turns(transaction, turns)
+        self._turns = await read_turns(transaction, turns) if turns else {}
         amounts = await self._amounts(transaction)
         self._accounts = {each: _account(keys[each], row, amounts[each]) for each, row in self._rows.items()}
         self._changed, self._days = {}, {}

@@ -27,6 +27,8 @@ _MOST = 200
 """Maximum requests of one batch."""
 _CLOSE_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
+_GATHER_SECONDS = 0.05
+"""How long a bill waits for the next admission, which is then written by the same transaction."""
 _RENEW = "ON CONFLICT (holder) DO UPDATE SET until = excluded.until"
 
 
@@ -55,6 +57,7 @@ class Ledger:
         self._bids: list[_Waiting] = []
         self._bills: list[Bill] = []
         self._woken = anyio.Event()
+        self._has_bids = anyio.Event()
         self._is_idle = anyio.Event()
         self._tasks: TaskGroup | None = None
 
@@ -68,6 +71,7 @@ class Ledger:
         waiting = _Waiting(bid)
         self._bids.append(waiting)
         self._woken.set()
+        self._has_bids.set()
         try:
             await waiting.done.wait()
         except BaseException:  # a cancelled request that may be admitted: free its reservation
@@ -114,7 +118,7 @@ class Ledger:
                     self._woken.set()
                     await anyio.sleep(0.01)
             self._tasks.cancel_scope.cancel()
-            await self._tasks.__aexit__(kind, error, traceback)
+            await self._tasks.__aexit__(None, None, None)  # an error of the block is not a group
         finally:
             await self._store.__aexit__(kind, error, traceback)
 
@@ -123,8 +127,12 @@ class Ledger:
             self._is_idle.set()
             await self._woken.wait()
             self._is_idle = anyio.Event()
+            with anyio.move_on_after(_GATHER_SECONDS):
+                await self._has_bids.wait()
             bids, self._bids = self._bids[:_MOST], self._bids[_MOST:]
             bills, self._bills = self._bills[:_MOST], self._bills[_MOST:]
+            if not self._bids:
+                self._has_bids = anyio.Event()
             if not (self._bids or self._bills):
                 self._woken = anyio.Event()
             if not await self._commit(bids, bills):
