@@ -2,9 +2,9 @@ from .access import (
     Access as Access,
     Admission as Admission,
     Ask as Ask,
-    Caller as Caller,
     NoKeys as NoKeys,
 )
+from .caller import Caller as Caller
 from .headers import refusal_headers as refusal_headers
 from .key import Key as Key, KeyRules as KeyRules, Role as Role
 from .key_access import KeyAccess as KeyAccess
@@ -12,6 +12,7 @@ from .key_store import KeyStore as KeyStore
 from .refusals import (
     BudgetReserved as BudgetReserved,
     BudgetSpent as BudgetSpent,
+    CsrfMissing as CsrfMissing,
     KeyInvalid as KeyInvalid,
     KeyRefused as KeyRefused,
     ModelNotAllowed as ModelNotAllowed,
@@ -20,3 +21,4 @@ from .refusals import (
     TooManyAtOnce as TooManyAtOnce,
     Unpriced as Unpriced,
 )
+from .sessions import Session as Session, Sessions as Sessions

@@ -16,9 +16,10 @@ from podium.hosted import HostedConductor
 from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
 from podium.types import Result
-from podium_server.keys.access import Access, Admission, Ask, Caller
+from podium_server.keys.access import Access, Admission, Ask
 from podium_server.keys.account import BILLION, cost_of_run
 from podium_server.keys.batch import Bid, Bill, Grant
+from podium_server.keys.caller import Caller
 from podium_server.keys.headers import limit_headers
 from podium_server.keys.housekeeping import Housekeeping
 from podium_server.keys.key import Key
@@ -26,6 +27,7 @@ from podium_server.keys.key_store import Found, KeyStore
 from podium_server.keys.ledger import LEASE, LOGGER, Ledger
 from podium_server.keys.recorded import recorded_result
 from podium_server.keys.refusals import KeyInvalid, PolicyUnfit, Unpriced
+from podium_server.keys.sessions import Sessions
 from podium_server.keys.tokens import is_token, token_hash
 
 KNOWN_SECONDS = 5.0
@@ -50,6 +52,7 @@ class KeyAccess(Access):
         self._period = lease / 4
         self._known: OrderedDict[str, tuple[Found, float]] = OrderedDict()
         """What is known about the keys, by hash, and until when on the monotonic clock."""
+        self._sessions = Sessions(store)
         self._opened = AsyncExitStack()
 
     async def authenticate(self, token: str | None) -> Caller:
@@ -115,6 +118,11 @@ class KeyAccess(Access):
                 admission.settle(result)
             bill = admission.bill or bid.unused()
         self._ledger.settle(bill)
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions of browsers."""
+        return self._sessions
 
     async def owner(self, run_id: str) -> str | None:
         """Return the id of the key that began a run."""

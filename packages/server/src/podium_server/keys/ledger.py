@@ -154,6 +154,7 @@ class Ledger:
         except JournalError as error:
             failure = error
             LOGGER.warning("the ledger of API keys cannot be written: %s", error)
+            self._bills += [bid.unused() for bid in bids]  # the transaction may have been committed
         for each in waiting:
             each.answer = failure or answers[each.bid.turn_id]
             each.done.set()

@@ -23,6 +23,12 @@ class KeyInvalid(KeyRefused):
     status = 401
 
 
+class CsrfMissing(KeyRefused):
+    """A request of a session has no CSRF token, or a wrong one."""
+
+    code = "csrf_missing"
+
+
 class ModelNotAllowed(KeyRefused):
     """The key may not call the model. The status is the same as for an unknown model."""
 

@@ -1,0 +1,64 @@
+"""Prompts and answers are deleted after their time, and failures of the database lose no charge."""
+
+import sqlite3
+from pathlib import Path
+from uuid import uuid4
+
+import anyio
+import pytest
+from server.keys.test_access import COST, ask, caller_of, conductor, settled, spent
+
+from podium.errors import JournalError, RunUnknown
+from podium.journal import SqlJournal
+from podium_server.keys import Ask, KeyAccess, KeyStore
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_runs_are_deleted_after_the_retention(store: KeyStore, journal: SqlJournal) -> None:
+    """Runs of other keys stay, and so do the costs of the key."""
+    async with journal, store:
+        async with KeyAccess(store, journal=journal) as access:
+            short = await caller_of(store, access, retention_days=1)
+            first, second = await ask(access, short), await ask(access, short)
+            other = await ask(access, await caller_of(store, access))
+            await settled(store)
+        for result in (first, second, other):
+            assert await journal.read(result.run_id)
+        await store.transaction(
+            lambda each: each.execute(
+                "UPDATE podium_turns SET forget_at = forget_at - 86400 WHERE run_id = ?", first.run_id
+            )
+        )
+        async with KeyAccess(store, journal=journal):
+            with anyio.fail_after(10):
+                while await _exists(journal, first.run_id):  # noqa: ASYNC110 - a database has no events
+                    await anyio.sleep(0.05)
+        assert await _exists(journal, second.run_id)
+        assert await _exists(journal, other.run_id)
+        assert await spent(store, short) == 2 * COST
+
+
+async def _exists(journal: SqlJournal, run_id: str) -> bool:
+    try:
+        await journal.read(run_id)
+    except RunUnknown:
+        return False
+    return True
+
+
+async def test_a_failing_database_admits_nothing_and_loses_no_charge(tmp_path: Path) -> None:
+    """While the file is locked, requests fail; a charge is written when the lock is released."""
+    path = tmp_path / "runs.db"
+    store = KeyStore(path, patience=0.2)
+    async with store, KeyAccess(store, journal=None) as access:
+        caller, made = await caller_of(store, access, day_cost=1.0), conductor()
+        async with access.admit(caller, Ask(model="m", conductor=made, run_id=uuid4().hex)) as admission:
+            admission.settle(await made.run("Why?", **admission.options))
+            locked = sqlite3.connect(path, isolation_level=None)
+            locked.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(JournalError):
+            await ask(access, caller)
+        locked.execute("ROLLBACK")
+        locked.close()
+        assert await spent(store, caller) == COST
