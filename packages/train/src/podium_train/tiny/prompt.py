@@ -19,8 +19,7 @@ CHAT_TEMPLATE = (
 
 def tiny_message(episode: Episode) -> str:
     """Return the message that the tiny model reads."""
-    rows = [f"workers:{_numbers(range(len(episode.workers)))}"]
-    rows += [f"{skill}:{evidence(episode, skill)}" for skill in SKILLS]
+    rows = [f"{skill}:{evidence(episode, skill)}" for skill in SKILLS]
     return f"{episode.question}\n{' '.join(rows)}"
 
 
@@ -37,5 +36,5 @@ def prompt_text(message: str) -> str:
     return f"{USER}{message}{ASSISTANT}"
 
 
-def _numbers(numbers: range | list[int]) -> str:
+def _numbers(numbers: list[int]) -> str:
     return "".join(f" {number}" for number in numbers)
