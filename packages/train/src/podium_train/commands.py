@@ -14,6 +14,7 @@ import typer
 from podium.errors import ConfigError, PodiumError
 from podium.installing import install_hint
 from podium_train.environments import Split
+from podium_train.progress import reporter
 from podium_train.recipes import Recipe, load_recipe, shipped_recipes
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -47,7 +48,8 @@ def recipe(name: Annotated[str, typer.Argument(help="Name of a recipe of the pac
 def sft(config: Config, report_to: ReportTo = "none") -> None:
     """Train on plans. An interrupted run continues."""
     found = _with(config, "sft")
-    trained = _trainers().run_sft(found, config.parent, told=typer.echo, report_to=report_to)
+    with reporter() as report:
+        trained = _trainers().run_sft(found, config.parent, report=report, report_to=report_to)
     typer.echo(f"The trained model is in {trained}; `podium-train grpo` starts from it.")
 
 
@@ -61,7 +63,8 @@ def grpo(config: Config, *, report_to: ReportTo = "none", yes: Yes = False) -> N
         typer.echo(line)
     if found.environment.type == "live" and not yes and sys.stdin.isatty():
         typer.confirm("Start?", abort=True)
-    stop = trainers.run_grpo(found, config.parent, told=typer.echo, report_to=report_to)
+    with reporter() as report:
+        stop = trainers.run_grpo(found, config.parent, report=report, report_to=report_to)
     run = config.parent / found.folder
     typer.echo(f"The last model is in {run / 'final'}, the best checkpoint in {run / 'best'}.")
     if stop is not None:
@@ -76,6 +79,21 @@ def evaluate(config: Config, model: Model = None) -> None:
     folder = model or config.parent / found.folder / "best"
     for split, each in _trainers().evaluate(found, config.parent, folder).items():
         typer.echo(f"{split}: {each.sampled:.3f} sampled, {each.greedy:.3f} greedy")
+
+
+@app.command()
+def plot(
+    run: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the run.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The picture. Default: steps.svg in the folder.")
+    ] = None,
+) -> None:
+    """Draw reward, entropy, lengths of plans and shares of workers of a run, as SVG."""
+    from podium_train.plotting import draw_run  # noqa: PLC0415 - used by this command only
+
+    path = out or run / "steps.svg"
+    draw_run(run, path)
+    typer.echo(f"The picture is in {path}.")
 
 
 @app.command()

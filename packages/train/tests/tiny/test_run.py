@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_files_of_a_run(folder: Path) -> None:
     """Each update has a line, validation every second one, and the best conductor can be loaded."""
-    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
     assert [bool(line["held_out"]) for line in lines] == [False, True, False, True]
     assert all(line["texts"] == 32 for line in lines)
@@ -73,7 +73,7 @@ def test_guards_stop_a_run_that_collapses(tmp_path: Path) -> None:
     result = run(settings, seed=1, folder=tmp_path, told=told.append, held_out=HELD[:1])
     assert "stopped after" in result.stopped
     assert told[-1] == result.stopped
-    assert len((tmp_path / "log.jsonl").read_text().splitlines()) < 60
+    assert len((tmp_path / "steps.jsonl").read_text().splitlines()) < 60
 
 
 def test_finished_seeds_are_not_trained_again(folder: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import anyio
 import pytest
 import torch
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from trl_base import PLAN, make_base
 
 from podium_train.recipes import environment_of, load_recipe, messages_of
@@ -146,7 +147,14 @@ def test_sft_then_grpo(tmp_path: Path, base: Path) -> None:
         not torch.equal(weight, load_file(base / "model.safetensors")[name])
         for name, weight in trained.items()
     )
-    assert run("grpo", recipe).returncode == 0
+    words = [*COMMAND, "grpo", "--config", str(recipe), "--report-to", "tensorboard"]
+    assert subprocess.run(words, env=QUIET, timeout=300, check=False).returncode == 0
+    board = EventAccumulator(str(tmp_path / "run/tensorboard")).Reload()
+    logged = [json.loads(line) for line in _log(recipe).splitlines()]
+    for name in ("reward", "worker_entropy"):
+        shown = [round(event.value, 5) for event in board.Scalars(name)]
+        assert shown == [round(line[name], 5) for line in logged]
+    assert [event.step for event in board.Scalars("validation/sampled")] == [2]
 
 
 def test_the_reward_function_in_another_process(tmp_path: Path, base: Path) -> None:

@@ -18,5 +18,7 @@ from .rules import (
     GuardSettings as GuardSettings,
 )
 from .step_log import (
+    STEPS as STEPS,
     StepLog as StepLog,
+    read_steps as read_steps,
 )

@@ -59,8 +59,11 @@ class StepMeasures:
     equally often, 0 if one worker does all."""
     number_entropy: float = 0.0
     """The same for the numbers of the workers in their pools, whose order is random."""
+    worker_shares: Mapping[str, float] = field(default_factory=dict)
+    """For each worker its share of the steps of the pools that have it; workers without a step are left
+    out."""
     most_used: str = ""
-    """The worker with the largest share of steps, relative to the steps of pools that have it."""
+    """The worker with the largest of these shares."""
     most_used_share: float = 0.0
     """This share."""
     length: float = 0.0
@@ -102,7 +105,8 @@ def measure(
     groups: dict[str, set[float]] = defaultdict(set)
     for sample in samples:
         groups[sample.episode.key].update(() if sample.score.value is None else (sample.score.value,))
-    most_used, share = _most_used(planned)
+    shares = _worker_shares(planned)
+    most_used = max(shares, key=lambda name: (shares[name], name), default="")
     executed = [score.cost or 0.0 for score in scores if not score.cached]
     return StepMeasures(
         step=step,
@@ -115,8 +119,9 @@ def measure(
         steps=dict(sorted(Counter(len(sample.score.workers) for sample in planned).items())),
         worker_entropy=relative_entropy(planned, by_name=True),
         number_entropy=relative_entropy(planned, by_name=False),
+        worker_shares=shares,
         most_used=most_used,
-        most_used_share=share,
+        most_used_share=shares.get(most_used, 0.0),
         length=fmean(sample.length for sample in samples),
         cut=fmean(sample.cut for sample in samples),
         cost=sum(executed),
@@ -152,15 +157,13 @@ def relative_entropy(samples: Sequence[Sample], *, by_name: bool) -> float:
     return _entropy(used) / most if most else 1.0
 
 
-def _most_used(samples: Sequence[Sample]) -> tuple[str, float]:
+def _worker_shares(samples: Sequence[Sample]) -> dict[str, float]:
     used, offered = Counter[str](), Counter[str]()
     for sample in samples:
         names = sample.episode.workers
         used.update(names[worker] for worker in sample.score.workers)
         offered.update(dict.fromkeys(names, len(sample.score.workers)))
-    shares = {name: used[name] / offered[name] for name in used}
-    name = max(shares, key=lambda each: (shares[each], each), default="")
-    return name, shares.get(name, 0.0)
+    return {name: round(used[name] / offered[name], 4) for name in sorted(used)}
 
 
 def _entropy(weights: Mapping[str, float]) -> float:

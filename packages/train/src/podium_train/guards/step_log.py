@@ -1,11 +1,16 @@
 """The log of a run: one line of JSON for each step."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, Final
 
 from podium.errors import ConfigError
 from podium_train.guards.measures import StepMeasures
+
+STEPS: Final = "steps.jsonl"
+"""The name of the log in the folder of a run."""
 
 
 class StepLog:
@@ -40,6 +45,28 @@ class StepLog:
         if not self._path.exists():
             return []
         return [line for line in self._path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+
+
+def read_steps(folder: Path) -> Sequence[dict[str, Any]]:
+    """Return the lines of a run's log; a line that a crash cut off is left out.
+
+    Args:
+        folder: the folder of the run.
+
+    Raises:
+        ConfigError: the folder has no log, or the log cannot be read.
+    """
+    path = folder / STEPS
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise ConfigError(f"{folder} is not the folder of a run: it has no {STEPS}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the log {path} cannot be read: {error}") from error
+    try:
+        return [json.loads(line) for line in lines if line.endswith("}")]
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"the log {path} is damaged: {error}") from error
 
 
 def _step(line: str) -> int:

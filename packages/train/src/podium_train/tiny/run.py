@@ -12,6 +12,7 @@ from statistics import fmean
 from podium_train.environments import Episode
 from podium_train.environments.specialists import BASELINES, Specialists
 from podium_train.guards import (
+    STEPS,
     BestCheckpoint,
     Guards,
     GuardSettings,
@@ -84,7 +85,7 @@ def run(
     Args:
         settings: the settings.
         seed: seed of the weights, the episodes and the texts.
-        folder: gets `log.jsonl` with one line for each update, `last` and `best` with the conductor, and
+        folder: gets `steps.jsonl` with one line for each update, `last` and `best` with the conductor, and
             `result.json`.
         told: gets a line of text when something was reached.
         held_out: the sets of episodes of the last measurement.
@@ -131,7 +132,7 @@ class _Watch:
         self.stop: Stop | None = None
         self.best = BestCheckpoint(folder)
         self._conductor, self._settings, self._folder, self._told = conductor, settings, folder, told
-        self._log = StepLog(folder / "log.jsonl")
+        self._log = StepLog(folder / STEPS)
         guards = settings.guards
         if guards.reference_entropy is None:
             guards = replace(guards, reference_entropy=oracle_entropy(settings.validation.draw()))

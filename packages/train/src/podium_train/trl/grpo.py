@@ -1,7 +1,7 @@
 """GRPO with TRL's `GRPOTrainer`."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from podium_train.guards import HeldOut, Stop
+from podium_train.progress import Reporter
 from podium_train.recipes import GrpoSection, Recipe, environment_of, messages_of
 from podium_train.rewards import Score, ScoreRequest, episode_json
 from podium_train.trl.generate import Generator
@@ -20,7 +21,7 @@ from podium_train.trl.plan_reward import PlanReward
 
 
 def run_grpo(
-    recipe: Recipe, folder: Path, *, told: Callable[[str], None] = print, report_to: str = "none"
+    recipe: Recipe, folder: Path, *, report: Reporter | None = None, report_to: str = "none"
 ) -> Stop | None:
     """Train by GRPO. An interrupted run continues from its last checkpoint, to the same weights.
 
@@ -29,7 +30,7 @@ def run_grpo(
     Args:
         recipe: the settings, with `[grpo]`.
         folder: the folder of the recipe, at which relative paths start.
-        told: is given each line for people.
+        report: tells people of each step; `None` prints lines.
         report_to: where TRL logs, for example `tensorboard`.
 
     Returns:
@@ -61,7 +62,8 @@ def run_grpo(
         checkpoint=checkpoint,
         held_out=held_out,
         every=recipe.held_out.every,
-        told=told,
+        report=report or Reporter(),
+        tensorboard="tensorboard" in report_to,
     )
     reward.heard = callback.hear
     trainer = GRPOTrainer(

@@ -8,7 +8,20 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from podium_train.guards import BestCheckpoint, Guards, GuardSettings, HeldOut, Sample, StepLog, Stop, measure
+from podium_train.guards import (
+    STEPS,
+    BestCheckpoint,
+    Guards,
+    GuardSettings,
+    HeldOut,
+    Sample,
+    StepLog,
+    StepMeasures,
+    Stop,
+    measure,
+)
+from podium_train.progress import Reporter
+from podium_train.trl.board_log import BoardLog
 
 MEMORY = "guards.json"
 """File in a checkpoint with the memory of the guards. It is written last: a checkpoint with it is whole."""
@@ -23,10 +36,11 @@ class GuardCallback(TrainerCallback):
         checkpoint: the checkpoint from which the run continues; `None` for a new run.
         held_out: measures held-out splits; the first chooses the best checkpoint.
         every: steps between these measurements.
-        told: is given each line for people.
+        report: tells people of each step.
+        tensorboard: whether the measures are also written to `tensorboard` in the folder.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of one callback
         self,
         *,
         folder: Path,
@@ -34,15 +48,17 @@ class GuardCallback(TrainerCallback):
         checkpoint: Path | None,
         held_out: Callable[[], Mapping[str, HeldOut]],
         every: int,
-        told: Callable[[str], None],
+        report: Reporter,
+        tensorboard: bool = False,
     ) -> None:
         memory = None if checkpoint is None else json.loads((checkpoint / MEMORY).read_text())
         step = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
         self.stop: Stop | None = None
         self._guards = Guards(settings, memory)
-        self._log = StepLog(folder / "steps.jsonl", resumed_at=step)
+        self._log = StepLog(folder / STEPS, resumed_at=step)
         self._best = BestCheckpoint(folder)
-        self._folder, self._held_out, self._every, self._told = folder, held_out, every, told
+        self._folder, self._held_out, self._every, self._report = folder, held_out, every, report
+        self._board = BoardLog(folder / "tensorboard", resumed_at=step) if tensorboard else None
         self._samples: list[Sample] = []
         self._accuracy: float | None = None
         self._began = time.monotonic()
@@ -63,14 +79,9 @@ class GuardCallback(TrainerCallback):
         self._samples = []
         if state.is_world_process_zero:
             self._log.write(measures)
-            self._told(
-                f"step {step}: reward {measures.reward:.3f}, valid {measures.valid_plans:.0%}, entropy "
-                f"{measures.worker_entropy:.2f}"
-                + "".join(
-                    f", {name} {found.sampled:.3f} sampled, {found.greedy:.3f} greedy"
-                    for name, found in held_out.items()
-                )
-            )
+            if self._board is not None:
+                self._board.write(measures)
+            self._report.step(step, state.max_steps, _told(measures))
         self.stop = self._guards.check(measures)
         if self.stop is not None:
             control.should_training_stop = True
@@ -85,6 +96,17 @@ class GuardCallback(TrainerCallback):
         if self._accuracy is not None:
             self._best.offer(checkpoint, step=state.global_step, accuracy=self._accuracy)
             self._accuracy = None
+
+
+def _told(measures: StepMeasures) -> str:
+    held = "".join(
+        f", {name} {found.sampled:.3f} sampled, {found.greedy:.3f} greedy"
+        for name, found in measures.held_out.items()
+    )
+    return (
+        f"reward {measures.reward:.3f}, valid {measures.valid_plans:.0%}, "
+        f"entropy {measures.worker_entropy:.2f}{held}"
+    )
 
 
 def last_checkpoint(folder: Path) -> Path | None:

@@ -1,7 +1,6 @@
 """Supervised training on plans with TRL's `SFTTrainer`."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from transformers import AutoTokenizer, TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from podium.errors import ConfigError
+from podium_train.progress import Reporter
 from podium_train.recipes import Recipe
 from podium_train.trl.guard_callback import MEMORY, last_checkpoint
 from podium_train.trl.loading import base_of, common_arguments, lora_of, make_quiet, settings_of
@@ -18,27 +18,25 @@ from podium_train.trl.loading import base_of, common_arguments, lora_of, make_qu
 class _Progress(TrainerCallback):
     """Tells the loss, and marks whole checkpoints."""
 
-    def __init__(self, folder: Path, told: Callable[[str], None]) -> None:
-        self._folder, self._told = folder, told
+    def __init__(self, folder: Path, report: Reporter) -> None:
+        self._folder, self._report = folder, report
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002 - of transformers
         if state.is_world_process_zero and logs and "loss" in logs:
-            self._told(f"update {state.global_step} of {state.max_steps}: loss {float(logs['loss']):.4f}")
+            self._report.step(state.global_step, state.max_steps, f"loss {float(logs['loss']):.4f}")
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - of transformers
         if state.is_world_process_zero:
             (self._folder / f"checkpoint-{state.global_step}" / MEMORY).write_text("{}")
 
 
-def run_sft(
-    recipe: Recipe, folder: Path, *, told: Callable[[str], None] = print, report_to: str = "none"
-) -> Path:
+def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, report_to: str = "none") -> Path:
     """Train on plans. An interrupted run continues from its last checkpoint, to the same weights.
 
     Args:
         recipe: the settings, with `[sft]`.
         folder: the folder of the recipe, at which relative paths start.
-        told: is given each line for people.
+        report: tells people of each step; `None` prints lines.
         report_to: where TRL logs, for example `tensorboard`.
 
     Returns:
@@ -47,12 +45,12 @@ def run_sft(
     Raises:
         ConfigError: the examples cannot be read, or a setting does not fit the machine.
     """
-    sft = recipe.sft
+    sft, report = recipe.sft, report or Reporter()
     assert sft is not None
     run = folder / recipe.folder / "sft"
     base = base_of(recipe.model, folder)
     tokenizer = AutoTokenizer.from_pretrained(base)
-    examples = _short_enough(read_examples(folder / sft.examples), tokenizer, sft.max_tokens, told)
+    examples = _short_enough(read_examples(folder / sft.examples), tokenizer, sft.max_tokens, report)
     trainer = SFTTrainer(
         model=base,
         args=SFTConfig(
@@ -73,7 +71,7 @@ def run_sft(
         train_dataset=Dataset.from_list(examples),
         processing_class=tokenizer,
         peft_config=lora_of(recipe.model),
-        callbacks=[_Progress(run, told)],
+        callbacks=[_Progress(run, report)],
     )
     checkpoint = last_checkpoint(run)
     make_quiet(trainer)
@@ -88,7 +86,7 @@ def run_sft(
 
 
 def _short_enough(
-    examples: list[dict[str, Any]], tokenizer: Any, most: int, told: Callable[[str], None]
+    examples: list[dict[str, Any]], tokenizer: Any, most: int, report: Reporter
 ) -> list[dict[str, Any]]:
     """Return the examples that fit, because TRL drops the others without a word."""
 
@@ -102,7 +100,7 @@ def _short_enough(
             f"all {len(examples)} examples are longer than {most} tokens: raise max_tokens in [sft]"
         )
     if len(short) < len(examples):
-        told(
+        report.line(
             f"{len(examples) - len(short)} of {len(examples)} examples have more than {most} tokens: left out"
         )
     return short
