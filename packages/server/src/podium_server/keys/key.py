@@ -1,6 +1,7 @@
 """What a key may do."""
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, get_args
 
 from podium.errors import ConfigError
@@ -68,8 +69,7 @@ class KeyRules:
     @property
     def policy(self) -> Policy | None:
         """The policy of the key's runs; `None` if it has none."""
-        policy = Policy(allowed=self.allowed, denied=self.denied, regions=self.regions, steps=self.steps)
-        return None if policy.silent else policy
+        return _policy_of(self)
 
 
 _COSTS = ("day_cost", "month_cost", "run_cost")
@@ -82,6 +82,12 @@ _COUNTS = {
     "retention_days": 0,
 }
 _MOST = 1_000_000_000
+
+
+@lru_cache(maxsize=1000)
+def _policy_of(rules: KeyRules) -> Policy | None:
+    policy = Policy(allowed=rules.allowed, denied=rules.denied, regions=rules.regions, steps=rules.steps)
+    return None if policy.silent else policy
 
 
 def _is_cost(value: object) -> bool:
