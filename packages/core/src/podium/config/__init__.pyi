@@ -24,3 +24,6 @@ from .tables import (
 from .toml_lines import (
     lines_of as lines_of,
 )
+from .variant import (
+    Variant as Variant,
+)

@@ -25,6 +25,7 @@ from podium.config.sections import (
 )
 from podium.config.source import Findings, Source
 from podium.config.variables import read_variable
+from podium.config.variant import Variant, policy_within, retry_within
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
 from podium.journal import SqlCache, SqlJournal
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from podium.mcp import McpServer
 
 _Model = TypeVar("_Model", bound=BaseModel)
+_SAME = Variant()
 _OF_PLACE = {"off", "path", "url", "url_env"}
 """Keys of `[journal]` that define its place."""
 
@@ -56,9 +58,9 @@ _OF_PLACE = {"off", "path", "url", "url_env"}
 class Config:
     """A checked `podium.toml`, from `load_config`.
 
-    Workers of the same endpoint share one `Endpoint`. Building a worker or planner reads the key of its
-    endpoint from the environment. Building opens no connections, except to list the tools of MCP servers and
-    to read the cards of agents.
+    Each worker is built once, and workers of the same endpoint share one `Endpoint`. Building a worker or
+    planner reads the key of its endpoint from the environment. Building opens no connections, except to list
+    the tools of MCP servers and to read the cards of agents.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Config:
         self._planner = planner
         self._source = source
         self._endpoints: dict[str, Endpoint] = {}
+        self._workers: dict[str, Sequence[Worker]] = {}
         self.path = source.path
         self.limits = sections.limits
         """The limits of a run; a hosted conductor has `[hosted] seconds` instead."""
@@ -84,11 +87,15 @@ class Config:
         """The names in `worker_names` that are models behind an endpoint."""
         self.is_hosted = sections.hosted is not None
         measured = sections.pool.measured
-        self.measured_path = None if measured is None else self._near(measured)
+        self.measured_path = None if measured is None else self._source.near(measured)
         """The file of measured rates; `None` if the config has none."""
 
     def conductor(
-        self, *, limits: Mapping[str, float | None] | None = None, journaled: bool = True
+        self,
+        *,
+        limits: Mapping[str, float | None] | None = None,
+        journaled: bool = True,
+        variant: Variant = _SAME,
     ) -> Conductor | HostedConductor:
         """Build the conductor.
 
@@ -96,6 +103,7 @@ class Config:
             limits: values that replace those of `[limits]`, by the names of the fields of `Limits`; `None`
                 keeps the file's value. `seconds` also replaces `[hosted] seconds`.
             journaled: whether runs are recorded in the journal; runs of a hosted conductor never are.
+            variant: how the conductor differs from the config; a hosted conductor ignores it.
 
         Raises:
             ConfigError: a named environment variable, folder or plan file does not exist, a URL or name is
@@ -114,31 +122,35 @@ class Config:
         with findings.collected():
             policy = self._policy()
         with findings.collected():
-            planner = self.planner()
+            planner = variant.planner or self.planner(variant.workers)
         with findings.collected():
             cache = self._cache()
         with findings.collected():
-            journal = self.journal() if journaled else None
+            journal = variant.journal or (self.journal() if journaled else None)
         findings.raise_found()
         of_tables = [worker for name in self.worker_names for worker in workers[name]]
         if self.measured_path is not None:
             with self._source.at("pool", "measured"):
                 put_on_cards(read_measured(self.measured_path), of_tables)
-        pool = Pool([*of_tables, *self.planner_workers()])
+        pool, retry = Pool([*of_tables, *self.planner_workers()]), self._sections.retry
         with self._source.at("retry"):
-            self._sections.retry.check(pool)
+            retry.check(pool)
         with self._source.at("policy"):
             policy.fit(pool.cards)
+        if variant.workers is not None:
+            pool = Pool([worker for name in variant.workers for worker in workers[name]])
+            retry, policy = retry_within(retry, pool), policy_within(policy, pool, of_tables)
+        accept = variant.accept or section.accept
         return Conductor(
             planner,
             pool,
             limits=bounds,
             fallback_planner=self._fallback_planner(),
-            direct=section.direct,
-            accept=None if section.accept is None else workers[section.accept][0],
+            direct=section.direct if variant.direct is None else variant.direct,
+            accept=None if accept is None else workers[accept][0],
             show_question=section.show_question,
             on_failure=section.on_failure,
-            retry=self._sections.retry,
+            retry=retry,
             policy=policy,
             cache=cache,
             journal=journal,
@@ -188,7 +200,7 @@ class Config:
         if section.url_env is not None:
             use, remedy = "[journal] reads its URL from it", "with the URL, or remove url_env"
             return read_variable(self._source, ("journal", "url_env"), section.url_env, use, remedy)
-        return section.url if section.path is None else self._near(section.path)
+        return section.url if section.path is None else self._source.near(section.path)
 
     def table(self, name: str, model: type[_Model]) -> _Model | None:
         """Return the table of another package; `None` if it is not in the file.
@@ -206,12 +218,19 @@ class Config:
         raise TypeError(f"[{name}] is of {type(table).__qualname__}, not of {model.__qualname__}")
 
     def workers(self, name: str) -> Sequence[Worker]:
-        """Build the workers of `[workers.NAME]`: one worker, or the tools and resources of an MCP server.
+        """Return the workers of `[workers.NAME]`: one worker, or the tools and resources of an MCP server.
+
+        The workers are built at the first call.
 
         Raises:
             ConfigError: see `conductor`.
             WorkerError: an MCP server did not list its tools, or an agent did not send its card.
         """
+        if name not in self._workers:
+            self._workers[name] = self._new_workers(name)
+        return self._workers[name]
+
+    def _new_workers(self, name: str) -> Sequence[Worker]:
         section = self._sections.workers[name]
         if isinstance(section, ChatSection):
             return (self._chat_worker(name, section),)
@@ -228,7 +247,7 @@ class Config:
                 case CalculatorSection():
                     return (Calculator(name, labels=section.labels),)
                 case DocumentsSection():
-                    folder, said = self._near(section.folder), section.description
+                    folder, said = self._source.near(section.folder), section.description
                     return (Documents(folder, name=name, description=said, labels=section.labels),)
                 case GatherSection():
                     return (Gather(name, labels=section.labels),)
@@ -250,7 +269,7 @@ class Config:
         return make_mcp_server(name, section, self._source)
 
     def worker(self, name: str) -> Worker:
-        """Build the worker of `[workers.NAME]`.
+        """Return the worker of `[workers.NAME]`.
 
         Raises:
             ConfigError: as for `conductor`, or the table is an MCP server with several workers.
@@ -263,15 +282,18 @@ class Config:
             raise ConfigError(self._source.told(("workers", name), told))
         return made[0]
 
-    def planner(self) -> Planner:
+    def planner(self, workers: Sequence[str] | None = None) -> Planner:
         """Build the planner.
+
+        Args:
+            workers: names of the tables of its workers; `None` means all.
 
         Raises:
             ConfigError: see `conductor`.
         """
         if self._planner is not None:
             with self._source.at("planner"):
-                return self._planner.build(self.path.parent, self.worker_names)
+                return self._planner.build(self.path.parent, workers or self.worker_names)
         match self._sections.planner:
             case ChatPlannerSection() as section:
                 planner = self._chat_planner(section)
@@ -347,7 +369,7 @@ class Config:
         )
 
     def _fixed_planner(self, section: FixedPlannerSection) -> FixedPlanner:
-        path = self._near(section.plan)
+        path = self._source.near(section.plan)
         with self._source.at("planner", "plan"):
             try:
                 return FixedPlanner(read_text(path, 4 * MAX_CHARS))
@@ -378,7 +400,3 @@ class Config:
         use = f"[endpoints.{endpoint}] reads its key from it"
         remedy = "with the key" if self.is_hosted else "with the key, or remove its workers"
         return read_variable(self._source, ("endpoints", endpoint, "key_env"), variable, use, remedy)
-
-    def _near(self, path: str) -> Path:
-        """Resolve a path of the config relative to the config's folder."""
-        return self._source.near(path)

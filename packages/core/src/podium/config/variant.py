@@ -1,0 +1,50 @@
+"""A conductor that differs from the conductor of its config: fewer workers, another planner or judge."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from podium.execution.retry_policy import Retry
+from podium.journal.journal import Journal
+from podium.planners.planner import Planner
+from podium.policy import Policy
+from podium.workers.pool import Pool
+from podium.workers.worker import Worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """The differences from the conductor of a config; `None` means no difference."""
+
+    workers: Sequence[str] | None = None
+    """Names of the tables `[workers.NAME]` whose workers are in the pool."""
+    planner: Planner | None = None
+    """Writes the plans."""
+    accept: str | None = None
+    """Name of the table of the worker that judges answers."""
+    direct: bool | None = None
+    """See `Conductor`."""
+    journal: Journal | None = None
+    """Records the runs, so that several conductors can share a journal."""
+
+
+def retry_within(retry: Retry, pool: Pool) -> Retry:
+    """Return the retries for a part of the workers: without fallbacks that are not in the pool."""
+    fallbacks = {
+        name: [other for other in others if other in pool.names]
+        for name, others in retry.fallbacks.items()
+        if name in pool.names
+    }
+    shared = {
+        label for label in retry.fallback_labels if sum(label in card.labels for card in pool.cards) > 1
+    }
+    return replace(retry, fallbacks=fallbacks, fallback_labels=frozenset(shared))
+
+
+def policy_within(policy: Policy, pool: Pool, workers: Sequence[Worker]) -> Policy:
+    """Return the policy for a part of the workers: without pins and permissions of the other workers."""
+    gone = {worker.card.name for worker in workers} - {*pool.names}
+    pins = [pin for pin in policy.pins if pin.worker not in gone]
+    if policy.allowed is None:
+        return replace(policy, pins=pins)
+    known = {word for card in pool.cards for word in (card.name, *card.labels)}
+    return replace(policy, pins=pins, allowed=[word for word in policy.allowed if word in known])
