@@ -54,7 +54,11 @@ ADD_ONS = (
     AddOn(
         "podium-server",
         "server",
-        {"keys": "Create, list, show, rotate and revoke the API keys of a server."},
+        {
+            "serve": "Serve the conductor to clients of OpenAI's API.",
+            "keys": "Create, list, show, rotate and revoke the API keys of a server.",
+        },
+        tables=("server", "models"),
     ),
     AddOn(
         "podium-shadow",

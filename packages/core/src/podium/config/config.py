@@ -140,14 +140,15 @@ class Config:
         if variant.workers is not None:
             pool = Pool([worker for name in variant.workers for worker in workers[name]])
             retry, policy = retry_within(retry, pool), policy_within(policy, pool, of_tables)
-        accept = variant.accept or section.accept
+        is_own = variant.planner is None
+        judge = workers[section.accept][0] if is_own and section.accept is not None else None
         return Conductor(
             planner,
             pool,
             limits=bounds,
-            fallback_planner=self._fallback_planner(),
+            fallback_planner=self._fallback_planner() if is_own else None,
             direct=section.direct if variant.direct is None else variant.direct,
-            accept=None if accept is None else workers[accept][0],
+            accept=variant.accept or judge,
             show_question=section.show_question,
             on_failure=section.on_failure,
             retry=retry,
@@ -219,8 +220,6 @@ class Config:
 
     def workers(self, name: str) -> Sequence[Worker]:
         """Return the workers of `[workers.NAME]`: one worker, or the tools and resources of an MCP server.
-
-        The workers are built at the first call.
 
         Raises:
             ConfigError: see `conductor`.

@@ -18,9 +18,9 @@ class Variant:
     workers: Sequence[str] | None = None
     """Names of the tables `[workers.NAME]` whose workers are in the pool."""
     planner: Planner | None = None
-    """Writes the plans."""
-    accept: str | None = None
-    """Name of the table of the worker that judges answers."""
+    """Writes the plans; the judge and the fallback planner of the config are then not used."""
+    accept: Worker | None = None
+    """Judges each answer."""
     direct: bool | None = None
     """See `Conductor`."""
     journal: Journal | None = None

@@ -1,0 +1,120 @@
+"""An ASGI endpoint: counts the request, finds its caller, and turns exceptions into HTTP errors."""
+
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from podium.secrets import scrub
+from podium_server.api.errors import Fault, fault_of
+from podium_server.http import BadRequest, ClientGone, Exchange, InFlight, is_loopback
+from podium_server.keys import Access, Caller
+from podium_server.settings import ServerSection
+
+LOGGER = logging.getLogger("podium")
+Handler = Callable[[Exchange, Caller], Awaitable[None]]
+"""Answers a request."""
+ErrorBody = Callable[[Fault], Mapping[str, Any]]
+"""Returns the body of an error in the form of an API."""
+
+
+class Service:
+    """What the endpoints of a server share.
+
+    Args:
+        access: finds the callers.
+        settings: the limits of a request.
+        is_local: whether the server has no keys, so that only programs of this machine may use it.
+    """
+
+    def __init__(self, access: Access, settings: ServerSection, *, is_local: bool) -> None:
+        self.access = access
+        self.settings = settings
+        self.is_local = is_local
+        self.in_flight = InFlight(settings.requests)
+
+
+class Endpoint:
+    """An ASGI application that answers the requests of one route.
+
+    Args:
+        service: what the endpoints share.
+        handle: answers a request.
+        error_body: returns the body of an error.
+        is_open: whether the route needs no key, and is not counted.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        handle: Handler,
+        error_body: ErrorBody = Fault.to_openai,
+        *,
+        is_open: bool = False,
+    ) -> None:
+        self._service = service
+        self._handle = handle
+        self._error_body = error_body
+        self._is_open = is_open
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        exchange = Exchange(scope, receive, send, self._service.settings)
+        try:
+            try:
+                if self._is_open:
+                    await self._handle(exchange, Caller())
+                else:
+                    await self._answer(exchange)
+            except ClientGone:
+                raise
+            except Exception as error:  # noqa: BLE001 - the outermost place; the client and the log get it
+                await self._refuse(exchange, error)
+        except ClientGone:
+            return
+
+    async def _answer(self, exchange: Exchange) -> None:
+        if self._service.is_local:
+            _check_host(exchange)
+        with self._service.in_flight.counted():
+            caller = await self._service.access.authenticate(token_of(exchange))
+            await self._handle(exchange, caller)
+
+    async def _refuse(self, exchange: Exchange, error: Exception) -> None:
+        fault = logged_fault(error)
+        if not exchange.is_begun:
+            body = self._error_body(fault)
+            await exchange.json(body, status=fault.status, headers=fault.headers)
+
+
+def logged_fault(error: Exception) -> Fault:
+    """Return the HTTP error for an exception, and log an internal error."""
+    fault = fault_of(error)
+    if fault.status == 500:
+        LOGGER.error("a request failed\n%s", scrub("".join(traceback.format_exception(error))))
+    return fault
+
+
+def _check_host(exchange: Exchange) -> None:
+    """Check that the request was sent to a name of this machine.
+
+    A web page can make a browser send requests to a name of its own that it points to this machine.
+
+    Raises:
+        BadRequest: it was sent to another name.
+    """
+    host = exchange.header("host") or ""
+    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    if not is_loopback(name.removeprefix("[").removesuffix("]")):
+        told = "a server without API keys answers only requests to localhost: create a key with `podium keys`"
+        raise BadRequest(told, status=403, code="host_not_allowed")
+
+
+def token_of(exchange: Exchange) -> str | None:
+    """Return the API key of a request: a bearer token, or the header `x-api-key`."""
+    kind, _, token = (exchange.header("authorization") or "").partition(" ")
+    if kind.lower() == "bearer" and token.strip():
+        return token.strip()
+    return exchange.header("x-api-key")

@@ -1,0 +1,168 @@
+"""The HTTP errors of all APIs: the status and the code of each error of Podium, and the body of each API."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from podium.errors import (
+    ConfigError,
+    JournalError,
+    LimitExceeded,
+    PlanError,
+    PlanForbidden,
+    PlannerError,
+    PodiumError,
+    QueryError,
+    RunDead,
+    RunExists,
+    RunFailed,
+    RunHeld,
+    RunUnknown,
+    WorkerError,
+)
+from podium.secrets import scrub
+from podium.types import Result
+from podium_server.http import BadRequest, ServerBusy
+from podium_server.keys import KeyRefused, refusal_headers
+from podium_server.models import ModelUnknown
+from podium_server.turn import KeyReused
+
+_NO_RETRY = {"x-should-retry": "false"}
+"""Tells OpenAI's and Anthropic's clients not to repeat a request that was paid for."""
+_OF_CLASS: tuple[tuple[type[PodiumError], int], ...] = (
+    (ModelUnknown, 404),
+    (KeyReused, 409),
+    (ServerBusy, 503),
+    (QueryError, 400),
+    (ConfigError, 400),
+    (PlanForbidden, 403),
+    (PlanError, 400),
+    (RunUnknown, 404),
+    (RunExists, 409),
+    (RunHeld, 409),
+    (RunDead, 409),
+    (JournalError, 503),
+)
+_RETRIED = (ServerBusy, JournalError, RunHeld)
+"""Errors after which a client should repeat the request."""
+_OF_PROBLEM: Mapping[str, int] = {
+    "waiting": 409,
+    "policy": 403,
+    "limit": 422,
+    "planner_limit": 422,
+    "planner_refused": 502,
+    "planner_unreachable": 503,
+    "worker_unavailable": 503,
+    "worker_timeout": 504,
+    "answer_refused": 422,
+}
+"""The status for the problem of a run without an answer; 502 for all others."""
+_TYPES: Mapping[int, str] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "invalid_request_error",
+    409: "conflict_error",
+    413: "invalid_request_error",
+    422: "run_error",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
+
+_ANTHROPIC: Mapping[str, str] = {
+    "conflict_error": "invalid_request_error",
+    "run_error": "api_error",
+    "server_error": "api_error",
+}
+"""The names of types in Anthropic's API, where they differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """An error of a request."""
+
+    status: int
+    code: str
+    message: str
+    param: str | None = None
+    """The field of the request that is invalid."""
+    run_id: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def type(self) -> str:
+        """The type of the error, by its status."""
+        return _TYPES.get(self.status, "server_error")
+
+    def to_openai(self) -> dict[str, Any]:
+        """Return the body of an error of OpenAI's APIs."""
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        if self.run_id is not None:
+            error["run_id"] = self.run_id
+        return {"error": error}
+
+    def to_anthropic(self) -> dict[str, Any]:
+        """Return the body of an error of Anthropic's API."""
+        kind = _ANTHROPIC.get(self.type, self.type)
+        error = {"type": kind, "message": f"{self.message} ({self.code})"}
+        return {"type": "error", "error": error, "request_id": self.run_id}
+
+
+def fault_of(error: Exception) -> Fault:
+    """Return the HTTP error for an exception; the message has no secrets."""
+    if not isinstance(error, PodiumError):
+        told = "an internal error occurred; the log of the server has the details"
+        return Fault(status=500, code="internal_error", message=told, headers=_NO_RETRY)
+    match error:
+        case RunFailed():
+            return _of_result(error, error.result)
+        case BadRequest():
+            headers: Mapping[str, str] = {"connection": "close"} if error.status in (408, 413) else {}
+            return _fault(error, error.status, headers, param=error.param)
+        case KeyRefused():
+            return _fault(error, error.status, refusal_headers(error))
+        case PlannerError():
+            headers = _NO_RETRY if error.usage.total_tokens else {}
+            return _fault(error, _OF_PROBLEM.get(error.code, 502), headers, run_id=error.run_id or None)
+    status = _status(error)
+    return _fault(error, status, {"retry-after": "1"} if isinstance(error, _RETRIED) else _NO_RETRY)
+
+
+def _status(error: PodiumError) -> int:
+    if isinstance(error, LimitExceeded) and error.limit == "seconds":
+        return 504
+    if isinstance(error, WorkerError | LimitExceeded):
+        return _OF_PROBLEM.get(error.code, 502)
+    return next((status for kind, status in _OF_CLASS if isinstance(error, kind)), 500)
+
+
+def _of_result(error: RunFailed, result: Result | None) -> Fault:
+    """Return the error for a run without an answer. Clients should repeat it only if nothing was paid."""
+    if result is None:
+        return _fault(error, 502, _NO_RETRY)
+    code = "waiting" if result.status == "waiting" else result.problem.code if result.problem else error.code
+    is_free = not result.usage.total_tokens and not result.maybe_paid
+    headers = {} if is_free and code == "worker_unavailable" else _NO_RETRY
+    fault = _fault(error, _OF_PROBLEM.get(code, 502), headers, run_id=result.run_id)
+    return Fault(
+        status=fault.status, code=code, message=fault.message, run_id=result.run_id, headers=fault.headers
+    )
+
+
+def _fault(
+    error: PodiumError,
+    status: int,
+    headers: Mapping[str, str],
+    *,
+    param: str | None = None,
+    run_id: str | None = None,
+) -> Fault:
+    return Fault(
+        status=status,
+        code=error.code,
+        message=scrub(str(error)),
+        param=param,
+        run_id=run_id,
+        headers=headers,
+    )

@@ -1,0 +1,49 @@
+"""The list of models: OpenAI's form, and the form of Codex."""
+
+from typing import Any
+
+from podium_server.http import Exchange
+from podium_server.keys import Caller
+from podium_server.models import Catalogue, ModelUnknown, ServedModel
+
+
+class ModelsApi:
+    """`GET /v1/models` and `GET /v1/models/{model}`.
+
+    Args:
+        catalogue: the models.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    async def list(self, exchange: Exchange, caller: Caller) -> None:
+        """List the models that the caller may call."""
+        models = [model for model in self._catalogue if caller.may_call(model.name)]
+        data = [_openai_form(model) for model in models]
+        await exchange.json({"object": "list", "data": data, "models": []})
+
+    async def show(self, exchange: Exchange, caller: Caller) -> None:
+        """Show one model.
+
+        Raises:
+            ModelUnknown: the caller may call no model with this name.
+        """
+        name = str(exchange.path_params["model"])
+        model = self._catalogue.find(name)
+        if not caller.may_call(model.name):
+            raise ModelUnknown(f"the model {name!r:.200} does not exist, or your API key may not call it")
+        await exchange.json(_openai_form(model))
+
+
+def _openai_form(model: ServedModel) -> dict[str, Any]:
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": model.created,
+        "owned_by": "podium",
+        "description": model.description,
+        "version": model.versioned_id,
+        "workers": list(model.workers),
+        "efforts": list(model.efforts),
+    }

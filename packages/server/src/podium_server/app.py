@@ -1,0 +1,89 @@
+"""Joins the parts of the server: `create_app` returns the ASGI application for a config."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from podium.config import Config
+from podium.journal import Journal
+from podium_server.api.chat.route import PATH as CHAT_PATH, ChatApi
+from podium_server.api.endpoint import Endpoint, Handler, Service
+from podium_server.api.errors import Fault
+from podium_server.api.models import ModelsApi
+from podium_server.health import Health
+from podium_server.keys import Access, NoKeys
+from podium_server.models import Catalogue, make_catalogue
+from podium_server.settings import ServerSection
+from podium_server.turn import Turns
+
+_END_SECONDS = 10.0
+"""How long cancelled requests may take to record their ends when the server stops."""
+
+
+class App:
+    """The parts of a server.
+
+    Args:
+        config: the config.
+        access: admits requests; `None` admits all, so that only this machine may reach the server.
+
+    Raises:
+        ConfigError: see `podium_server.models.make_catalogue`.
+    """
+
+    def __init__(self, config: Config, access: Access | None = None) -> None:
+        self.settings = config.table("server", ServerSection) or ServerSection()
+        self.journal: Journal | None = None if config.is_hosted else config.journal()
+        self.catalogue: Catalogue = make_catalogue(config, self.journal)
+        self._access = access or NoKeys()
+        self._service = Service(self._access, self.settings, is_local=access is None)
+        self._turns = Turns(self.catalogue, self._access, self.journal)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None, None]:
+        """Keep the connections open in the block; at its end, wait until the requests have ended."""
+        async with AsyncExitStack() as stack:
+            if self.journal is not None:
+                await stack.enter_async_context(self.journal)
+            await stack.enter_async_context(self._access)
+            await stack.enter_async_context(self.catalogue.opened())
+            try:
+                yield
+            finally:
+                await self._service.in_flight.ended(_END_SECONDS)
+
+    def asgi(self) -> Starlette:
+        """Return the ASGI application; its lifespan is `opened`."""
+        chat, models = ChatApi(self._turns), ModelsApi(self.catalogue)
+        health = Health(self._service, self.journal)
+        routes = [
+            self._route("GET", "/healthz", health.live, is_open=True),
+            self._route("GET", "/readyz", health.ready, is_open=True),
+            self._route("GET", "/v1/models", models.list),
+            self._route("GET", "/v1/models/{model:path}", models.show),
+            self._route("POST", CHAT_PATH, chat.create),
+        ]
+        refusals = {404: self._no_route, 405: self._no_route}
+        return Starlette(routes=routes, exception_handlers=refusals, lifespan=lambda _: self.opened())
+
+    def _route(self, method: str, path: str, handle: Handler, *, is_open: bool = False) -> Route:
+        return Route(path, Endpoint(self._service, handle, is_open=is_open), methods=[method])
+
+    async def _no_route(self, request: Request, error: Exception) -> Response:
+        """Answer a request whose path or method has no route."""
+        status = error.status_code if isinstance(error, HTTPException) else 404
+        known = "no such path" if status == 404 else f"the path does not support {request.method}"
+        code = "unknown_url" if status == 404 else "method_not_allowed"
+        fault = Fault(status=status, code=code, message=f"{known}: {request.url.path:.200}")
+        headers = error.headers if isinstance(error, HTTPException) else None
+        return JSONResponse(fault.to_openai(), status_code=status, headers=headers)
+
+
+def create_app(config: Config, access: Access | None = None) -> Starlette:
+    """Return the ASGI application for a config; see `App`."""
+    return App(config, access).asgi()

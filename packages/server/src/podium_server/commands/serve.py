@@ -1,0 +1,90 @@
+"""`podium serve`: serve the models of a config."""
+
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import anyio
+import typer
+
+from podium.cli import EXIT_CODES, ConfigPath, Screen, reporting
+from podium.config import Config, find_config, load_config
+from podium.errors import ConfigError
+from podium_server.app import App
+from podium_server.http import HttpServer, is_loopback, listen, url_of
+from podium_server.models import demo_config
+from podium_server.settings import ServerSection
+
+serve = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@serve.command(name="serve", epilog=EXIT_CODES)
+def run(
+    *,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on. Default: [server] host, or 127.0.0.1.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Port to listen on; 0 for any. Default: [server] port, or 8000.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the configuration, say what is missing, and exit.")
+    ] = False,
+    config: ConfigPath = None,
+) -> None:
+    """Serve the models of a podium.toml to clients of OpenAI's API.
+
+    Without a podium.toml, the command serves a demo that needs no model, key or network.
+    """
+    with reporting() as screen:
+        loaded = _config(screen, config)
+        settings = loaded.table("server", ServerSection) or ServerSection()
+        host, port = host or settings.host, settings.port if port is None else port
+        if not is_loopback(host):
+            told = f"{host} can be reached from other machines, and the server has no API keys"
+            raise ConfigError(f"{told}: listen on 127.0.0.1")
+        app = App(loaded)
+        if check:
+            _show(screen, app)
+            return
+        backend = {"use_uvloop": sys.platform != "win32"}
+        anyio.run(partial(_serve, screen, app, host, port), backend_options=backend)
+
+
+def _config(screen: Screen, path: Path | None) -> Config:
+    """Return the config; the demo's, if there is none and none is named."""
+    try:
+        found = find_config(path)
+    except ConfigError:
+        screen.note("podium: there is no podium.toml: serving the offline demo (`podium init` writes one)")
+        return demo_config()
+    return load_config(found)
+
+
+async def _serve(screen: Screen, app: App, host: str, port: int) -> None:
+    """Serve until a signal stops the process."""
+    signal.signal(signal.SIGTERM, _stopped)  # uvicorn calls it after it has stopped
+    with listen(host, port) as listening:
+        async with app.opened():
+            screen.note(f"podium: serving {_names(app)} at {url_of(listening)}/v1")
+            screen.note("podium: there are no API keys, so only programs on this machine can use the server")
+            await HttpServer(app.asgi(), app.settings).serve([listening])
+
+
+def _stopped(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise SystemExit(0)
+
+
+def _names(app: App) -> str:
+    return ", ".join(model.name for model in app.catalogue)
+
+
+def _show(screen: Screen, app: App) -> None:
+    """Show the models."""
+    for model in app.catalogue:
+        workers = ", ".join(model.workers) or "a hosted conductor"
+        screen.result(f"{model.name} ({model.versioned_id}): {workers}")

@@ -1,0 +1,245 @@
+"""One HTTP request and its response, with limits for clients that are slow, or send too much.
+
+A client that disconnects cancels the work on its request.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+from starlette.types import Receive, Scope, Send
+
+from podium.errors import PodiumError
+from podium_server.settings import ServerSection
+
+_KEEP_ALIVE = b": keep-alive\n\n"
+_MOST_KEY_CHARS = 255
+_STREAM_HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache",
+    "x-accel-buffering": "no",
+}
+
+
+class BadRequest(PodiumError):
+    """The HTTP request is invalid."""
+
+    code = "invalid_request"
+
+    def __init__(
+        self, message: str, *, status: int = 400, code: str | None = None, param: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        """Status of the HTTP response."""
+        self.code = code or self.code
+        self.param = param
+        """The field of the body that is invalid; `None` if the error is not in one field."""
+
+
+class ClientGone(Exception):
+    """The client disconnected, or does not read the response."""
+
+
+class Exchange:
+    """One HTTP request and its response.
+
+    Args:
+        scope: see ASGI, as the next two arguments.
+        receive: receives messages from the client.
+        send: sends messages to the client.
+        bounds: the limits.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, bounds: ServerSection) -> None:
+        self._receive = receive
+        self._send = send
+        self._bounds = bounds
+        self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.path_params: Mapping[str, Any] = scope.get("path_params", {})
+        self.query: str = scope["query_string"].decode("latin-1")
+        self.is_begun = False
+        """Whether the response has begun."""
+
+    def header(self, name: str) -> str | None:
+        """Return a header of the request by its name in lower case; `None` if there is none."""
+        return self._headers.get(name)
+
+    def idempotency_key(self) -> str | None:
+        """Return the header `Idempotency-Key`; `None` if there is none.
+
+        Raises:
+            BadRequest: it is empty or too long.
+        """
+        key = self.header("idempotency-key")
+        if key is not None and not 0 < len(key.strip()) <= _MOST_KEY_CHARS:
+            told = f"the Idempotency-Key must have 1 to {_MOST_KEY_CHARS} characters"
+            raise BadRequest(told, code="invalid_idempotency_key")
+        return key
+
+    async def body(self) -> bytes:
+        """Return the body of the request.
+
+        Raises:
+            BadRequest: the body is not JSON, is too large, or does not arrive in time.
+            ClientGone: the client disconnected.
+        """
+        most = self._bounds.body_bytes
+        kind = (self.header("content-type") or "").partition(";")[0].strip().lower()
+        if kind != "application/json":  # other types can be sent by any web page in a browser of this machine
+            told = "the request has no header `Content-Type: application/json`"
+            raise BadRequest(told, status=415, code="unsupported_media_type")
+        length = self.header("content-length") or ""
+        if length.isdecimal() and int(length) > most:
+            raise _too_large(most)
+        read = bytearray()
+        try:
+            with anyio.fail_after(self._bounds.read_seconds):
+                while True:
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGone
+                    read += message.get("body", b"")
+                    if len(read) > most:
+                        raise _too_large(most)
+                    if not message.get("more_body"):
+                        return bytes(read)
+        except TimeoutError as error:
+            told = f"the request did not arrive within {self._bounds.read_seconds:g} seconds"
+            raise BadRequest(told, status=408, code="request_timeout") from error
+
+    async def while_connected(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do the work on a request whose body was read; cancel it when the client disconnects.
+
+        Raises:
+            ClientGone: the client disconnected.
+            Exception: whatever `work` raises.
+        """
+        failure: Exception | None = None
+        is_done = False
+
+        async def watch() -> None:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001 - raised below, where no task group wraps it
+                failure = error
+            is_done = True
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        if not is_done:
+            raise ClientGone
+
+    async def json(
+        self, value: object, *, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Send a response with JSON.
+
+        Raises:
+            ClientGone: the client does not read the response.
+        """
+        body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        await self.whole(body, "application/json", status=status, headers=headers)
+
+    async def whole(
+        self, body: bytes, content_type: str, *, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Send a response in one piece.
+
+        Raises:
+            ClientGone: the client does not read the response.
+        """
+        of_body = {"content-type": content_type, "content-length": str(len(body))}
+        await self._begin(status, of_body | dict(headers or {}))
+        await self._sent({"type": "http.response.body", "body": body})
+
+    async def stream(
+        self,
+        frames: AsyncGenerator[bytes, None],
+        headers: Callable[[], Mapping[str, str]],
+        on_error: Callable[[Exception], bytes],
+    ) -> None:
+        """Send server-sent events, and a comment after each time span without an event.
+
+        The response begins with the first event or comment. An exception before its beginning is raised;
+        a later one becomes the last event.
+
+        Args:
+            frames: the events, as bytes.
+            headers: returns the headers of the response when it begins.
+            on_error: returns the last event for an exception.
+
+        Raises:
+            ClientGone: the client does not read the response.
+            Exception: whatever `frames` raises before the response begins.
+        """
+        writer, reader = anyio.create_memory_object_stream[bytes](16)
+        failure: Exception | None = None
+
+        async def produce() -> None:
+            nonlocal failure
+            async with writer, aclosing(frames):
+                try:
+                    async for frame in frames:
+                        await writer.send(frame)
+                except Exception as error:  # noqa: BLE001 - raised or sent below
+                    failure = error
+
+        gone: ClientGone | None = None
+        async with anyio.create_task_group() as tasks, reader:
+            tasks.start_soon(produce)
+            try:
+                while (frame := await self._next(reader)) is not None:
+                    await self._event(frame, headers)
+            except ClientGone as error:
+                gone = error
+                tasks.cancel_scope.cancel()
+        if gone is not None:
+            raise gone
+        if failure is not None and not self.is_begun:
+            raise failure
+        if failure is not None:
+            await self._event(on_error(failure), headers)
+        await self._sent({"type": "http.response.body", "body": b""})
+
+    async def _next(self, reader: Any) -> bytes | None:
+        """Return the next event, a comment if there is none for some time, or `None` at the end."""
+        with anyio.move_on_after(self._bounds.keep_alive_seconds):
+            try:
+                frame: bytes = await reader.receive()
+            except anyio.EndOfStream:
+                return None
+            return frame
+        return _KEEP_ALIVE
+
+    async def _event(self, frame: bytes, headers: Callable[[], Mapping[str, str]]) -> None:
+        if not self.is_begun:
+            await self._begin(200, {**_STREAM_HEADERS, **headers()})
+        await self._sent({"type": "http.response.body", "body": frame, "more_body": True})
+
+    async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self.is_begun = True
+        raw = [
+            (name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()
+        ]
+        await self._sent({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def _sent(self, message: dict[str, Any]) -> None:
+        try:
+            with anyio.fail_after(self._bounds.write_seconds):
+                await self._send(message)
+        except (TimeoutError, OSError) as error:
+            raise ClientGone from error
+
+
+def _too_large(most: int) -> BadRequest:
+    told = f"the request is larger than {most:,} bytes"
+    return BadRequest(told, status=413, code="request_too_large")

@@ -1,0 +1,3 @@
+from .catalogue import Catalogue as Catalogue, make_catalogue as make_catalogue
+from .demo import demo_config as demo_config
+from .served_model import ModelUnknown as ModelUnknown, ServedModel as ServedModel

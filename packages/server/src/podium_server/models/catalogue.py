@@ -1,0 +1,164 @@
+"""Makes the models of a config, and finds them by name."""
+
+import json
+import tomllib
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from hashlib import sha256
+from time import time
+from typing import Any
+
+from podium.conductor import Conductor
+from podium.config import Config, Variant
+from podium.errors import ConfigError
+from podium.hosted import HostedConductor
+from podium.journal import Journal
+from podium.planners import FixedPlanner
+from podium.types import Plan, Step
+from podium_server.models.presets import DESCRIPTIONS, EFFORTS, LIMITS, cheap_workers
+from podium_server.models.served_model import ModelUnknown, ServedModel
+from podium_server.settings import ModelSection, ModelsTable
+
+DEFAULT = "podium"
+"""Name of the config's own conductor, if the config has no `[models]`."""
+_DEFAULTS: Mapping[str, ModelSection] = {
+    DEFAULT: ModelSection(description="The conductor of the configuration."),
+    "mini": ModelSection(preset="mini"),
+    "ultra": ModelSection(preset="ultra"),
+}
+_ONE_STEP = Plan((Step(0, "Answer the question."),))
+"""The plan of a worker that answers as itself."""
+
+
+class Catalogue:
+    """The models of a server.
+
+    Args:
+        models: the models.
+    """
+
+    def __init__(self, models: Sequence[ServedModel]) -> None:
+        self._models = {model.name: model for model in models}
+        self._versioned = {model.versioned_id: model for model in models}
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        return iter(self._models.values())
+
+    def find(self, name: str) -> ServedModel:
+        """Return the model with this name, or with this id including its version.
+
+        Raises:
+            ModelUnknown: there is none.
+        """
+        found = self._models.get(name) or self._versioned.get(name)
+        if found is None:
+            raise ModelUnknown(f"the model {name!r:.200} does not exist, or your API key may not call it")
+        return found
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None, None]:
+        """Keep the connections of all models open in the block."""
+        async with AsyncExitStack() as stack:
+            for model in self:
+                await stack.enter_async_context(model.conductor)
+            yield
+
+
+def make_catalogue(config: Config, journal: Journal | None) -> Catalogue:
+    """Return the models of `[models]`; without this table, the conductor of the file, `mini` and `ultra`.
+
+    Args:
+        config: the config.
+        journal: records the runs; `None` records nothing.
+
+    Raises:
+        ConfigError: a model names a worker that does not exist, or see `Config.conductor`.
+    """
+    table = config.table("models", ModelsTable)
+    sections: Mapping[str, ModelSection]
+    if table is not None and table.root:
+        sections = table.root
+    elif config.is_hosted:
+        sections = {DEFAULT: _DEFAULTS[DEFAULT]}
+    else:
+        sections = _DEFAULTS
+    maker = _Maker(config, journal)
+    return Catalogue([maker.make(name, section) for name, section in sections.items()])
+
+
+class _Maker:
+    """Makes the models of one config."""
+
+    def __init__(self, config: Config, journal: Journal | None) -> None:
+        self._config = config
+        self._journal = journal
+        self._created = int(time())
+        tables = tomllib.loads(config.path.read_text(encoding="utf-8"))
+        self._tables = {name: tables[name] for name in tables if name not in ("server", "models")}
+
+    def make(self, name: str, section: ModelSection) -> ServedModel:
+        """Return a model."""
+        self._check(name, section)
+        conductor = self._hosted(name, section) if self._config.is_hosted else self._conductor(section)
+        described = DESCRIPTIONS[section.preset] if section.preset else ""
+        efforts = EFFORTS[section.preset] if section.preset else {}
+        return ServedModel(
+            name=name,
+            version=section.version or self._hash(section),
+            conductor=conductor,
+            is_worker=section.worker is not None,
+            description=section.description or described,
+            show=section.show or ("none" if section.worker is not None else "steps"),
+            efforts=section.efforts or efforts,
+            created=self._created,
+        )
+
+    def _conductor(self, section: ModelSection) -> Conductor | HostedConductor:
+        if section.worker is not None:
+            self._config.worker(section.worker)  # the tools of an MCP server are several workers
+            planner = FixedPlanner(_ONE_STEP)
+            variant = Variant(workers=(section.worker,), planner=planner, direct=False, journal=self._journal)
+            return self._build(section, variant)
+        workers: Sequence[str] | None = section.workers
+        accept = None if section.accept is None else self._config.worker(section.accept)
+        direct = section.direct
+        if section.preset == "mini":
+            workers = workers or cheap_workers(self._config)
+            direct = True if direct is None else direct
+        if section.preset == "ultra" and accept is None:
+            accept = self._config.planner().worker
+        variant = Variant(workers=workers, accept=accept, direct=direct, journal=self._journal)
+        return self._build(section, variant)
+
+    def _build(self, section: ModelSection, variant: Variant) -> Conductor | HostedConductor:
+        limits: dict[str, Any] = dict(LIMITS[section.preset]) if section.preset else {}
+        limits |= section.limits
+        return self._config.conductor(limits=limits, journaled=False, variant=variant)
+
+    def _hosted(self, name: str, section: ModelSection) -> Conductor | HostedConductor:
+        for key in ("preset", "worker", "workers", "direct", "accept"):
+            if getattr(section, key) is not None:
+                raise self._refusal(name, key, "has no effect with [hosted]: leave it out")
+        return self._config.conductor(limits=section.limits)
+
+    def _check(self, name: str, section: ModelSection) -> None:
+        """Raise `ConfigError` if the section names a worker that does not exist."""
+        named: dict[str, Sequence[str | None]] = {
+            "worker": [section.worker],
+            "accept": [section.accept],
+            "workers": section.workers or [],
+        }
+        for key, workers in named.items():
+            for worker in workers:
+                if worker is not None and worker not in self._config.worker_names:
+                    known = ", ".join(self._config.worker_names) or "none"
+                    raise self._refusal(name, key, f"names {worker!r}; the workers of the file are {known}")
+
+    def _refusal(self, name: str, key: str, told: str) -> ConfigError:
+        return ConfigError(f"{self._config.path}: {key!r} in [models.{name}] {told}")
+
+    def _hash(self, section: ModelSection) -> str:
+        """Return the version of a model: a hash of the configuration without the other models."""
+        facts = [self._tables, section.model_dump(mode="json", exclude={"description", "show"})]
+        text = json.dumps(facts, sort_keys=True, default=str)
+        return sha256(text.encode()).hexdigest()[:8]

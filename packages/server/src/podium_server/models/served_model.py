@@ -1,0 +1,72 @@
+"""A model that clients can name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import get_args
+
+from podium.budget import Limits
+from podium.conductor import Conductor
+from podium.errors import PodiumError
+from podium.hosted import HostedConductor
+from podium_server.settings import Effort, EffortSection, Show
+
+EFFORTS: tuple[Effort, ...] = get_args(Effort)
+
+
+class ModelUnknown(PodiumError):
+    """The server has no model with this name."""
+
+    code = "model_not_found"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """A model that clients can name."""
+
+    name: str
+    version: str
+    """Part of the id that responses have."""
+    conductor: Conductor | HostedConductor
+    is_worker: bool = False
+    """Whether a worker answers as itself, without a plan."""
+    description: str = ""
+    show: Show = "steps"
+    efforts: Mapping[Effort, EffortSection] = field(default_factory=dict)
+    created: int
+    """When the server started, in seconds of Unix time."""
+
+    @property
+    def versioned_id(self) -> str:
+        """The id of the model with its version, as responses have it."""
+        return f"{self.name}-{self.version}"
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """Names of the workers; empty for a hosted conductor."""
+        return () if isinstance(self.conductor, HostedConductor) else self.conductor.pool.names
+
+    def effort(self, asked: Effort | None) -> Effort | None:
+        """Return the effort of the model for a requested effort; `None` if the request changes nothing.
+
+        It is the nearest effort of the model that is not higher, or else the lowest effort of the model.
+        """
+        if asked is None or not self.efforts:
+            return None
+        known = [effort for effort in EFFORTS if effort in self.efforts]
+        at = EFFORTS.index(asked)
+        return max((each for each in known if EFFORTS.index(each) <= at), key=EFFORTS.index, default=known[0])
+
+    def limits(self, effort: Effort | None, given: Limits | None) -> Limits | None:
+        """Return the limits of a run; `None` for those of the conductor.
+
+        Args:
+            effort: an effort of the model; `None` changes nothing.
+            given: replace the limits of the conductor; `None` means that no limits are given.
+        """
+        changes = None if effort is None else self.efforts[effort]
+        if changes is None or isinstance(self.conductor, HostedConductor):
+            return given
+        limits = given or self.conductor.limits
+        return replace(
+            limits, rounds=changes.rounds or limits.rounds, plan_steps=changes.steps or limits.plan_steps
+        )

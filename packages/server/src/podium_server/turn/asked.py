@@ -1,0 +1,33 @@
+"""A request of any API, in the words of Podium."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from podium.types import Message, Sampling, Tools
+from podium_server.settings import Effort
+
+_NO_TOOLS = Tools(())
+_PLAIN = Sampling()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request of any API."""
+
+    model: str
+    """The name of the model in the request."""
+    messages: Sequence[Message]
+    """The whole conversation."""
+    tools: Tools = _NO_TOOLS
+    """Tools for the worker that writes the answer."""
+    sampling: Sampling = _PLAIN
+    """Sampling of that worker, without the effort."""
+    effort: Effort | None = None
+    stream: bool = False
+    """Whether the client reads the answer while it is written."""
+    idempotency_key: str | None = None
+    """Names the run, within the API key; `None` for a new run."""
+    is_parallel: bool = True
+    """Whether the answer may have several tool calls."""
+    fingerprint: str = ""
+    """Hash of the body of the request, which a repetition with the same idempotency key must have."""

@@ -1,0 +1,91 @@
+"""Describes the events of a run to the client: the plan, the steps, and with `all` also their outputs."""
+
+from podium.hosts import plan_lines
+from podium.secrets import scrub
+from podium.types import (
+    ApprovalAsked,
+    AttemptFailed,
+    Event,
+    PlanReady,
+    RoundStarted,
+    RunResumed,
+    RunStarted,
+    StepDelta,
+    StepEnded,
+    StepStarted,
+)
+from podium_server.settings import Show
+
+
+class Progress:
+    """The texts about the events of one run.
+
+    Args:
+        show: what the client sees.
+        run_id: the run; events of nested runs have no text.
+    """
+
+    def __init__(self, show: Show, run_id: str) -> None:
+        self._show = show
+        self._run_id = run_id
+        self._workers: tuple[str, ...] = ()
+        self._last = -1
+        """Index of the last step of the current plan, whose output is the answer."""
+        self._speaking: tuple[int, int] | None = None
+        """Step and attempt of the output that was shown last."""
+
+    def text(self, event: Event) -> str:
+        """Return the text for an event; empty if it has none."""
+        if self._show == "none" or event.run_id != self._run_id:
+            return ""
+        if isinstance(event, RunStarted | RunResumed):
+            self._workers = event.workers
+        return scrub(self._told(event))
+
+    def _told(self, event: Event) -> str:
+        match event:
+            case PlanReady():
+                self._last = len(event.plan.steps) - 1
+                by = f"{event.planner}{' (fallback)' if event.is_fallback else ''}"
+                return self._line(f"Plan by {by}:", *plan_lines(event.plan, self._workers))
+            case StepDelta() if self._show == "all" and event.step != self._last:
+                return self._output(event)
+            case StepEnded() if event.step == self._last and event.outcome.status == "ok":
+                return ""  # its output is the answer, which the client has begun to read
+            case _ if line := _line_of(event):
+                return self._line(line)
+        return ""
+
+    def _output(self, event: StepDelta) -> str:
+        """Return a piece of the output of a step, after a title if another step was shown before."""
+        speaking = (event.step, event.attempt)
+        if speaking == self._speaking:
+            return event.text
+        title = self._line(f"Step {event.step} writes:")
+        self._speaking = speaking
+        return title + event.text
+
+    def _line(self, *lines: str) -> str:
+        begin = "\n" if self._speaking is not None else ""
+        self._speaking = None
+        return begin + "".join(f"{line}\n" for line in lines)
+
+
+def _line_of(event: Event) -> str:
+    """Return the line for an event; empty if it has none."""
+    match event:
+        case RoundStarted() if event.round > 1:
+            return f"Round {event.round}{': ' if event.why else ''}{event.why}"
+        case ApprovalAsked():
+            return "The plan waits for approval."
+        case StepStarted() if event.attempt > 1:
+            return f"Step {event.step}: call {event.attempt}, of {event.worker}."
+        case AttemptFailed():
+            why = "" if event.call.problem is None else f" ({event.call.problem.code})"
+            return f"Step {event.step}: a call of {event.call.worker} failed{why}."
+        case StepEnded():
+            outcome = event.outcome
+            why = f" ({outcome.problem.code})" if outcome.problem is not None else ""
+            by = f"{outcome.worker}, {outcome.usage.total_tokens:,} tokens, {outcome.seconds:.1f} s"
+            return f"Step {event.step}: {outcome.status}{why} ({by})."
+    return ""

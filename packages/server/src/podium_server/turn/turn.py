@@ -1,0 +1,247 @@
+"""Runs a request, and yields the pieces of its answer."""
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager, nullcontext
+from dataclasses import dataclass, replace
+from time import time
+from typing import Any
+from uuid import uuid4
+
+from podium.errors import ConfigError
+from podium.hosted import HostedConductor
+from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, answered
+from podium.journal import Journal, MemoryJournal
+from podium.run import RunOptions
+from podium.types import Part, Result, RunEnded, estimate_usage
+from podium.usage import Usage
+from podium_server.keys import Access, Admission, Ask, Caller
+from podium_server.models import Catalogue, ServedModel
+from podium_server.settings import Effort
+from podium_server.turn.asked import Asked
+from podium_server.turn.idempotency import NamedRun
+from podium_server.turn.pieces import Piece, ProgressPiece, TextPiece
+from podium_server.turn.progress import Progress
+from podium_server.turn.usage import answer_usage
+from podium_server.turn.verbatim import verbatim
+
+_MOST_STORES = 1000
+_MOST_CONTINUATIONS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What is known about a turn before its run."""
+
+    asked: Asked
+    model: ServedModel
+    effort: Effort | None
+    run_id: str
+    admission: Admission
+    call: ChatCall
+    recorded: Result | None
+    """The recorded answer of an earlier request with the same idempotency key."""
+
+
+class Turn:
+    """One admitted request. `pieces` runs it; afterwards `answer` is set.
+
+    Args:
+        facts: what is known about the turn.
+    """
+
+    def __init__(self, facts: _Facts) -> None:
+        self._facts = facts
+        self.run_id = facts.run_id
+        self.model = facts.model
+        self.created = int(time())
+        """When the turn began, in seconds of Unix time."""
+        self._answer: ChatAnswer | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of the response, in lower case."""
+        headers = {"x-podium-run-id": self.run_id, "x-podium-model": self.model.versioned_id}
+        if self._facts.effort is not None:
+            headers["x-podium-effort"] = self._facts.effort
+        if self._facts.recorded is not None:
+            headers["idempotent-replayed"] = "true"
+        return {**headers, **self._facts.admission.headers}
+
+    @property
+    def answer(self) -> ChatAnswer:
+        """The answer, after `pieces` has ended."""
+        assert self._answer is not None
+        return self._answer
+
+    @property
+    def tool_calls(self) -> Sequence[Part]:
+        """The tool calls of the answer; only the first, if the request allows no parallel calls."""
+        calls = self.answer.tool_calls
+        return calls if self._facts.asked.is_parallel else calls[:1]
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of the run, divided into those of the answer and those of the orchestration."""
+        return answer_usage(self.answer.result)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The id and the status of the run, as plain JSON; with the problem of an incomplete answer."""
+        result = self.answer.result
+        problem = result.problem
+        told = None if problem is None else {"code": problem.code, "message": problem.message}
+        return {"run_id": self.run_id, "status": result.status, "problem": told}
+
+    async def run(self) -> str:
+        """Run the request, and return the text about its progress. `pieces` describes the exceptions."""
+        async with aclosing(self.pieces()) as pieces:
+            told = [piece.text async for piece in pieces if isinstance(piece, ProgressPiece)]
+        return "".join(told)
+
+    async def pieces(self) -> AsyncGenerator[Piece, None]:
+        """Run the request, and yield the pieces of its answer and of its progress.
+
+        Leaving the iteration cancels the run.
+
+        Raises:
+            RunFailed: the run has no answer.
+            PodiumError: see `podium.conductor.Conductor.run`.
+        """
+        recorded, call = self._facts.recorded, self._facts.call
+        if recorded is not None:
+            self._facts.admission.settle(recorded)
+            self._answer = ChatAnswer(answered(recorded), spent_before=recorded.usage)
+            if recorded.answer:
+                yield TextPiece(recorded.answer)
+            return
+        progress = Progress(self.model.show, self.run_id)
+        async with aclosing(call.events(stream=self._facts.asked.stream)) as events:
+            async for event, text in events:
+                if isinstance(event, RunEnded) and self._is_own(event):
+                    self._facts.admission.settle(event.result)
+                if told := progress.text(event):
+                    yield ProgressPiece(told)
+                if text:
+                    yield TextPiece(text)
+        self._answer = call.answer()
+        if rest := call.rest():
+            yield TextPiece(rest)
+
+    def _is_own(self, event: RunEnded) -> bool:
+        """Return whether the event is of this run, not of a run that is nested in it."""
+        return event.run_id == self.run_id or isinstance(self.model.conductor, HostedConductor)
+
+
+class Turns:
+    """Admits requests and makes their turns.
+
+    Args:
+        catalogue: the models.
+        access: admits requests.
+        journal: records the runs; `None` records nothing.
+    """
+
+    def __init__(self, catalogue: Catalogue, access: Access, journal: Journal | None) -> None:
+        self.catalogue = catalogue
+        self._access = access
+        self._journal = journal
+        self._stores: OrderedDict[tuple[str, str], ContinuationStore] = OrderedDict()
+        """Continuations of tool calls, by caller and model: one caller never continues the run of another."""
+        self._named: dict[str, list[str]] = {}
+        """The running runs of idempotency keys."""
+
+    @asynccontextmanager
+    async def admitted(self, caller: Caller, asked: Asked) -> AsyncGenerator[Turn, None]:
+        """Admit a request, and yield its turn.
+
+        Raises:
+            ModelUnknown: there is no such model.
+            KeyRefused: the API key does not allow the request.
+            KeyReused: the idempotency key was used with another request.
+            QueryError: the conversation is invalid.
+            ConfigError: an option of the request is not supported.
+        """
+        model = self.catalogue.find(asked.model)
+        caller.check_model(model.name)
+        named = self._named_run(caller, asked, model)
+        with nullcontext() if named is None else named.held(self._named):
+            recorded = None if named is None else await self._recorded(named)
+            ask = Ask(
+                model=model.name,
+                conductor=model.conductor,
+                run_id=uuid4().hex if named is None else named.run_id,
+                tokens=0 if caller.key is None else estimate_usage(asked.messages, "").input_tokens,
+                may_exist=named is not None,
+            )
+            async with self._access.admit(caller, ask) as admission:
+                yield self._turn(caller, asked, model, ask.run_id, admission, recorded)
+
+    async def _recorded(self, named: NamedRun) -> Result | None:
+        assert self._journal is not None
+        await named.check(self._journal)
+        return await named.recorded(self._journal)
+
+    def _turn(
+        self,
+        caller: Caller,
+        asked: Asked,
+        model: ServedModel,
+        run_id: str,
+        admission: Admission,
+        recorded: Result | None,
+    ) -> Turn:
+        effort = model.effort(asked.effort)
+        sampling = replace(asked.sampling, effort=None if effort is None else model.efforts[effort].worker)
+        call = ChatCall(
+            model.conductor,
+            asked.messages,
+            tools=asked.tools,
+            sampling=sampling,
+            store=self._store(caller, model) if asked.tools.offered else None,
+            options=self._options(asked, model, run_id, admission),
+        )
+        return Turn(
+            _Facts(
+                asked=asked,
+                model=model,
+                effort=effort,
+                run_id=run_id,
+                admission=admission,
+                call=call,
+                recorded=recorded,
+            )
+        )
+
+    def _named_run(self, caller: Caller, asked: Asked, model: ServedModel) -> NamedRun | None:
+        """Return the run of the idempotency key; `None` without a key.
+
+        Raises:
+            ConfigError: the runs of this caller or model are not recorded.
+        """
+        if asked.idempotency_key is None:
+            return None
+        if self._journal is None or not caller.keeps_texts or isinstance(model.conductor, HostedConductor):
+            raise ConfigError("Idempotency-Key is not supported here, because these runs are not recorded")
+        return NamedRun(caller.caller_id, asked.idempotency_key, asked)
+
+    def _options(self, asked: Asked, model: ServedModel, run_id: str, admission: Admission) -> RunOptions:
+        options = admission.options.copy()
+        options["run_id"] = run_id
+        if options.get("journal") is None:
+            options["journal"] = self._journal or MemoryJournal()
+        limits = model.limits(model.effort(asked.effort), options.get("limits"))
+        if limits is not None:
+            options["limits"] = limits
+        if model.is_worker:
+            options["middleware"] = verbatim(asked.messages)
+        return options
+
+    def _store(self, caller: Caller, model: ServedModel) -> ContinuationStore:
+        key = caller.caller_id, model.name
+        if key not in self._stores:
+            self._stores[key] = ContinuationStore(_MOST_CONTINUATIONS)
+            if len(self._stores) > _MOST_STORES:
+                self._stores.popitem(last=False)
+        self._stores.move_to_end(key)
+        return self._stores[key]

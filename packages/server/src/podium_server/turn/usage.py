@@ -1,0 +1,30 @@
+"""The tokens of a turn, divided as Fugu divides them."""
+
+from podium.types import Result
+from podium.usage import Usage
+
+
+def answer_usage(result: Result) -> Usage:
+    """Return the tokens of a run: those of the answer, and as orchestration all others.
+
+    The tokens of the answer are those of the step that wrote it. The planner, the other steps and the judge
+    are orchestration. `Usage.total_tokens` is the sum of both.
+    """
+    if result.hosted_usage is not None:
+        return result.hosted_usage
+    total = result.usage
+    last = result.plans[-1].steps if result.plans else ()
+    number = next((r.number for r in reversed(result.rounds) if r.plan is not None and r.plan.steps), None)
+    answers = (o for o in result.outcomes if (o.round, o.step) == (number, len(last) - 1))
+    own = Usage.total(outcome.usage for outcome in answers)
+    rest = total.beyond(own)
+    return Usage(
+        input_tokens=own.input_tokens,
+        output_tokens=own.output_tokens,
+        cached_tokens=own.cached_tokens,
+        reasoning_tokens=own.reasoning_tokens,
+        orchestration_input_tokens=own.orchestration_input_tokens + rest.total_input_tokens,
+        orchestration_output_tokens=own.orchestration_output_tokens + rest.total_output_tokens,
+        orchestration_cached_tokens=own.orchestration_cached_tokens + rest.total_cached_tokens,
+        estimated=total.estimated,
+    )
