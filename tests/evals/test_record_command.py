@@ -58,6 +58,20 @@ def test_a_pool_is_asked(podium: Podium, sums: Path, server: ChatServer) -> None
     assert len(server.calls) == 12
 
 
+def test_the_cost_is_forecast(podium: Podium, config: Path, server: ChatServer) -> None:
+    """Without a call and a file, and again when some answers were measured."""
+    path = config.parent / "sums.jsonl"
+    path.write_text(SUMS + "".join(f'{{"question": "What is {n} + {n}?"}}\n' for n in range(10, 30)))
+    asking = ("record", "ask", str(path), "--out", "r.jsonl", "--worker", "thinker")
+    dry = podium(*asking, "--dry-run")
+    assert (dry.exit_code, dry.stdout, server.calls, Path("r.jsonl").exists()) == (0, "", [], False)
+    assert "26 answers to ask for. Maximum cost, without repeated calls: unknown, because" in dry.stderr
+    done = podium(*asking)
+    assert "podium: after 10 answers: 16 answers to ask for" in done.stderr, done.stderr
+    assert "Expected cost: unknown; expected duration: " in done.stderr
+    assert "all answers are recorded" in podium(*asking, "--dry-run").stderr
+
+
 def test_a_budget_stops_it_and_the_next_time_goes_on(podium: Podium, sums: Path) -> None:
     """With the exit code of a partial answer."""
     asking = ("record", "ask", str(sums), "--out", "r.jsonl", "--worker", "thinker")

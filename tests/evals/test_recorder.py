@@ -17,7 +17,7 @@ from podium.workers import Request
 from podium_evals.errors import RecordingInvalid
 from podium_evals.grading import number
 from podium_evals.recorded import Provenance, Question, RecordedWorker, read_recordings
-from podium_evals.recording import GrowingFile, QuestionRow, Recorder, Summary, read_questions
+from podium_evals.recording import Forecast, GrowingFile, QuestionRow, Recorder, Summary, read_questions
 
 pytestmark = pytest.mark.anyio
 QUICK = Retry(first_wait=0.001)
@@ -62,6 +62,32 @@ async def test_answers_are_recorded_with_what_they_took(tmp_path: Path) -> None:
     assert [(each.text, each.score, each.usage) for each in samples] == [("4", 1.0, Usage(10, 20))] * 2
     assert all(each.latency_s is not None for each in samples)
     assert {len(request.messages) for request in worker.requests} == {1}
+
+
+async def test_a_forecast_knows_what_was_measured(tmp_path: Path) -> None:
+    """Before the first answer only the most that it can cost; after some, the expected cost and time."""
+    price, path = Price(input=1000.0, output=1000.0), tmp_path / "r.jsonl"
+    limits = Limits(cost=100.0, answer_tokens=100)
+    workers = [adder(price=price), adder("free", price=Price(input=0.0, output=0.0))]
+
+    async def forecast(questions: int) -> Forecast:
+        with GrowingFile(path) as file:
+            return Recorder(file, workers, limits=limits, at_once=1).forecast(sums(questions))
+
+    first = await forecast(9)
+    assert (first.answers, first.cost, first.seconds) == (18, None, None)
+    assert first.most_cost is not None
+    await record(path, workers, sums(4), limits=limits)
+    second = await forecast(9)
+    assert (second.answers, second.measured) == (10, 4)
+    assert second.most_cost is not None
+    assert second.cost is not None
+    assert second.cost.mean == pytest.approx(5 * 0.03)  # 30 tokens of each answer
+    assert second.cost.high < second.most_cost < first.most_cost
+    assert second.seconds is not None
+    assert second.seconds.low <= second.seconds.mean <= second.seconds.high
+    workers = [ScriptedWorker(Card(name="adder"), "fine")]
+    assert (await forecast(5)).most_cost is None
 
 
 async def test_a_recording_answers_runs(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from podium_evals.recorded import Question
 from podium_evals.statistics import (
+    Expected,
     Resampling,
     Unit,
     compare,
@@ -13,6 +14,7 @@ from podium_evals.statistics import (
     halves,
     interval_of_mean,
     leave_kinds_out,
+    total,
 )
 
 
@@ -171,3 +173,20 @@ def test_an_oracle_that_is_cross_fitted_does_not_gain_from_noise() -> None:
     same = best_of_kind(np.arange(400), np.arange(400))
     assert np.mean(same) > 0.65
     assert cross_fit(questions, best_of_kind).mean() == pytest.approx(0.5, abs=0.08)
+
+
+def test_an_expected_sum_and_its_interval() -> None:
+    """The interval holds for 95 % of sums of equal draws; with fewer than three values it is infinite."""
+    random = np.random.default_rng(1)
+    held = 0
+    for _ in range(2000):
+        draws = random.normal(5.0, 2.0, 48)
+        expected = Expected.sum_of(list(draws[:8]), 40)
+        held += expected.low <= draws[8:].sum() <= expected.high
+    assert 0.93 < held / 2000 < 0.97
+    few = Expected.sum_of([1.0, 2.0], 10)
+    assert (few.mean, few.deviation) == (15.0, float("inf"))
+    assert Expected.sum_of([1.0], 0) == Expected(0.0, 0.0)
+    assert total([Expected(1.0, 3.0), Expected(2.0, 4.0)]) == Expected(3.0, 5.0)
+    assert Expected(1.0, 3.0).low == 0.0
+    assert Expected(2.0, 1.0) * 0.5 == Expected(1.0, 0.5)

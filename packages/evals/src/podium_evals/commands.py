@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -27,6 +28,7 @@ from podium_evals.recorded import (
     write_recordings,
 )
 from podium_evals.recording import GrowingFile, QuestionRow, Recorder, Summary, read_questions, record_runs
+from podium_evals.recording.forecast_text import Forecaster
 from podium_evals.recording.limit_text import in_options
 
 PARTIAL = 3
@@ -78,6 +80,7 @@ def ask(  # noqa: PLR0913 - one parameter for each argument and option
     at_once: Annotated[int, typer.Option(min=1, help="Maximum calls at the same time.")] = 8,
     grader: GraderName = None,
     run_code: RunCode = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only forecast cost and duration.")] = False,
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
@@ -90,19 +93,29 @@ def ask(  # noqa: PLR0913 - one parameter for each argument and option
         most = len(rows) * len(workers) * samples * 3 if calls is None else calls
         limits = Limits(calls=most, cost=cost, attempt_seconds=loaded.limits.attempt_seconds)
 
-        async def go() -> Summary:
-            with GrowingFile(out) as file:
+        async def go() -> Summary | None:
+            file = GrowingFile(out)
+            with nullcontext() if dry_run and not out.exists() else file:
                 recorder = Recorder(
-                    file, workers, limits=limits, samples=samples, at_once=at_once, grader=scoring
+                    file,
+                    workers,
+                    limits=limits,
+                    samples=samples,
+                    at_once=at_once,
+                    grader=scoring,
+                    on_sample=lambda *_: forecaster.hear(),
                 )
-                return await recorder.record(rows)
+                forecaster = Forecaster(recorder, rows, len(workers), screen.note)
+                forecaster.tell()
+                return None if dry_run else await recorder.record(rows)
 
         try:
             summary = anyio.run(go)
         except KeyboardInterrupt as interrupt:
             interrupt.add_note(f"the answers so far are in {out}; repeat the command to ask for the others")
             raise
-        _tell(screen, summary, out, as_json=as_json)
+        if summary is not None:
+            _tell(screen, summary, out, as_json=as_json)
 
 
 @record.command(epilog=EXIT_CODES)

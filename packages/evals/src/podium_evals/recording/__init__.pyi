@@ -1,3 +1,6 @@
+from .forecast import (
+    Forecast as Forecast,
+)
 from .growing_file import (
     GrowingFile as GrowingFile,
 )

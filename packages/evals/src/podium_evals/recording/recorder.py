@@ -4,7 +4,7 @@ A worker is shown only the question. Failed calls are retried according to `podi
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from math import inf, isinf
@@ -21,7 +21,8 @@ from podium.types import Completion, Message, Sampling, usage_or_estimate
 from podium.usage import Usage
 from podium.workers import Pool, Request, Worker, complete
 from podium_evals.grading import Grader, GraderOf, grade, grader_of
-from podium_evals.recorded import Sample
+from podium_evals.recorded import Sample, read_recordings
+from podium_evals.recording.forecast import Forecast, Measured, forecast
 from podium_evals.recording.growing_file import GrowingFile
 from podium_evals.recording.question_rows import QuestionRow
 from podium_evals.task_failures import first_failure
@@ -130,7 +131,9 @@ class Recorder:
             if isinstance(worker, Conductor):
                 told = "its runs make many calls, which this budget cannot limit"
                 raise ConfigError(f"{worker.card.name!r} is a conductor and cannot be recorded: {told}")
-        calls = list(self._missing(rows, wanted))
+        pairs = [(row, worker) for row in rows for worker in self._pool if wanted(row, worker)]
+        calls = self._missing(pairs)
+        self._summary.already += len(pairs) * self._samples - len(calls)
         for row in {id(call.row): call.row for call in calls}.values():  # before anything is paid
             if (grader := self._grader(row.row)) is not None:
                 await grade(grader, row.row, "")
@@ -153,17 +156,45 @@ class Recorder:
         self._summary.spent = self._ledger.spent
         return self._summary
 
-    def _missing(
-        self, rows: Sequence[QuestionRow], wanted: Callable[[QuestionRow, Worker], bool]
-    ) -> Iterator[Call]:
-        for row in rows:
-            for worker in self._pool:
-                if not wanted(row, worker):
-                    continue
-                have = self._file.samples[row.question.key, self._name_of(worker)]
-                self._summary.already += min(have, self._samples)
-                for number in range(have, self._samples):
-                    yield Call(row, worker, number)
+    def forecast(self, rows: Sequence[QuestionRow]) -> Forecast:
+        """Return what the missing answers will cost and how long they will take.
+
+        The expected amounts are computed from the answers in the file, and hold if the other answers are as
+        long. They are unknown if a worker has no answer in the file.
+
+        Args:
+            rows: the questions.
+        """
+        calls = self._missing([(row, worker) for row in rows for worker in self._pool])
+        of_name = {self._name_of(worker): worker for worker in self._pool}
+        measured = {name: Measured() for name in of_name}
+        for recording in read_recordings(self._file.path) if self._file.samples else ():
+            if (worker := of_name.get(recording.worker)) is not None:
+                for sample in recording.samples:
+                    measured[recording.worker].add(sample, worker)
+        return forecast(
+            Counter(self._name_of(call.worker) for call in calls),
+            measured,
+            most_cost=self._most(calls),
+            at_once=self._at_once,
+            concurrency={name: worker.card.concurrency or self._at_once for name, worker in of_name.items()},
+        )
+
+    def _most(self, calls: Iterable[Call]) -> float | None:
+        costs = []
+        for call in calls:
+            worst = call.worker.worst_case(self._request(call), self._limits.answer_tokens)
+            if worst is None or (worst.cost is None and call.worker.uses_tokens):
+                return None
+            costs.append(worst.cost or 0.0)
+        return sum(costs)
+
+    def _missing(self, pairs: Sequence[tuple[QuestionRow, Worker]]) -> list[Call]:
+        return [
+            Call(row, worker, number)
+            for row, worker in pairs
+            for number in range(self._file.samples[row.question.key, self._name_of(worker)], self._samples)
+        ]
 
     async def _answer(self, call: Call) -> None:
         """Ask until there is an answer, or no further call is allowed."""

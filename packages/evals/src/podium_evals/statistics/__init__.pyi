@@ -9,6 +9,10 @@ from .comparison import (
     Difference as Difference,
     compare as compare,
 )
+from .forecast import (
+    Expected as Expected,
+    total as total,
+)
 from .splits import (
     cross_fit as cross_fit,
     halves as halves,
