@@ -15,6 +15,7 @@ from podium_server.api.chat.route import PATH as CHAT_PATH, ChatApi
 from podium_server.api.endpoint import Endpoint, Handler, Service
 from podium_server.api.errors import Fault
 from podium_server.api.models import ModelsApi
+from podium_server.api.session import SessionApi
 from podium_server.health import Health
 from podium_server.keys import Access, NoKeys
 from podium_server.models import Catalogue, make_catalogue
@@ -40,6 +41,8 @@ class App:
         self.settings = config.table("server", ServerSection) or ServerSection()
         self.journal: Journal | None = None if config.is_hosted else config.journal()
         self.catalogue: Catalogue = make_catalogue(config, self.journal)
+        self.has_keys = access is not None
+        """Whether requests need an API key."""
         self._access = access or NoKeys()
         self._service = Service(self._access, self.settings, is_local=access is None)
         self._turns = Turns(self.catalogue, self._access, self.journal)
@@ -60,10 +63,14 @@ class App:
     def asgi(self) -> Starlette:
         """Return the ASGI application; its lifespan is `opened`."""
         chat, models = ChatApi(self._turns), ModelsApi(self.catalogue)
+        session = SessionApi(self._access)
         health = Health(self._service, self.journal)
         routes = [
             self._route("GET", "/healthz", health.live, is_open=True),
             self._route("GET", "/readyz", health.ready, is_open=True),
+            self._route("POST", "/session", session.begin, is_open=True),
+            self._route("GET", "/session", session.show, is_open=True),
+            self._route("DELETE", "/session", session.end, is_open=True),
             self._route("GET", "/v1/models", models.list),
             self._route("GET", "/v1/models/{model:path}", models.show),
             self._route("POST", CHAT_PATH, chat.create),

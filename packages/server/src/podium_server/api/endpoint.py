@@ -8,8 +8,9 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from podium.secrets import scrub
+from podium_server.api.callers import caller_of, check_local
 from podium_server.api.errors import Fault, fault_of
-from podium_server.http import BadRequest, ClientGone, Exchange, InFlight, is_loopback
+from podium_server.http import ClientGone, Exchange, InFlight
 from podium_server.keys import Access, Caller
 from podium_server.settings import ServerSection
 
@@ -77,9 +78,9 @@ class Endpoint:
 
     async def _answer(self, exchange: Exchange) -> None:
         if self._service.is_local:
-            _check_host(exchange)
+            check_local(exchange)
         with self._service.in_flight.counted():
-            caller = await self._service.access.authenticate(token_of(exchange))
+            caller = await caller_of(exchange, self._service.access)
             await self._handle(exchange, caller)
 
     async def _refuse(self, exchange: Exchange, error: Exception) -> None:
@@ -95,26 +96,3 @@ def logged_fault(error: Exception) -> Fault:
     if fault.status == 500:
         LOGGER.error("a request failed\n%s", scrub("".join(traceback.format_exception(error))))
     return fault
-
-
-def _check_host(exchange: Exchange) -> None:
-    """Check that the request was sent to a name of this machine.
-
-    A web page can make a browser send requests to a name of its own that it points to this machine.
-
-    Raises:
-        BadRequest: it was sent to another name.
-    """
-    host = exchange.header("host") or ""
-    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-    if not is_loopback(name.removeprefix("[").removesuffix("]")):
-        told = "a server without API keys answers only requests to localhost: create a key with `podium keys`"
-        raise BadRequest(told, status=403, code="host_not_allowed")
-
-
-def token_of(exchange: Exchange) -> str | None:
-    """Return the API key of a request: a bearer token, or the header `x-api-key`."""
-    kind, _, token = (exchange.header("authorization") or "").partition(" ")
-    if kind.lower() == "bearer" and token.strip():
-        return token.strip()
-    return exchange.header("x-api-key")

@@ -15,6 +15,7 @@ from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium_server.app import App
 from podium_server.http import HttpServer, is_loopback, listen, url_of
+from podium_server.keys import KeyAccess, KeyStore
 from podium_server.models import demo_config
 from podium_server.settings import ServerSection
 
@@ -43,10 +44,11 @@ def run(
         loaded = _config(screen, config)
         settings = loaded.table("server", ServerSection) or ServerSection()
         host, port = host or settings.host, settings.port if port is None else port
-        if not is_loopback(host):
+        access = find_keys(loaded)
+        if access is None and not is_loopback(host):
             told = f"{host} can be reached from other machines, and the server has no API keys"
-            raise ConfigError(f"{told}: listen on 127.0.0.1")
-        app = App(loaded)
+            raise ConfigError(f"{told}: create one with `podium keys create NAME`, or listen on 127.0.0.1")
+        app = App(loaded, access)
         if check:
             _show(screen, app)
             return
@@ -64,13 +66,33 @@ def _config(screen: Screen, path: Path | None) -> Config:
     return load_config(found)
 
 
+def find_keys(config: Config) -> KeyAccess | None:
+    """Return the keys in the database of the config's journal; `None` if there are none.
+
+    A revoked or expired key counts too: the server never opens because its last key has ended.
+
+    Raises:
+        JournalError: the database cannot be used.
+    """
+    journal = config.journal()
+    if journal is None:
+        return None
+    store = KeyStore.beside(journal)
+    if not anyio.run(store.keys):
+        return None
+    return KeyAccess(store, journal=None if config.is_hosted else journal)
+
+
 async def _serve(screen: Screen, app: App, host: str, port: int) -> None:
     """Serve until a signal stops the process."""
     signal.signal(signal.SIGTERM, _stopped)  # uvicorn calls it after it has stopped
     with listen(host, port) as listening:
         async with app.opened():
             screen.note(f"podium: serving {_names(app)} at {url_of(listening)}/v1")
-            screen.note("podium: there are no API keys, so only programs on this machine can use the server")
+            if not app.has_keys:
+                screen.note(
+                    "podium: there are no API keys, so only programs of this machine can use the server"
+                )
             await HttpServer(app.asgi(), app.settings).serve([listening])
 
 

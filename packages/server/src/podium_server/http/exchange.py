@@ -59,6 +59,8 @@ class Exchange:
         self._bounds = bounds
         self._headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         self.path_params: Mapping[str, Any] = scope.get("path_params", {})
+        self.method: str = scope["method"]
+        self.scheme: str = scope["scheme"]
         self.query: str = scope["query_string"].decode("latin-1")
         self.is_begun = False
         """Whether the response has begun."""

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, JournalError
+from podium.errors import ConfigError, JournalError, PlannerError, PodiumError, RunFailed
 from podium.hosted import HostedConductor
 from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
@@ -98,6 +98,10 @@ class KeyAccess(Access):
         admission = KeyAdmission(bid, grant, _options(key, limits, grant, journal), before)
         try:
             yield admission
+        except (RunFailed, PlannerError) as error:
+            if key.rules.has_budget and "Limits.cost" in str(error):
+                _explain(error, grant)
+            raise
         finally:
             if admission.bill is not None:
                 self._ledger.settle(admission.bill)
@@ -170,6 +174,12 @@ class KeyAdmission(Admission):
             cost = max(cost - (_cost(self.before, self.options.get("limits")) or 0), 0)
         tokens = (usage.total_input_tokens, usage.total_output_tokens)
         self.bill = Bill(self.bid.turn_id, self.bid.key, cost, self.bid.tokens, *tokens)
+
+
+def _explain(error: PodiumError, grant: Grant) -> None:
+    """Say in an error that its cost limit is a limit of the key."""
+    told = f"the API key allows ${grant.reserved / BILLION:g} for this run: see --run of `podium keys create`"
+    error.args = (f"{error} ({told})", *error.args[1:])
 
 
 def _limits(key: Key, conductor: Conductor | HostedConductor) -> Limits | None:

@@ -1,0 +1,83 @@
+"""`/session`: a browser logs in with an API key, and gets a cookie."""
+
+from email.utils import formatdate
+from typing import Any
+
+from podium_server.api.bodies import Body, read_body
+from podium_server.api.callers import COOKIE, check_origin, session_of
+from podium_server.http import BadRequest, Exchange
+from podium_server.keys import Access, Caller, KeyInvalid, Session
+
+
+class _Login(Body):
+    """The body of `POST /session`."""
+
+    key: str
+
+
+class SessionApi:
+    """The sessions of browsers.
+
+    Args:
+        access: finds keys and sessions.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def begin(self, exchange: Exchange, _: Caller) -> None:
+        """Begin a session with the key in the body.
+
+        Raises:
+            KeyInvalid: the key is invalid.
+            BadRequest: the body is not JSON with a key, or the server has no keys.
+        """
+        check_origin(exchange)
+        sessions = self._access.sessions
+        if sessions is None:
+            raise BadRequest("the server has no API keys, so it needs no session", code="no_keys")
+        caller = await self._access.authenticate(read_body(await exchange.body(), _Login).key)
+        assert caller.key is not None
+        session = await sessions.begin(caller.key)
+        end = formatdate(session.until, usegmt=True)
+        cookie = f"{COOKIE}={session.token}; {_attributes(exchange)}; Expires={end}"
+        await exchange.json(_told(session), headers={"set-cookie": cookie, "cache-control": "no-store"})
+
+    async def show(self, exchange: Exchange, _: Caller) -> None:
+        """Show the session with its CSRF token.
+
+        Raises:
+            KeyInvalid: there is no session, or it has ended.
+        """
+        session = await self._session(exchange)
+        await exchange.json(_told(session), headers={"cache-control": "no-store"})
+
+    async def end(self, exchange: Exchange, _: Caller) -> None:
+        """End the session.
+
+        Raises:
+            KeyInvalid: there is no session, or it has ended.
+            CsrfMissing: the request has no CSRF token.
+        """
+        session, sessions = await self._session(exchange), self._access.sessions
+        assert sessions is not None
+        await sessions.end(session.token)
+        await exchange.json({}, headers={"set-cookie": f"{COOKIE}=; {_attributes(exchange)}; Max-Age=0"})
+
+    async def _session(self, exchange: Exchange) -> Session:
+        session = await session_of(exchange, self._access)
+        if session is None:
+            raise KeyInvalid("there is no session: log in with POST /session")
+        return session
+
+
+def _attributes(exchange: Exchange) -> str:
+    secure = "; Secure" if exchange.scheme == "https" else ""
+    return f"Path=/; HttpOnly; SameSite=Strict{secure}"
+
+
+def _told(session: Session) -> dict[str, Any]:
+    key = session.caller.key
+    assert key is not None
+    facts = {"key": key.name, "key_id": key.key_id, "role": key.rules.role}
+    return {**facts, "csrf": session.csrf_token, "expires": session.until}

@@ -1,0 +1,264 @@
+"""Requests over HTTP with API keys: every route but health needs one, and its limits apply."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from server.chat.conftest import CONFIG, upstream
+from server.chat.test_completions import ASKED, team
+from servers.chat_server import Call, ChatServer, Reply, says
+from servers.podium_server import Served, serving
+
+from podium.aio import run_sync
+from podium.journal import SqlJournal
+from podium_server.keys import KeyAccess, KeyRules, KeyStore
+from podium_server.keys.account import day_of
+
+__all__ = ["upstream"]
+
+NewKey = Callable[..., str]
+ALL = "0.0.0.0"  # noqa: S104 - of a server that needs keys
+DEMO = '[journal]\npath = "runs.db"\n[workers.c]\ntype = "calculator"\n[planner]\ntype = "rule"\n'
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of the database; PostgreSQL if a test asks for it."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        return f"sqlite:///{tmp_path}/runs.db"
+    found: str = request.getfixturevalue("postgres_url")
+    return found
+
+
+@pytest.fixture
+def new_key(url: str) -> NewKey:
+    """Return a function that creates a key."""
+    names = iter(range(100))
+    return lambda **rules: run_sync(lambda: KeyStore(url).create(f"key {next(names)}", KeyRules(**rules)))[1]
+
+
+@pytest.fixture
+def served(upstream: ChatServer, url: str, tmp_path: Path) -> Iterator[Served]:
+    """Serve a team to callers with keys."""
+    upstream.reply = team
+    text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
+    journal = SqlJournal(url)
+    with serving(text, tmp_path, KeyAccess(KeyStore.beside(journal), journal=journal)) as running:
+        yield running
+
+
+def create(served: Served, key: str, **options: Any) -> Any:
+    """Make a request, and return the raw response."""
+    with served.client(key) as client:
+        return client.chat.completions.with_raw_response.create(model="podium", messages=ASKED, **options)
+
+
+def spent(url: str, cost: float) -> float:
+    """Return what all keys have spent, in USD, when it has reached `cost`, or else after some seconds."""
+    store, total = KeyStore(url), 0.0
+
+    async def read() -> float:
+        days = [day for key in await store.keys() for day in await store.days(key.key_id, "2000")]
+        return sum(day.cost for day in days) / 1e9
+
+    for _ in range(100):
+        if (total := run_sync(read)) >= cost:
+            break
+        time.sleep(0.05)
+    return total
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/podium", "/session"])
+def test_every_route_but_health_needs_a_key(served: Served, path: str) -> None:
+    """Without a key and with a wrong key, the status is 401 with OpenAI's form of an error."""
+    for headers in ({}, {"authorization": "Bearer sk-wrong"}, {"x-api-key": "podium_sk_" + "0" * 49}):
+        answer = httpx2.get(served.root + path, headers=headers)
+        assert answer.status_code == 401
+        assert answer.json()["error"]["code"] == "invalid_api_key"
+        assert answer.headers["www-authenticate"] == "Bearer"
+    assert httpx2.post(served.url + "/chat/completions", json={}).status_code == 401
+    for open_path in ("/healthz", "/readyz"):
+        assert httpx2.get(served.root + open_path).status_code == 200
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_a_key_calls_models_and_is_charged(served: Served, new_key: NewKey, url: str) -> None:
+    """Both headers work; the response has the rate limits."""
+    key = new_key(requests_per_minute=10, tokens_per_minute=100_000, day_cost=1.0, run_cost=0.5)
+    raw = create(served, key)
+    assert raw.parse().choices[0].message.content == "the answer"
+    assert raw.headers["x-ratelimit-limit-requests"] == "10"
+    assert raw.headers["x-ratelimit-remaining-requests"] == "9"
+    assert int(raw.headers["x-ratelimit-remaining-tokens"]) < 100_000
+    answer = httpx2.get(served.url + "/models", headers={"x-api-key": key})
+    assert answer.status_code == 200
+    cost = (2 * (211 * 1.0 + 7 * 2.0) + 211 * 10.0 + 7 * 20.0) / 1e6
+    assert spent(url, cost) == pytest.approx(cost)
+
+
+def test_a_key_sees_its_models_only(served: Served, new_key: NewKey) -> None:
+    """Another model is answered like one that does not exist."""
+    key = new_key(models=("mini",))
+    with served.client(key) as client:
+        assert [model.id for model in client.models.list()] == ["mini"]
+    with pytest.raises(openai.NotFoundError) as refused:
+        create(served, key)
+    with pytest.raises(openai.NotFoundError) as unknown, served.client(key) as client:
+        client.chat.completions.create(model="podium-9", messages=ASKED)
+    told = [str(each.value).replace("podium-9", "podium") for each in (refused, unknown)]
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_limit_is_a_429_with_a_time(served: Served, new_key: NewKey, *, stream: bool) -> None:
+    """OpenAI's client raises its own error, and finds `retry-after`."""
+    key = new_key(requests_per_minute=1)
+    create(served, key)
+    with pytest.raises(openai.RateLimitError) as caught:
+        create(served, key, stream=stream)
+    assert caught.value.code == "rate_limit_exceeded"
+    assert 50 <= int(caught.value.response.headers["retry-after"]) <= 60
+
+
+def test_a_spent_budget_is_not_repeated(served: Served, new_key: NewKey, upstream: ChatServer) -> None:
+    """OpenAI's client with its own repetitions makes one request."""
+    cost = 0.0001
+    key = new_key(day_cost=cost, run_cost=cost)
+    rows = run_sync(served.app.journal.runs)
+    store = KeyStore(served.app.journal.url)
+    (found,) = run_sync(store.keys)
+
+    async def spend(transaction: Any) -> None:
+        day = "INSERT INTO podium_key_days VALUES (?, ?, ?, 1, 0, 0)"
+        await transaction.execute(day, found.key_id, day_of(time.time()), 100_000)
+
+    run_sync(lambda: store.transaction(spend))
+    began = time.monotonic()
+    client = openai.OpenAI(base_url=served.url, api_key=key, max_retries=5, timeout=10)
+    with pytest.raises(openai.RateLimitError) as caught, client:
+        client.chat.completions.create(model="podium", messages=ASKED)
+    assert caught.value.code == "insufficient_quota"
+    assert caught.value.response.headers["x-should-retry"] == "false"
+    assert time.monotonic() - began < 5
+    assert (upstream.calls, run_sync(served.app.journal.runs)) == ([], rows)
+
+
+def test_a_run_that_needs_more_than_its_limit_names_the_key(served: Served, new_key: NewKey) -> None:
+    """The message has the amount, and the option of `podium keys`."""
+    with pytest.raises(openai.APIStatusError, match=r"the API key allows \$0.1 for this run: see --run"):
+        create(served, new_key(day_cost=1.0))
+
+
+def test_a_client_that_disconnects_is_charged_what_was_started(
+    served: Served, new_key: NewKey, upstream: ChatServer, url: str
+) -> None:
+    """The run is cancelled; the calls that were made count."""
+
+    def slow(call: Call) -> Reply:
+        if call.body["model"] == "two":
+            return says(call, "the answer", delay=20)
+        return team(call)
+
+    upstream.reply = slow
+    key = new_key(day_cost=1.0, run_cost=0.5)
+    client = openai.OpenAI(base_url=served.url, api_key=key, max_retries=0, timeout=1.5)
+    with pytest.raises(openai.APITimeoutError), client:
+        client.chat.completions.create(model="podium", messages=ASKED)
+    least = 2 * (211 * 1.0 + 7 * 2.0) / 1e6
+    assert least < spent(url, least + 1e-9) < 0.2
+
+
+def test_a_retention_of_0_leaves_no_run(served: Served, new_key: NewKey, tmp_path: Path) -> None:
+    """Neither the question nor the answer is in the database."""
+    raw = create(served, new_key(retention_days=0))
+    assert raw.parse().choices[0].message.content == "the answer"
+    journal = SqlJournal(tmp_path / "runs.db")
+    assert run_sync(journal.runs) == ()
+    with pytest.raises(openai.BadRequestError, match="not recorded"):
+        create(served, new_key(retention_days=0), extra_headers={"idempotency-key": "a"})
+
+
+def test_keys_have_their_own_idempotency_keys(served: Served, new_key: NewKey, upstream: ChatServer) -> None:
+    """The same key of another caller is another run."""
+    first, second = new_key(), new_key()
+    header = {"idempotency-key": "order 1"}
+    ids = [
+        create(served, key, extra_headers=header).headers["x-podium-run-id"] for key in (first, first, second)
+    ]
+    assert ids[0] == ids[1] != ids[2]
+    assert len(upstream.calls) == 6
+
+
+def test_a_browser_logs_in(served: Served, new_key: NewKey) -> None:
+    """The cookie is enough to read; changes need the CSRF token; other sites are refused."""
+    with httpx2.Client(base_url=served.root) as browser:
+        assert browser.post("/session", json={"key": "podium_sk_wrong"}).status_code == 401
+        begun = browser.post("/session", json={"key": new_key(role="approve")})
+        assert begun.status_code == 200
+        cookie = begun.headers["set-cookie"]
+        assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/", "Expires="))
+        csrf = begun.json()["csrf"]
+        assert browser.get("/session").json() == begun.json()
+        assert begun.json()["role"] == "approve"
+        assert browser.get("/v1/models").status_code == 200
+        body = {"model": "podium", "messages": ASKED}
+        for headers in (
+            {},
+            {"x-podium-csrf": "wrong"},
+            {"x-podium-csrf": csrf, "origin": "https://evil.example"},
+        ):
+            refused = browser.post("/v1/chat/completions", json=body, headers=headers)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "csrf_missing")
+        allowed = {"x-podium-csrf": csrf, "origin": served.root}
+        assert browser.post("/v1/chat/completions", json=body, headers=allowed).status_code == 200
+        assert browser.delete("/session").status_code == 403
+        assert browser.delete("/session", headers={"x-podium-csrf": csrf}).status_code == 200
+        assert browser.get("/session").status_code == 401
+
+
+def test_a_server_without_keys_refuses_other_sites(upstream: ChatServer, tmp_path: Path) -> None:
+    """A web page cannot spend money through a server of this machine."""
+    upstream.reply = team
+    with serving(CONFIG.format(url=upstream.url, models="", server=""), tmp_path) as served:
+        body = {"model": "podium", "messages": ASKED}
+        for headers in ({"origin": "https://evil.example"}, {"origin": "null"}, {"host": "evil.example"}):
+            answer = httpx2.post(served.url + "/chat/completions", json=body, headers=headers)
+            assert answer.status_code == 403
+        assert httpx2.post(served.root + "/session", json={"key": "k"}).json()["error"]["code"] == "no_keys"
+        assert httpx2.post(served.url + "/chat/completions", json=body).status_code == 200
+
+
+def serve_command(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+    """Start `podium serve`."""
+    command = [sys.executable, "-m", "podium", "serve", "--port", "0", *arguments]
+    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_public_address_needs_a_key(tmp_path: Path) -> None:
+    """`podium serve` refuses to start, and says how to create a key."""
+    (tmp_path / "podium.toml").write_text(DEMO)
+    refused = serve_command(tmp_path, "--host", ALL)
+    assert "create one with `podium keys create NAME`" in refused.communicate(timeout=60)[1]
+    assert refused.returncode == 2
+    _, token = run_sync(lambda: KeyStore(tmp_path / "runs.db").create("alice", KeyRules()))
+    started = serve_command(tmp_path, "--host", ALL)
+    assert started.stderr is not None
+    try:
+        line = started.stderr.readline()
+        root = line.split(" at ")[1].strip().replace(ALL, "127.0.0.1")
+        assert httpx2.get(f"{root}/models").status_code == 401
+        assert httpx2.get(f"{root}/models", headers={"x-api-key": token}).status_code == 200
+        run_sync(lambda: KeyStore(tmp_path / "runs.db").revoke("alice"))
+        body = {"model": "podium", "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
+        answer = httpx2.post(f"{root}/chat/completions", json=body, headers={"x-api-key": token})
+        assert json.loads(answer.text)["error"]["code"] == "invalid_api_key"
+    finally:
+        started.terminate()
+        started.communicate(timeout=30)
