@@ -50,7 +50,7 @@ def sft(config: Config, report_to: ReportTo = "none") -> None:
     found = _with(config, "sft")
     with reporter() as report:
         trained = _trainers().run_sft(found, config.parent, report=report, report_to=report_to)
-    typer.echo(f"The trained model is in {trained}; `podium-train grpo` starts from it.")
+        report.line(f"The trained model is in {trained}; `podium-train grpo` starts from it.")
 
 
 @app.command()
@@ -59,14 +59,15 @@ def grpo(config: Config, *, report_to: ReportTo = "none", yes: Yes = False) -> N
     from podium_train.forecast import forecast  # noqa: PLC0415 - used by this command only
 
     found, trainers = _with(config, "grpo"), _trainers()
-    for line in forecast(found, config.parent):
-        typer.echo(line)
+    with reporter() as report:
+        for line in forecast(found, config.parent):
+            report.line(line)
     if found.environment.type == "live" and not yes and sys.stdin.isatty():
         typer.confirm("Start?", abort=True)
     with reporter() as report:
         stop = trainers.run_grpo(found, config.parent, report=report, report_to=report_to)
-    run = config.parent / found.folder
-    typer.echo(f"The last model is in {run / 'final'}, the best checkpoint in {run / 'best'}.")
+        run = config.parent / found.folder
+        report.line(f"The last model is in {run / 'final'}, the best checkpoint in {run / 'best'}.")
     if stop is not None:
         typer.echo(stop.told, err=True)
         raise typer.Exit(3)

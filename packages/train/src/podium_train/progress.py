@@ -1,5 +1,6 @@
 """What a training tells people while it runs: lines, and on a terminal a bar."""
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -46,8 +47,11 @@ class BarReporter(Reporter):
 
 @contextmanager
 def reporter() -> Generator[Reporter, None, None]:
-    """Yield a reporter with a bar if the standard output is a terminal, or else with lines."""
-    console = Console(highlight=False, soft_wrap=True)
+    """Yield a reporter with a bar if the standard output is a terminal, or else with lines.
+
+    Of several processes of a training, only the first one tells anything.
+    """
+    console = Console(highlight=False, soft_wrap=True, quiet=os.environ.get("RANK", "0") != "0")
     if not console.is_terminal:
         yield Reporter(console)
         return

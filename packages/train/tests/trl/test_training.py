@@ -13,13 +13,15 @@ from types import SimpleNamespace
 import anyio
 import pytest
 import torch
+from peft import AutoPeftModelForCausalLM
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from transformers import AutoModelForCausalLM
 from trl_base import PLAN, make_base
 
 from podium_train.recipes import environment_of, load_recipe, messages_of
 from podium_train.rewards import episode_json
-from podium_train.trl import PlanReward, async_grpo_classes
+from podium_train.trl import PlanReward, async_grpo_classes, merge_lora
 
 RECIPE = """
 folder = "run"
@@ -97,7 +99,7 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, base: Path) -> 
         os.kill(process.pid, signal.SIGKILL)
     again = run("grpo", killed)
     assert again.returncode == 0, again.stderr
-    assert "step 1:" not in again.stdout
+    assert "step 1 of" not in again.stdout
     first, second = (load_file(path.parent / "run/final/model.safetensors") for path in (whole, killed))
     start = load_file(base / "model.safetensors")
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -155,6 +157,58 @@ def test_sft_then_grpo(tmp_path: Path, base: Path) -> None:
         shown = [round(event.value, 5) for event in board.Scalars(name)]
         assert shown == [round(line[name], 5) for line in logged]
     assert [event.step for event in board.Scalars("validation/sampled")] == [2]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.filterwarnings("ignore::FutureWarning:transformers")
+def test_lora(tmp_path: Path, base: Path) -> None:
+    """The small matrices are trained, a second command continues, and merging changes no text."""
+    text = RECIPE.replace("[sft]", "[model.lora]\nrank = 4\nalpha = 8\n[sft]")
+    recipe = prepare(tmp_path, base, text.replace("steps = 6", "steps = 2"))
+    assert run("grpo", recipe).returncode == 0
+    recipe.write_text(text.replace("steps = 6", "steps = 4"))
+    again = run("grpo", recipe)
+    assert again.returncode == 0, again.stderr
+    assert "step 1 of" not in again.stdout
+    assert "step 3 of 4" in again.stdout
+    trained = tmp_path / "run/checkpoint-4"
+    merge_lora(trained, tmp_path / "whole", dtype="float32")
+    small = AutoPeftModelForCausalLM.from_pretrained(trained, dtype="float32")
+    whole = AutoModelForCausalLM.from_pretrained(tmp_path / "whole", dtype="float32")
+    tokens = torch.arange(4, 40)[None]
+    with torch.no_grad():
+        assert torch.allclose(small(tokens).logits, whole(tokens).logits, atol=1e-4)
+    first = load_file(base / "model.safetensors")
+    assert any(
+        not torch.equal(weight, first[name]) for name, weight in whole.state_dict().items() if name in first
+    )
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_two_processes(tmp_path: Path, base: Path) -> None:
+    """They train one model on half of the texts each, and only the first one writes and tells."""
+    text = RECIPE.replace("steps = 6", "steps = 2").replace(
+        "micro_batch = 16", "micro_batch = 4\ndevices = 2"
+    )
+    recipe = prepare(tmp_path, base, text)
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "podium_train"]
+    done = subprocess.run(
+        [sys.executable, *launch, "grpo", "--config", str(recipe)],
+        capture_output=True,
+        text=True,
+        env={**QUIET, "ACCELERATE_USE_CPU": "true"},
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("step")] == [
+        "step 1 of 2",
+        "step 2 of 2",
+    ]
+    lines = [json.loads(line) for line in _log(recipe).splitlines()]
+    assert [(line["step"], line["texts"]) for line in lines] == [(1, 16), (2, 16)]
+    assert "validation" in lines[1]["held_out"]
 
 
 def test_the_reward_function_in_another_process(tmp_path: Path, base: Path) -> None:

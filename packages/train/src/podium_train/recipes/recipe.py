@@ -208,6 +208,16 @@ class Recipe(Section):
             raise _refused("there is neither [sft] nor [grpo]: add at least one")
         if self.prompt.form == "tiny" and self.environment.type != "specialists":
             raise _refused("the prompt 'tiny' is only for an environment of type 'specialists'")
+        if (
+            self.grpo is not None
+            and self.grpo.devices > 1
+            and self.environment.type == "live"
+            and self.reward.url is None
+        ):
+            raise _refused(
+                "several processes call live workers, and limits would hold for each process alone: start "
+                "`podium-train serve-rewards` and name it as 'url' in [reward]"
+            )
         if self.grpo is not None and self.held_out.every % self.grpo.save_every:
             told = f"'every' in [held_out] is {self.held_out.every}, which is not a multiple of 'save_every'"
             raise _refused(f"{told} in [grpo], {self.grpo.save_every}")

@@ -42,6 +42,7 @@ def run_grpo(
     grpo = recipe.grpo
     assert grpo is not None
     run = folder / recipe.folder
+    arguments = grpo_config(recipe, run, report_to)  # first, because it joins the processes of the training
     base = _start_of(recipe, folder)
     tokenizer = AutoTokenizer.from_pretrained(base)
     reward = PlanReward(recipe, folder)
@@ -68,7 +69,7 @@ def run_grpo(
     reward.heard = callback.hear
     trainer = GRPOTrainer(
         model=base,
-        args=grpo_config(recipe, run, report_to),
+        args=arguments,
         reward_funcs=reward,  # type: ignore[arg-type]  # it may be asynchronous, which its type leaves out
         train_dataset=_dataset(recipe, folder),
         processing_class=tokenizer,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
+from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
 from podium_train.guards import (
@@ -51,20 +53,23 @@ class GuardCallback(TrainerCallback):
         report: Reporter,
         tensorboard: bool = False,
     ) -> None:
+        self._is_first = PartialState().is_main_process
         memory = None if checkpoint is None else json.loads((checkpoint / MEMORY).read_text())
         step = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
         self.stop: Stop | None = None
         self._guards = Guards(settings, memory)
-        self._log = StepLog(folder / STEPS, resumed_at=step)
+        self._log = StepLog(folder / STEPS, resumed_at=step) if self._is_first else None
         self._best = BestCheckpoint(folder)
         self._folder, self._held_out, self._every, self._report = folder, held_out, every, report
-        self._board = BoardLog(folder / "tensorboard", resumed_at=step) if tensorboard else None
+        self._board = None
+        if tensorboard and self._is_first:
+            self._board = BoardLog(folder / "tensorboard", resumed_at=step)
         self._samples: list[Sample] = []
         self._accuracy: float | None = None
         self._began = time.monotonic()
 
     def hear(self, samples: Sequence[Sample]) -> None:
-        """Take the samples of a batch of rewards."""
+        """Take the samples of a batch of rewards of this process."""
         self._samples += samples
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - of transformers
@@ -75,9 +80,11 @@ class GuardCallback(TrainerCallback):
             held_out = self._held_out()
             self._accuracy = next(iter(held_out.values())).sampled
         seconds, self._began = time.monotonic() - self._began, time.monotonic()
-        measures = measure(step, self._samples, held_out=held_out, seconds=seconds)
+        # All processes measure all samples, so that they stop at the same step.
+        samples = gather_object(self._samples)
+        measures = measure(step, samples, held_out=held_out, seconds=seconds)
         self._samples = []
-        if state.is_world_process_zero:
+        if self._log is not None:
             self._log.write(measures)
             if self._board is not None:
                 self._board.write(measures)
