@@ -25,8 +25,8 @@ def scores_of(model: TinyModel, prompts: Prompts, texts: Tensor) -> Scores:
     """Return log-probabilities and entropies of the tokens of texts, (P, G, T)."""
     first = prompts.last[:, None, None].expand(-1, texts.shape[1], 1)
     inputs = torch.cat((first, texts[..., :-1]), -1)
-    cache = model.read_prompts(prompts.tokens)
-    logits, _ = model.read_texts(inputs, prompts.lengths, cache)
+    cache = model.read_prompts(prompts.tokens, prompts.stretch)
+    logits, _ = model.read_texts(inputs, prompts.lengths, cache, stretch=prompts.stretch)
     every = logits.log_softmax(-1)
     mask = (texts != PAD_ID).float()
     entropy = -(every.exp() * every).sum(-1)

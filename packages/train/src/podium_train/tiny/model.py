@@ -114,14 +114,16 @@ class TinyModel(nn.Module):
         both = torch.cat((turns, turns), -1).unsqueeze(-3)
         return both.cos(), both.sin()
 
-    def read_prompts(self, tokens: Tensor) -> list[Cache]:
+    def read_prompts(self, tokens: Tensor, stretch: Tensor | None = None) -> list[Cache]:
         """Return the keys and values of prompts.
 
         Args:
             tokens: (P, S), filled up on the right.
+            stretch: (P), factors of the positions; `None` for 1.
         """
         x = self.model.embed_tokens(tokens)
-        angles = self.angles(torch.arange(tokens.shape[1]))
+        positions = torch.arange(tokens.shape[1])[None]
+        angles = self.angles(_stretched(positions, stretch))  # (P or 1, 1, S, D)
         caches = []
         for layer in self.model.layers:
             assert isinstance(layer, Layer)
@@ -135,7 +137,12 @@ class TinyModel(nn.Module):
         return caches
 
     def read_texts(
-        self, tokens: Tensor, lengths: Tensor, prompts: list[Cache], earlier: list[Cache] | None = None
+        self,
+        tokens: Tensor,
+        lengths: Tensor,
+        prompts: list[Cache],
+        earlier: list[Cache] | None = None,
+        stretch: Tensor | None = None,
     ) -> tuple[Tensor, list[Cache]]:
         """Return the logits after each token of the texts, (P, G, T, V), and the texts' keys and values.
 
@@ -144,10 +151,11 @@ class TinyModel(nn.Module):
             lengths: (P), the numbers of tokens that `prompts` has.
             prompts: what `read_prompts` returned for the prompts without their last token.
             earlier: keys and values of the texts' tokens before these.
+            stretch: (P), factors of the positions; `None` for 1.
         """
         count, start = tokens.shape[-1], earlier[0].keys.shape[-2] if earlier else 0
         positions = lengths[:, None] + start + torch.arange(count)  # (P, T)
-        angles = self.angles(positions[:, None])  # (P, 1, 1, T, D)
+        angles = self.angles(_stretched(positions, stretch)[:, None])  # (P, 1, 1, T, D)
         size = prompts[0].keys.shape[-2]
         hidden = torch.arange(size) >= lengths[:, None]  # (P, S)
         later = torch.ones(count, start + count, dtype=torch.bool).triu(start + 1)  # (T, T of all)
@@ -181,6 +189,11 @@ def _attended(q: Tensor, k: Tensor, v: Tensor, prompt: Cache, mask: Tensor) -> T
     of_text = weights[..., size:] @ v
     joined: Tensor = of_prompt.view(prompts, heads, texts, count, -1).transpose(1, 2) + of_text
     return joined
+
+
+def _stretched(positions: Tensor, stretch: Tensor | None) -> Tensor:
+    """Return (P, T) positions times the factors of the prompts, (P)."""
+    return positions if stretch is None else positions * stretch[:, None]
 
 
 def _rotated(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:

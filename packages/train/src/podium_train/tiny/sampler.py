@@ -24,12 +24,15 @@ class Prompts:
     """(P), the numbers of these tokens."""
     last: Tensor
     """(P), the last token of each prompt."""
+    stretch: Tensor | None = None
+    """(P), factors of all positions in each prompt and its texts; `None` for 1."""
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int]]) -> "Prompts":
+    def of(cls, rows: Sequence[Sequence[int]], stretch: Tensor | None = None) -> "Prompts":
         """Return prompts from lists of tokens."""
         lengths = torch.tensor([len(row) - 1 for row in rows])
-        return cls(padded([row[:-1] for row in rows]), lengths, torch.tensor([row[-1] for row in rows]))
+        last = torch.tensor([row[-1] for row in rows])
+        return cls(padded([row[:-1] for row in rows]), lengths, last, stretch)
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Tensor:
@@ -55,12 +58,12 @@ def sample(
         (P, G, T) tokens, with the token of the end, filled up with `PAD_ID`. A text that is too long has no
         token of the end.
     """
-    cache = model.read_prompts(prompts.tokens)
+    cache = model.read_prompts(prompts.tokens, prompts.stretch)
     token = prompts.last[:, None].expand(-1, texts)  # (P, G)
     done = torch.zeros_like(token, dtype=torch.bool)
     earlier, drawn = None, []
     for _ in range(MAX_TOKENS):
-        logits, earlier = model.read_texts(token[..., None], prompts.lengths, cache, earlier)
+        logits, earlier = model.read_texts(token[..., None], prompts.lengths, cache, earlier, prompts.stretch)
         token = _draw(logits[:, :, 0], temperature, generator).masked_fill(done, PAD_ID)
         drawn.append(token)
         done = done | (token == END_ID)

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import torch
 from torch import Tensor
 
+from podium_train.environments import Episode
 from podium_train.environments.specialists import Specialists
 from podium_train.tiny.batches import Scores, scores_of
 from podium_train.tiny.conductor import TinyConductor
@@ -29,6 +30,13 @@ class WarmUp:
     """Texts for each prompt."""
     questions: float = 0.2
     """Weight of the loss on the prompts."""
+    left_out: float = 0.15
+    """Share of the words that are left out of the questions that the model reads, so that no wording is
+    learned by heart."""
+    stretch: float = 1.5
+    """All positions of a prompt are multiplied by a random factor from 1 / `stretch` to `stretch`, so that no
+    distance is learned by heart and pools of other sizes can be read. After randomised positions (arXiv
+    2305.16843), which are random for each token."""
     lr: float = 2e-3
     """Highest learning rate; it rises for 30 steps and falls to a tenth along half a cosine."""
 
@@ -55,14 +63,16 @@ def warm_up(
     world = Specialists()
     for step in range(settings.steps):
         episodes = world.episodes("train", settings.prompts, seed=random.getrandbits(40))
-        rows = encode(conductor.tokenizer, [prompt_text(tiny_message(episode)) for episode in episodes])
+        prompts = [prompt_text(tiny_message(_thinned(each, settings.left_out, random))) for each in episodes]
+        rows = encode(conductor.tokenizer, prompts)
+        stretch = torch.tensor([settings.stretch ** random.uniform(-1, 1) for _ in episodes])
         texts = [text for episode in episodes for text in right_texts(episode, random, settings.texts)]
         tokens = padded(encode(conductor.tokenizer, [text + END for text in texts])).view(
             settings.prompts, settings.texts, -1
         )
-        plans = scores_of(conductor.model, Prompts.of(rows), tokens)
+        plans = scores_of(conductor.model, Prompts.of(rows, stretch), tokens)
         # Reading the questions as text of its own makes their words known before any reward depends on them.
-        starts = Prompts.of([[row[0], row[0]] for row in rows])
+        starts = Prompts.of([[row[0], row[0]] for row in rows], stretch)
         questions = scores_of(conductor.model, starts, padded([row[1:] for row in rows])[:, None])
         loss = _loss(plans) + settings.questions * _loss(questions)
         optimizer.zero_grad()
@@ -78,6 +88,12 @@ def warm_up(
                 "cpu_s": time.process_time(),
             }
         )
+
+
+def _thinned(episode: Episode, share: float, random: Random) -> Episode:
+    """Return the episode with a question that lacks some of its words."""
+    words = [word for word in episode.question.split() if random.random() >= share]
+    return replace(episode, question=" ".join(words))
 
 
 def _loss(scores: Scores) -> Tensor:
