@@ -4,7 +4,16 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-INTERNAL = {"podium.cli", "podium.cli.drawing", "podium.cli.live", "podium.prompts"}
+INTERNAL = {
+    "podium.cli",
+    "podium.cli.drawing",
+    "podium.cli.live",
+    "podium.prompts",
+    "podium_server.http",
+    "podium_server.metrics",
+    "podium_server.models",
+    "podium_server.turn",
+}
 """Folders with internal names."""
 MODULES = (
     "core/src/podium/errors.py",

@@ -196,6 +196,26 @@ def test_keys_have_their_own_idempotency_keys(served: Served, new_key: NewKey, u
     assert len(upstream.calls) == 6
 
 
+def test_metrics_count_requests_and_refusals(served: Served, new_key: NewKey) -> None:
+    """A key with the role `see` reads them."""
+    create(served, new_key())
+    with pytest.raises(openai.AuthenticationError):
+        create(served, "sk-wrong")
+    refused = httpx2.get(served.root + "/metrics", headers={"x-api-key": new_key()})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "role_missing")
+    shown = httpx2.get(served.root + "/metrics", headers={"x-api-key": new_key(role="see")})
+    assert shown.headers["content-type"].startswith("text/plain")
+    for line in (
+        'podium_requests_total{route="/v1/chat/completions",status="200"} 1.0',
+        'podium_requests_total{route="/v1/chat/completions",status="401"} 1.0',
+        'podium_refusals_total{code="invalid_api_key"} 1.0',
+        'podium_refusals_total{code="role_missing"} 1.0',
+        "podium_requests_in_flight 1.0",
+    ):
+        assert line in shown.text
+    assert 'gen_ai_server_request_duration_seconds_count{route="/v1/chat/completions"} 2.0' in shown.text
+
+
 def test_a_browser_logs_in(served: Served, new_key: NewKey) -> None:
     """The cookie is enough to read; changes need the CSRF token; other sites are refused."""
     with httpx2.Client(base_url=served.root) as browser:

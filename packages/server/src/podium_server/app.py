@@ -14,6 +14,7 @@ from podium.journal import Journal
 from podium_server.api.chat.route import PATH as CHAT_PATH, ChatApi
 from podium_server.api.endpoint import Endpoint, Handler, Service
 from podium_server.api.errors import Fault
+from podium_server.api.metrics import MetricsApi
 from podium_server.api.models import ModelsApi
 from podium_server.api.session import SessionApi
 from podium_server.health import Health
@@ -71,6 +72,7 @@ class App:
             self._route("POST", "/session", session.begin, is_open=True),
             self._route("GET", "/session", session.show, is_open=True),
             self._route("DELETE", "/session", session.end, is_open=True),
+            self._route("GET", "/metrics", MetricsApi(self._service.metrics).show),
             self._route("GET", "/v1/models", models.list),
             self._route("GET", "/v1/models/{model:path}", models.show),
             self._route("POST", CHAT_PATH, chat.create),
@@ -79,7 +81,7 @@ class App:
         return Starlette(routes=routes, exception_handlers=refusals, lifespan=lambda _: self.opened())
 
     def _route(self, method: str, path: str, handle: Handler, *, is_open: bool = False) -> Route:
-        return Route(path, Endpoint(self._service, handle, is_open=is_open), methods=[method])
+        return Route(path, Endpoint(self._service, path, handle, is_open=is_open), methods=[method])
 
     async def _no_route(self, request: Request, error: Exception) -> Response:
         """Answer a request whose path or method has no route."""

@@ -3,6 +3,7 @@
 import logging
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -12,9 +13,12 @@ from podium_server.api.callers import caller_of, check_local
 from podium_server.api.errors import Fault, fault_of
 from podium_server.http import ClientGone, Exchange, InFlight
 from podium_server.keys import Access, Caller
+from podium_server.metrics import Metrics
 from podium_server.settings import ServerSection
 
 LOGGER = logging.getLogger("podium")
+CLIENT_GONE = 499
+"""The status in the metrics if the client disconnected before the response."""
 Handler = Callable[[Exchange, Caller], Awaitable[None]]
 """Answers a request."""
 ErrorBody = Callable[[Fault], Mapping[str, Any]]
@@ -35,6 +39,7 @@ class Service:
         self.settings = settings
         self.is_local = is_local
         self.in_flight = InFlight(settings.requests)
+        self.metrics = Metrics(lambda: float(self.in_flight.count))
 
 
 class Endpoint:
@@ -42,6 +47,7 @@ class Endpoint:
 
     Args:
         service: what the endpoints share.
+        path: the path of the route, for the metrics.
         handle: answers a request.
         error_body: returns the body of an error.
         is_open: whether the route needs no key, and is not counted.
@@ -50,12 +56,14 @@ class Endpoint:
     def __init__(
         self,
         service: Service,
+        path: str,
         handle: Handler,
         error_body: ErrorBody = Fault.to_openai,
         *,
         is_open: bool = False,
     ) -> None:
         self._service = service
+        self._path = path
         self._handle = handle
         self._error_body = error_body
         self._is_open = is_open
@@ -63,6 +71,7 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         exchange = Exchange(scope, receive, send, self._service.settings)
+        began = monotonic()
         try:
             try:
                 if self._is_open:
@@ -75,6 +84,9 @@ class Endpoint:
                 await self._refuse(exchange, error)
         except ClientGone:
             return
+        finally:
+            status = CLIENT_GONE if exchange.status is None else exchange.status
+            self._service.metrics.ended(self._path, status, monotonic() - began)
 
     async def _answer(self, exchange: Exchange) -> None:
         if self._service.is_local:
@@ -85,6 +97,7 @@ class Endpoint:
 
     async def _refuse(self, exchange: Exchange, error: Exception) -> None:
         fault = logged_fault(error)
+        self._service.metrics.refused(fault.code)
         if not exchange.is_begun:
             body = self._error_body(fault)
             await exchange.json(body, status=fault.status, headers=fault.headers)

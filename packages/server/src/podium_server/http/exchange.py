@@ -62,8 +62,13 @@ class Exchange:
         self.method: str = scope["method"]
         self.scheme: str = scope["scheme"]
         self.query: str = scope["query_string"].decode("latin-1")
-        self.is_begun = False
+        self.status: int | None = None
+        """Status of the response; `None` before it has begun."""
+
+    @property
+    def is_begun(self) -> bool:
         """Whether the response has begun."""
+        return self.status is not None
 
     def header(self, name: str) -> str | None:
         """Return a header of the request by its name in lower case; `None` if there is none."""
@@ -228,7 +233,7 @@ class Exchange:
         await self._sent({"type": "http.response.body", "body": frame, "more_body": True})
 
     async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
-        self.is_begun = True
+        self.status = status
         raw = [
             (name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()
         ]

@@ -18,6 +18,7 @@ from .refusals import (
     ModelNotAllowed as ModelNotAllowed,
     PolicyUnfit as PolicyUnfit,
     RateLimited as RateLimited,
+    RoleMissing as RoleMissing,
     TooManyAtOnce as TooManyAtOnce,
     Unpriced as Unpriced,
 )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from podium_server.keys.key import ROLES, Key, Role
-from podium_server.keys.refusals import ModelNotAllowed
+from podium_server.keys.refusals import ModelNotAllowed, RoleMissing
 
 LOCAL = "local"
 """The name of the caller of a server without keys."""
@@ -29,6 +29,13 @@ class Caller:
     def may(self, role: Role) -> bool:
         """Return whether the caller has a role, or a role that includes it."""
         return self.key is None or ROLES.index(self.key.rules.role) >= ROLES.index(role)
+
+    def check_role(self, role: Role) -> None:
+        """Raise `RoleMissing` if the caller lacks a role."""
+        if not self.may(role):
+            raise RoleMissing(
+                f"the API key needs the role {role!r}: create one with `podium keys create --role`"
+            )
 
     def may_call(self, model: str) -> bool:
         """Return whether the caller may call a model; models that it may not call are not listed to it."""

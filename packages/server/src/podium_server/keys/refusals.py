@@ -29,6 +29,12 @@ class CsrfMissing(KeyRefused):
     code = "csrf_missing"
 
 
+class RoleMissing(KeyRefused):
+    """The key lacks the role that the request needs."""
+
+    code = "role_missing"
+
+
 class ModelNotAllowed(KeyRefused):
     """The key may not call the model. The status is the same as for an unknown model."""
 
