@@ -1,5 +1,7 @@
 """A random model with a tokenizer, as a folder that transformers loads, for tests of trainers."""
 
+import os
+import socket
 from pathlib import Path
 
 import torch
@@ -9,6 +11,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from podium_train.environments.specialists import Specialists
 from podium_train.tiny.prompt import tiny_message
 
+QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+"""The environment of commands."""
 NAMED = {"pad_token": "<pad>", "eos_token": "<end>"}
 TEMPLATE = (
     "{% for m in messages %}{{ '<' + m.role + '>' + m.content }}"
@@ -16,6 +20,13 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 )
 PLAN = 'model_id = [0]\nsubtasks = ["Solve the task."]\naccess_list = [[]]'
+
+
+def free_port() -> int:
+    """Return a port on which nothing listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def make_base(folder: Path) -> None:
@@ -39,7 +50,7 @@ def make_base(folder: Path) -> None:
             intermediate_size=64,
             num_hidden_layers=2,
             num_attention_heads=2,
-            max_position_embeddings=4096,
+            max_position_embeddings=8192,
             pad_token_id=words.pad_token_id,
             eos_token_id=words.eos_token_id,
             tie_word_embeddings=True,

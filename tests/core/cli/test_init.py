@@ -8,6 +8,7 @@ from typer.testing import Result
 
 from podium import HostedConductor
 from podium.config import load_config
+from podium.errors import ConfigError
 
 Podium = Callable[..., Result]
 
@@ -30,6 +31,14 @@ def test_presets_make_a_conductor(podium: Podium, tmp_path: Path, monkeypatch: p
         podium("init", "--offline", "--preset", preset, str(path))
         made = load_config(path).conductor()
         assert isinstance(made, HostedConductor) == (preset == "fugu")
+
+
+def test_the_preset_of_a_trained_conductor(podium: Podium, tmp_path: Path) -> None:
+    """It needs podium-train, which is not installed here; the error says how to install it."""
+    path = tmp_path / "podium.toml"
+    assert podium("init", "--preset", "conductor", str(path)).exit_code == 0
+    with pytest.raises(ConfigError, match=r"'conductor' needs podium-train, which is not installed: .*train"):
+        load_config(path)
 
 
 def test_file_is_kept_without_force(podium: Podium, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from peft import AutoPeftModelForCausalLM
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM
-from trl_base import PLAN, make_base
+from trl_base import PLAN, QUIET, make_base
 
 from podium_train.recipes import environment_of, load_recipe, messages_of
 from podium_train.rewards import episode_json
@@ -54,7 +54,6 @@ episodes = 4
 every = 2
 """
 COMMAND = [sys.executable, "-m", "podium_train"]
-QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
 @pytest.fixture(scope="module")

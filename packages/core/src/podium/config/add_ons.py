@@ -65,6 +65,7 @@ ADD_ONS = (
         "shadow",
         {"shadow": "Compare candidates with the production system, or delete recorded pairs."},
     ),
+    AddOn("podium-train", "train", {}, planners=("conductor",)),
 )
 
 

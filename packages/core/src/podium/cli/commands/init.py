@@ -15,7 +15,7 @@ from podium.config.files import why_unwritable
 from podium.errors import ConfigError
 
 SERVER = "server"
-Preset = Literal["providers", "server", "vllm", "fugu", "offline"]
+Preset = Literal["providers", "server", "vllm", "conductor", "fugu", "offline"]
 
 
 def init(
@@ -25,7 +25,8 @@ def init(
         Preset,
         typer.Option(
             help="providers: OpenAI, Anthropic and Gemini; server: any server with OpenAI's API; "
-            "vllm: your own vLLM server; fugu: a hosted conductor; offline: no model."
+            "vllm: your own vLLM server; conductor: a conductor that you trained; fugu: a hosted conductor; "
+            "offline: no model."
         ),
     ] = "providers",
     base_url: Annotated[
