@@ -131,6 +131,11 @@ class Conductor(Worker):
         """Names of the workers and planners of unknown price, without those of nested conductors."""
         return unpriced(_cards(self._settings))
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether each answer is judged (`accept`)."""
+        return self._settings.accept is not None
+
     async def plan(
         self,
         query: Query,

@@ -65,7 +65,7 @@ class App:
         """Return the ASGI application; its lifespan is `opened`."""
         chat, models = ChatApi(self._turns), ModelsApi(self.catalogue)
         session = SessionApi(self._access)
-        health = Health(self._service, self.journal)
+        health = Health(self.journal)
         routes = [
             self._route("GET", "/healthz", health.live, is_open=True),
             self._route("GET", "/readyz", health.ready, is_open=True),

@@ -2,7 +2,6 @@
 
 from podium.errors import JournalError
 from podium.journal import Journal
-from podium_server.api.endpoint import Service
 from podium_server.http import Exchange
 from podium_server.keys import Caller
 
@@ -11,12 +10,10 @@ class Health:
     """Whether the process lives, and whether it should get requests.
 
     Args:
-        service: what the endpoints share.
         journal: records the runs; `None` if they are not recorded.
     """
 
-    def __init__(self, service: Service, journal: Journal | None) -> None:
-        self._service = service
+    def __init__(self, journal: Journal | None) -> None:
         self._journal = journal
 
     async def live(self, exchange: Exchange, _: Caller) -> None:
@@ -31,8 +28,6 @@ class Health:
         await exchange.json(body, status=status)
 
     async def _reason(self) -> str | None:
-        if self._service.in_flight.is_closing:
-            return "the server is stopping"
         if self._journal is not None:
             try:
                 await self._journal.runs(limit=1)

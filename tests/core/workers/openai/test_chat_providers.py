@@ -12,7 +12,14 @@ from podium.types import Constraint, Sampling
 from podium.workers import ChatWorker, Endpoint
 from podium.workers.openai.providers import PROVIDERS
 
-SCHEMA = {"type": "object"}
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+LOOSE = {"type": "object", "properties": {"n": {"type": "integer"}}}
+ANY = {"type": "object"}
 GRAMMAR = 'root ::= "yes"'
 EVERYTHING = Sampling(temperature=0.5, top_p=0.9, max_tokens=64, stop=("END",), seed=3, effort="high")
 
@@ -92,6 +99,17 @@ async def test_sends_effort_as_the_provider_takes_it(provider: str, field: dict[
                 }
             },
         ),
+        (
+            "openai",
+            Constraint("json", LOOSE),
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "answer", "schema": LOOSE, "strict": False},
+                }
+            },
+        ),
+        ("openai", Constraint("json", ANY), {"response_format": {"type": "json_object"}}),
         ("anthropic", Constraint("json", SCHEMA), {}),
     ],
 )

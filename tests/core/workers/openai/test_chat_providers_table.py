@@ -11,14 +11,14 @@ from podium.workers.openai.providers import PROVIDERS
 
 pytestmark = pytest.mark.anyio
 
-SCHEMA = {"type": "object"}
+SCHEMA = {"type": "string"}
 GRAMMAR = 'root ::= "yes"'
 FREE = {"temperature": 0.5, "top_p": 0.9, "stop": ["END"], "seed": 3}
 """What a model may be told that takes everything."""
 FORMAT = {
     "response_format": {
         "type": "json_schema",
-        "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": True},
+        "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True},
     }
 }
 SENT: dict[str, dict[str, dict[str, Any]]] = {
@@ -38,7 +38,7 @@ SENT: dict[str, dict[str, dict[str, Any]]] = {
     "vllm": {
         "bound": {"max_tokens": 64},
         "effort": {"reasoning_effort": "high"},
-        "json": {"structured_outputs": {"json": {"type": "object"}}},
+        "json": {"structured_outputs": {"json": SCHEMA}},
         "grammar": {"structured_outputs": {"grammar": 'root ::= "yes"'}},
     },
     "ollama": {

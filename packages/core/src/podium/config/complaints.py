@@ -266,6 +266,7 @@ def _inside(node: Mapping[str, Any], part: str | int) -> Mapping[str, Any]:
     """Return the schema of one key of a table, or of one entry of a list."""
     found = node.get("items") if isinstance(part, int) else node.get("properties", {}).get(part)
     found = found or node.get("additionalProperties")
+    found = found or next(iter(node.get("patternProperties", {}).values()), None)
     return found if isinstance(found, Mapping) else {}
 
 

@@ -14,6 +14,7 @@ from podium.cli import EXIT_CODES, ConfigPath, Screen, reporting
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium_server.app import App
+from podium_server.commands.check import check as check_app
 from podium_server.http import HttpServer, is_loopback, listen, url_of
 from podium_server.keys import KeyAccess, KeyStore
 from podium_server.models import demo_config
@@ -50,7 +51,7 @@ def run(
             raise ConfigError(f"{told}: create one with `podium keys create NAME`, or listen on 127.0.0.1")
         app = App(loaded, access)
         if check:
-            _show(screen, app)
+            _check(screen, app, host, port)
             return
         backend = {"use_uvloop": sys.platform != "win32"}
         anyio.run(partial(_serve, screen, app, host, port), backend_options=backend)
@@ -105,8 +106,11 @@ def _names(app: App) -> str:
     return ", ".join(model.name for model in app.catalogue)
 
 
-def _show(screen: Screen, app: App) -> None:
-    """Show the models."""
-    for model in app.catalogue:
-        workers = ", ".join(model.workers) or "a hosted conductor"
-        screen.result(f"{model.name} ({model.versioned_id}): {workers}")
+def _check(screen: Screen, app: App, host: str, port: int) -> None:
+    """Show what the server would serve and what it lacks; exit with 1 if it cannot start."""
+    found = anyio.run(check_app, app, host, port)
+    for finding in found:
+        screen.result(f"{'✓' if finding.ok else '✗'} {finding.told}")
+    screen.note("podium: no model was called: `podium check` calls each worker once")
+    if not all(finding.ok for finding in found):
+        raise typer.Exit(1)

@@ -12,6 +12,7 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from podium.errors import PodiumError
+from podium_server.http.protocol import ABORT
 from podium_server.settings import ServerSection
 
 _KEEP_ALIVE = b": keep-alive\n\n"
@@ -61,7 +62,7 @@ class Exchange:
         self.path_params: Mapping[str, Any] = scope.get("path_params", {})
         self.method: str = scope["method"]
         self.scheme: str = scope["scheme"]
-        self.query: str = scope["query_string"].decode("latin-1")
+        self._abort: Callable[[], None] | None = scope.get("extensions", {}).get(ABORT, {}).get("abort")
         self.status: int | None = None
         """Status of the response; `None` before it has begun."""
 
@@ -244,6 +245,8 @@ class Exchange:
             with anyio.fail_after(self._bounds.write_seconds):
                 await self._send(message)
         except (TimeoutError, OSError) as error:
+            if self._abort is not None:
+                self._abort()  # else the connection would wait for its client
             raise ClientGone from error
 
 

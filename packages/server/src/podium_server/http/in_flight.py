@@ -9,7 +9,7 @@ from podium.errors import PodiumError
 
 
 class ServerBusy(PodiumError):
-    """The server has too many requests at this time, or is stopping."""
+    """The server has too many requests at this time."""
 
     code = "server_busy"
 
@@ -27,8 +27,6 @@ class InFlight:
         self._idle.set()
         self.count = 0
         """The number of running requests."""
-        self.is_closing = False
-        """Whether the server is stopping."""
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -51,6 +49,5 @@ class InFlight:
 
     async def ended(self, seconds: float) -> None:
         """Wait until no request is running, for at most some seconds."""
-        self.is_closing = True
         with anyio.move_on_after(seconds):
             await self._idle.wait()

@@ -10,6 +10,10 @@ from podium_server.settings import ServerSection
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
+ABORT = "podium.abort"
+"""The extension of the ASGI scope with a function that drops the connection."""
+
+
 class HeadersTooLarge(Exception):
     """The headers of a request are too large."""
 
@@ -44,6 +48,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Wait for the headers of a request."""
         super().on_message_begin()
+        self.scope["extensions"] = {ABORT: {"abort": self.transport.abort}}
         self._has_head = False
         self._await_head()
 

@@ -1,5 +1,6 @@
 """Runs a request, and yields the pieces of its answer."""
 
+import json
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext
@@ -13,7 +14,7 @@ from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, answered
 from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
-from podium.types import Part, Result, RunEnded, estimate_usage
+from podium.types import Part, Problem, Result, RunEnded, estimate_usage
 from podium.usage import Usage
 from podium_server.keys import Access, Admission, Ask, Caller
 from podium_server.models import Catalogue, ServedModel
@@ -66,6 +67,8 @@ class Turn:
             headers["x-podium-effort"] = self._facts.effort
         if self._facts.recorded is not None:
             headers["idempotent-replayed"] = "true"
+        if self._answer is not None:
+            headers["x-podium-status"] = str(self.summary["status"])
         return {**headers, **self._facts.admission.headers}
 
     @property
@@ -88,10 +91,22 @@ class Turn:
     @property
     def summary(self) -> dict[str, Any]:
         """The id and the status of the run, as plain JSON; with the problem of an incomplete answer."""
-        result = self.answer.result
-        problem = result.problem
+        problem = self._problem()
+        status = "ok" if problem is None and self.answer.result.status == "ok" else "partial"
         told = None if problem is None else {"code": problem.code, "message": problem.message}
-        return {"run_id": self.run_id, "status": result.status, "problem": told}
+        return {"run_id": self.run_id, "status": status, "problem": told}
+
+    def _problem(self) -> Problem | None:
+        """Return why the answer is incomplete, or not in the requested form; `None` for a good answer."""
+        result = self.answer.result
+        is_text = not self.answer.tool_calls and self._facts.asked.sampling.constraint is not None
+        if result.problem is not None or not is_text:
+            return result.problem
+        try:
+            json.loads(result.answer)
+        except (ValueError, RecursionError):
+            return Problem("not_json", "the request asked for JSON, and the answer is not JSON")
+        return None
 
     async def run(self) -> str:
         """Run the request, and return the text about its progress. `pieces` describes the exceptions."""

@@ -8,6 +8,8 @@ from podium.types.messages import Constraint, Message, Sampling, Tools
 from podium.workers.openai.providers import Provider
 
 _PLAIN = Sampling()
+ANY_OBJECT = {"type": "object"}
+"""The JSON schema of any object, for which APIs have a mode of their own."""
 
 
 def merge_sampling(defaults: Sampling, wanted: Sampling) -> Sampling:
@@ -72,10 +74,28 @@ def _constraint_fields(provider: Provider, constraint: Constraint) -> dict[str, 
     match provider.constraints.get(constraint.kind):
         case "structured_outputs":
             return {"structured_outputs": {constraint.kind: constraint.value}}
+        case "response_format" if constraint.value == ANY_OBJECT:
+            return {"response_format": {"type": "json_object"}}
         case "response_format":
-            schema = {"name": "answer", "schema": constraint.value, "strict": True}
+            strict = _is_strict(constraint.value)
+            schema = {"name": "answer", "schema": constraint.value, "strict": strict}
             return {"response_format": {"type": "json_schema", "json_schema": schema}}
         case "grammar":
             return {"grammar": constraint.value}
         case None:
             return {}
+
+
+def _is_strict(schema: object) -> bool:
+    """Return whether OpenAI's strict mode accepts a schema: all objects are closed and whole."""
+    if isinstance(schema, list):
+        return all(map(_is_strict, schema))
+    if not isinstance(schema, dict):
+        return True
+    if isinstance(properties := schema.get("properties"), dict):
+        required = schema.get("required")
+        is_whole = isinstance(required, list) and set(map(str, required)) == set(properties)
+        if schema.get("additionalProperties") is not False or not is_whole:
+            return False
+        return all(map(_is_strict, properties.values())) and _is_strict(schema.get("$defs", {}))
+    return schema.get("type") != "object" and all(map(_is_strict, schema.values()))

@@ -1,0 +1,260 @@
+"""Limits on requests, and clients that are slow or leave."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from server.chat.test_completions import ASKED, team
+from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, chunk, events, says
+from servers.podium_server import Served
+
+BODY = json.dumps({"model": "podium", "messages": ASKED, "stream": True}).encode()
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Wait until a condition is met."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return condition()
+
+
+def connected(served: Served, data: bytes, *, small: bool = False) -> socket.socket:
+    """Connect and send bytes."""
+    host, port = served.root.removeprefix("http://").split(":")
+    client = socket.socket()
+    if small:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.settimeout(15)
+    client.connect((host, int(port)))
+    client.sendall(data)
+    return client
+
+
+def request(body: bytes, *, length: int | None = None, more: str = "") -> bytes:
+    """Return the bytes of a request."""
+    size = len(body) if length is None else length
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n{more}"
+    return f"{head}Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n".encode() + body
+
+
+def rest(client: socket.socket) -> bytes:
+    """Return all bytes until the server closes the connection, and close it."""
+    with client:
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def stalled(call: Call) -> Reply:
+    """Plan, and then never answer."""
+    return team(call) if call.body["model"] == "planner" else Reply((STALL,))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_cancels_its_run(*, stream: bool, served: Served, upstream: ChatServer) -> None:
+    """The connection to the worker is closed."""
+    upstream.reply = stalled
+    client = connected(served, request(json.dumps({**json.loads(BODY), "stream": stream}).encode()))
+    assert until(lambda: len(upstream.calls) == 2)
+    client.close()
+    assert until(upstream.calls[1].hung_up.is_set)
+    raw = served.client().with_options(timeout=0.5)
+    with pytest.raises(openai.APITimeoutError):
+        raw.chat.completions.create(model="podium", messages=ASKED)
+    assert until(upstream.calls[-1].hung_up.is_set)
+
+
+def test_a_comment_while_nothing_happens(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """So that no proxy closes the connection; clients ignore it."""
+
+    def reply(call: Call) -> Reply:
+        made = team(call)
+        return Reply((Pause(0.5), *made.parts)) if call.body["model"] == "one" else made
+
+    upstream.reply = reply
+    served = serve(server="keep_alive_seconds = 0.1")
+    answer = httpx2.post(
+        f"{served.url}/chat/completions", content=BODY, headers={"content-type": "application/json"}
+    )
+    assert answer.text.count(": keep-alive\n\n") >= 2
+    stream = served.client().chat.completions.create(model="podium", messages=ASKED, stream=True)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+    assert text == "the answer"
+
+
+def test_too_many_requests(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """A further request gets 503 and `retry-after`; health is still answered."""
+    upstream.reply = stalled
+    served = serve(server="requests = 1")
+    client = connected(served, request(BODY))
+    assert until(lambda: len(upstream.calls) == 2)
+    with pytest.raises(openai.InternalServerError) as caught:
+        served.client().chat.completions.create(model="podium", messages=ASKED)
+    assert caught.value.status_code == 503
+    assert caught.value.code == "server_busy"
+    assert caught.value.response.headers["retry-after"] == "1"
+    assert httpx2.get(f"{served.root}/healthz").status_code == 200
+    client.close()
+    upstream.reply = team
+    assert until(lambda: httpx2.get(f"{served.url}/models").status_code == 200)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_large_body(*, chunked: bool, serve: Callable[..., Served]) -> None:
+    """It is refused, before it is read where its length is known."""
+    served = serve(server="body_bytes = 1000")
+    body = b"x" * 5000
+
+    def pieces() -> Any:
+        yield body
+
+    answer = httpx2.post(
+        f"{served.url}/chat/completions",
+        content=pieces() if chunked else body,
+        headers={"content-type": "application/json"},
+    )
+    assert answer.status_code == 413
+    assert answer.json()["error"]["code"] == "request_too_large"
+
+
+def test_a_body_that_does_not_arrive(serve: Callable[..., Served]) -> None:
+    """It is refused after `read_seconds`, and the connection is closed."""
+    served = serve(server="read_seconds = 0.3")
+    answer = rest(connected(served, request(b"{", length=100)))
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"request_timeout" in answer
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /v1/mod", b"GET /v1/models HTTP/1.1\r\nHost: loc"])
+def test_headers_that_do_not_arrive(sent: bytes, serve: Callable[..., Served]) -> None:
+    """The connection is closed after `read_seconds`."""
+    served = serve(server="read_seconds = 0.3")
+    assert rest(connected(served, sent)) == b""
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_large_headers(*, ends: bool, serve: Callable[..., Served]) -> None:
+    """They are refused, complete or not."""
+    served = serve(server="header_bytes = 2000")
+    header = "X-Large: " + "x" * 4000
+    sent = request(BODY, more=f"{header}\r\n") if ends else f"GET / HTTP/1.1\r\n{header}".encode()
+    assert rest(connected(served, sent)).startswith(b"HTTP/1.1 431 ")
+    small = httpx2.get(f"{served.url}/models")
+    assert small.status_code == 200
+
+
+def test_a_large_body_after_small_headers(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """The size of the body does not count as headers, also in the second request of a connection."""
+    upstream.reply = team
+    served = serve(server="header_bytes = 2000")
+    asked: Any = [{"role": "user", "content": "Why? " * 20_000}]
+    client = served.client()
+    for _ in range(2):
+        answer = client.chat.completions.create(model="podium", messages=asked)
+        assert answer.choices[0].message.content == "the answer"
+
+
+def test_a_client_that_does_not_read(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """Its run is cancelled after `write_seconds`, and its connection dropped."""
+
+    def reply(call: Call) -> Reply:
+        if call.body["model"] == "planner":
+            return team(call)
+        return events(*[chunk({"content": "x" * 50_000})] * 1000, STALL)
+
+    upstream.reply = reply
+    served = serve(
+        server="write_seconds = 0.5",
+        models='[models.podium]\nworker = "one"\nlimits.output_chars = 1_000_000_000\n',
+    )
+    client = connected(served, request(BODY), small=True)
+    assert until(lambda: len(upstream.calls) == 1)
+    assert until(upstream.calls[0].hung_up.is_set, 20)
+    client.close()
+
+
+def test_requests_in_parallel(served: Served, upstream: ChatServer) -> None:
+    """Each gets its own answer."""
+
+    def reply(call: Call) -> Reply:
+        if call.body["model"] == "planner":
+            return team(call)
+        words = str(call.body["messages"]).split()
+        return says(call, next(word for word in words if word.startswith("n=")))
+
+    upstream.reply = reply
+    found: dict[int, str | None] = {}
+
+    def ask(number: int) -> None:
+        asked: Any = [{"role": "user", "content": f"Say n={number} please"}]
+        answer = served.client().chat.completions.create(model="podium", messages=asked)
+        found[number] = answer.choices[0].message.content
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert all(f"n={number}" in (text or "") for number, text in found.items())
+    assert len(found) == 20
+
+
+def test_an_idempotency_key_while_its_run_is_executed(served: Served, upstream: ChatServer) -> None:
+    """The second request waits for the first and gets the same answer; another body is a conflict."""
+
+    def reply(call: Call) -> Reply:
+        made = team(call)
+        return Reply((Pause(1.0), *made.parts)) if call.body["model"] == "one" else made
+
+    upstream.reply = reply
+    headers = {"Idempotency-Key": "same"}
+    found: list[str] = []
+
+    def ask() -> None:
+        answer = served.client().chat.completions.create(
+            model="podium", messages=ASKED, extra_headers=headers
+        )
+        found.append(answer.id)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert until(lambda: len(upstream.calls) == 2)
+    other: Any = [{"role": "user", "content": "Another question?"}]
+    with pytest.raises(openai.ConflictError):
+        served.client().chat.completions.create(model="podium", messages=other, extra_headers=headers)
+    for thread in threads:
+        thread.join(20)
+    assert len(found) == 3
+    assert len(set(found)) == 1
+    assert len(upstream.calls) == 3
+
+
+def test_an_idempotency_key_of_an_interrupted_run(served: Served, upstream: ChatServer) -> None:
+    """The same request continues the run; what was paid is not paid again."""
+    upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else team(call)
+    headers = {"Idempotency-Key": "cut"}
+    with pytest.raises(openai.APITimeoutError):
+        served.client().with_options(timeout=1).chat.completions.create(
+            model="podium", messages=ASKED, extra_headers=headers
+        )
+    upstream.reply = team
+    before = len(upstream.calls)
+    answer = served.client().chat.completions.create(model="podium", messages=ASKED, extra_headers=headers)
+    assert answer.choices[0].message.content == "the answer"
+    assert [call.body["model"] for call in upstream.calls[before:]] == ["two"]
+
+
+@pytest.mark.parametrize("key", ["", "x" * 300])
+def test_a_wrong_idempotency_key(key: str, served: Served) -> None:
+    """It is refused."""
+    with pytest.raises(openai.BadRequestError) as caught:
+        served.client().chat.completions.create(
+            model="podium", messages=ASKED, extra_headers={"Idempotency-Key": key}
+        )
+    assert caught.value.code == "invalid_idempotency_key"

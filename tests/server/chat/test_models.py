@@ -1,0 +1,137 @@
+"""Models of `[models]`: presets, workers as themselves, efforts, and the progress that clients see."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from server.chat.test_completions import ASKED, team
+from servers.chat_server import Call, ChatServer, Reply, says
+from servers.podium_server import Served
+
+from podium.errors import ConfigError
+
+ONE = '{"worker": 0, "subtask": "Answer.", "access": []}\n'
+
+
+def progress(served: Served, model: str, **options: Any) -> str:
+    """Return the reasoning text of an answer."""
+    answer = served.client().chat.completions.create(model=model, messages=ASKED, **options)
+    return getattr(answer.choices[0].message, "reasoning_content", "")
+
+
+def test_mini_has_the_cheap_workers(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """A simple question goes to one worker, without a call of the planner."""
+    upstream.reply = team
+    served = serve(models='[models.quick]\npreset = "mini"\n')
+    (model,) = served.client().models.list().data
+    assert model.workers == ["one"]  # type: ignore[attr-defined]
+    answer = served.client().chat.completions.create(model="quick", messages=ASKED)
+    assert answer.choices[0].message.content == "facts"
+    assert [call.body["model"] for call in upstream.calls] == ["one"]
+
+
+def test_ultra_improves_a_rejected_answer(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """The judge's no begins another round; an effort bounds the rounds."""
+    answers, plans = iter(["bad", "good", "bad"]), iter([ONE, ONE.replace("Answer", "Try again"), ONE])
+
+    def reply(call: Call) -> Reply:
+        prompt = str(call.body["messages"])
+        match call.body["model"]:
+            case "planner":
+                return says(call, next(plans))
+            case "two":
+                return says(call, "NO, it is bad" if "bad" in prompt else "YES")
+        return says(call, next(answers))
+
+    upstream.reply = reply
+    served = serve(models='[models.deep]\npreset = "ultra"\naccept = "two"\n')
+    client = served.client()
+    answer = client.chat.completions.create(model="deep", messages=ASKED)
+    assert answer.choices[0].message.content == "good"
+    assert "Round 2" in answer.choices[0].message.reasoning_content  # type: ignore[attr-defined]
+    raw = client.chat.completions.with_raw_response.create(
+        model="deep", messages=ASKED, reasoning_effort="minimal"
+    )
+    assert raw.headers["x-podium-effort"] == "low"
+    assert raw.parse().choices[0].message.content == "bad"
+    assert raw.parse().podium["status"] == "partial"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("effort", ["none", "minimal", "low", "medium", "high", "xhigh", "max"])
+def test_no_effort_is_an_error(effort: str, serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """A model without efforts ignores it; it is not sent to workers."""
+    upstream.reply = team
+    served = serve()
+    served.client().chat.completions.create(
+        model="podium", messages=ASKED, extra_body={"reasoning_effort": effort}
+    )
+    assert all("reasoning_effort" not in call.body for call in upstream.calls)
+
+
+def test_an_effort_reaches_the_worker_of_the_answer(
+    serve: Callable[..., Served], upstream: ChatServer
+) -> None:
+    """If the model says so, in the words of its provider."""
+    upstream.reply = team
+    served = serve(models='[models.raw]\nworker = "two"\nefforts.high.worker = "deep"\n')
+    served.client().chat.completions.create(model="raw", messages=ASKED, reasoning_effort="low")
+    assert upstream.calls[0].body["reasoning_effort"] == "deep"
+
+
+def test_what_a_client_sees(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """Nothing, the steps, or also their outputs; never the output of the last step."""
+    upstream.reply = team
+    tables = "".join(f'[models.{show}]\nshow = "{show}"\n' for show in ("none", "steps", "all"))
+    served = serve(models=tables)
+    assert progress(served, "none") == ""
+    assert "facts" not in progress(served, "steps").replace("Collect facts", "")
+    stream = served.client().chat.completions.create(model="all", messages=ASKED, stream=True)
+    deltas = [chunk.choices[0].delta for chunk in stream]
+    told = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
+    assert "Step 0 writes:\nfacts\nStep 0: ok" in told
+    assert "the answer" not in told.replace("Write the answer", "")
+
+
+def test_limits_of_a_model(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """They replace those of the file, and a run that reaches one is an error with its code."""
+    upstream.reply = team
+    served = serve(models="[models.small.limits]\ncost = 0.0000001\n")
+    with pytest.raises(openai.UnprocessableEntityError) as caught:
+        served.client().chat.completions.create(model="small", messages=ASKED)
+    assert caught.value.code in ("limit", "planner_limit")
+
+
+@pytest.mark.parametrize(
+    ("models", "told"),
+    [
+        ('[models.a]\nworker = "three"\n', "'worker' in [models.a] names 'three'"),
+        ("[models.a]\nworkers = []\n", "'workers' in [models.a]"),
+        ('[models.a]\nworker = "one"\npreset = "mini"\n', "has no effect with 'worker'"),
+        ('[models.a]\npreset = "huge"\n', "write one of 'mini' or 'ultra'"),
+        ("[models.a.limits]\nstep = 3\n", "unknown limit 'step'"),
+        ("[models.a.limits]\nsteps = 0\n", "limit steps is 0"),
+        ("[models.a]\nshow = true\n", "write one of 'none', 'steps' or 'all'"),
+        ('[models."a b"]\npreset = "mini"\n', "a b"),
+        ("[models.a]\nsho = 'all'\n", "did you mean 'show'?"),
+        ('[models.a.efforts.huge]\nworker = "x"\n', "huge"),
+    ],
+)
+def test_a_wrong_table_is_refused(
+    models: str, told: str, serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    """With the file and the key."""
+    with pytest.raises(ConfigError) as caught:
+        serve(models=models)
+    assert told in str(caught.value)
+    assert "podium.toml" in str(caught.value)
+
+
+def test_the_version_changes_with_the_workers(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """The id tells clients that the model behind a name changed; a version of your own replaces the hash."""
+    table = '[models.a]\nworkers = ["one"]\n[models.b]\nworkers = ["two"]\n[models.c]\nversion = "7"\n'
+    models = serve(models=table).client().models.list().data
+    versions = [model.version for model in models]  # type: ignore[attr-defined]
+    assert versions[0][2:] != versions[1][2:]
+    assert versions[2] == "c-7"

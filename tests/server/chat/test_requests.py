@@ -1,0 +1,229 @@
+"""What a request may ask for, and what is refused."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from server.chat.test_completions import ASKED, PLAN, team
+from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.podium_server import Served
+
+ARRAY = {"type": "array"}
+
+
+def post(served: Served, body: object, **headers: str) -> httpx2.Response:
+    """Send a body as it is."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    sent = {"content-type": "application/json", **{name.replace("_", "-"): v for name, v in headers.items()}}
+    return httpx2.post(f"{served.url}/chat/completions", content=content, headers=sent, timeout=20)
+
+
+def test_the_answer_has_the_sampling_of_the_request(served: Served, upstream: ChatServer) -> None:
+    """Only the worker of the answer gets it."""
+    upstream.reply = team
+    served.client().chat.completions.create(
+        model="podium",
+        messages=ASKED,
+        temperature=0.5,
+        top_p=0.5,
+        max_completion_tokens=77,
+        seed=3,
+        stop=["END"],
+    )
+    last = upstream.calls[-1].body
+    assert (last["temperature"], last["top_p"], last["seed"], last["stop"]) == (0.5, 0.5, 3, ["END"])
+    assert last["max_completion_tokens"] == 77
+    assert "temperature" not in upstream.calls[1].body
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"type": "json_object"}, {"type": "json_object"}),
+        (
+            {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "array"}}},
+            {
+                "type": "json_schema",
+                "json_schema": {"name": "answer", "schema": {"type": "array"}, "strict": True},
+            },
+        ),
+    ],
+)
+def test_json(given: Any, sent: Any, served: Served, upstream: ChatServer) -> None:
+    """The format reaches the worker of the answer; an answer in another form says so."""
+    upstream.reply = lambda call: says(call, PLAN if call.body["model"] == "planner" else '{"a": 1}')
+    client = served.client()
+    raw = client.chat.completions.with_raw_response.create(
+        model="podium", messages=ASKED, response_format=given
+    )
+    assert raw.headers["x-podium-status"] == "ok"
+    assert upstream.calls[-1].body["response_format"] == sent
+    upstream.reply = team
+    raw = client.chat.completions.with_raw_response.create(
+        model="podium", messages=ASKED, response_format=given
+    )
+    assert raw.headers["x-podium-status"] == "partial"
+    assert raw.parse().podium["problem"]["code"] == "not_json"  # type: ignore[attr-defined]
+
+
+def test_a_cut_answer(served: Served, upstream: ChatServer) -> None:
+    """Its finish reason is `length`, and its status partial, also in a stream."""
+
+    def reply(call: Call) -> Reply:
+        is_last = call.body["model"] == "two"
+        return says(call, "half", finish_reason="length") if is_last else team(call)
+
+    upstream.reply = reply
+    answer = served.client().chat.completions.create(model="podium", messages=ASKED)
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.podium["status"] == "partial"  # type: ignore[attr-defined]
+    *_, last = served.client().chat.completions.create(model="podium", messages=ASKED, stream=True)
+    assert last.choices[0].finish_reason == "length"
+    assert last.podium["problem"]["code"] == "cut"  # type: ignore[attr-defined]
+
+
+def test_content_parts(served: Served, upstream: ChatServer) -> None:
+    """Text parts are read; a worker that takes no pictures is told that one is missing."""
+    upstream.reply = team
+    parts: Any = [
+        {"type": "text", "text": "What is this?"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+    ]
+    served.client().chat.completions.create(model="podium", messages=[{"role": "user", "content": parts}])
+    last = str(upstream.calls[-1].body["messages"])
+    assert "What is this?" in last
+    assert "cannot be shown to you" in last
+
+
+def test_parallel_calls(served: Served, upstream: ChatServer) -> None:
+    """All calls are returned; with `parallel_tool_calls` false, only the first."""
+    tools: Any = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+    calls = [
+        {"id": f"c{n}", "type": "function", "function": {"name": "add", "arguments": "{}"}} for n in (1, 2)
+    ]
+
+    def reply(call: Call) -> Reply:
+        if call.body["model"] != "two":
+            return team(call)
+        return says(call, "", tool_calls=calls, finish_reason="tool_calls")
+
+    upstream.reply = reply
+    client = served.client()
+    stream = client.chat.completions.create(model="podium", messages=ASKED, tools=tools, stream=True)
+    deltas = [chunk.choices[0].delta for chunk in stream]
+    found = [(call.index, call.id) for delta in deltas for call in delta.tool_calls or ()]
+    assert found == [(0, "c1"), (1, "c2")]
+    one = client.chat.completions.create(
+        model="podium", messages=ASKED, tools=tools, parallel_tool_calls=False
+    )
+    assert [call.id for call in one.choices[0].message.tool_calls or ()] == ["c1"]
+
+
+def test_a_required_call_that_is_missing(served: Served, upstream: ChatServer) -> None:
+    """It is an error, not an answer without a call."""
+    upstream.reply = team
+    tools: Any = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+    with pytest.raises(openai.APIStatusError) as caught:
+        served.client().chat.completions.create(
+            model="podium", messages=ASKED, tools=tools, tool_choice="required"
+        )
+    assert caught.value.status_code == 502
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "param"),
+    [
+        ({"n": 2}, "invalid_request", "n"),
+        ({"frequency_penalty": 0.5}, "invalid_request", "frequency_penalty"),
+        ({"logprobs": True}, "invalid_request", "logprobs"),
+        ({"temperature": 3}, "invalid_request", "temperature"),
+        ({"temperature": "hot"}, "invalid_request", "temperature"),
+        ({"max_tokens": 0}, "invalid_request", "max_tokens"),
+        ({"colour": "red"}, "unknown_parameter", "colour"),
+        ({"messages": []}, "invalid_request", "messages"),
+        ({"messages": "hello"}, "invalid_request", "messages"),
+        ({"messages": [{"role": "king", "content": "x"}]}, "query", None),
+        ({"messages": [{"role": "user", "content": ""}]}, "query", None),
+        ({"messages": [{"role": "user", "content": 5}]}, "query", None),
+        ({"model": ""}, "invalid_request", "model"),
+        ({"tools": [{"type": "web_search"}]}, "invalid_request", "tools[0]"),
+        ({"tool_choice": "required"}, "invalid_request", "tool_choice"),
+        ({"response_format": {"type": "xml"}}, "invalid_request", "response_format"),
+        ({"stream_options": {"include_usage": True}}, "invalid_request", "stream_options"),
+        ({"reasoning_effort": "huge"}, "invalid_request", "reasoning_effort"),
+        ({"stop": [1]}, "invalid_request", None),
+    ],
+)
+def test_a_wrong_field(change: Any, code: str, param: str | None, served: Served) -> None:
+    """A 400 in OpenAI's form names the field."""
+    answer = post(served, {"model": "podium", "messages": ASKED, **change})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["type"] == "invalid_request_error"
+    assert (error["code"], error["param"] if param else None) == (code, param)
+    assert error["message"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"model": NaN}', b'{"model": 1e999}']
+)
+def test_a_body_that_is_no_request(body: bytes, served: Served) -> None:
+    """A 400, whatever the bytes are."""
+    answer = post(served, body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "invalid_request"
+
+
+def test_a_body_of_another_type(served: Served) -> None:
+    """A web page could send it from a browser of this machine."""
+    answer = post(served, {"model": "podium", "messages": ASKED}, content_type="text/plain")
+    assert answer.status_code == 415
+
+
+def test_a_request_to_another_name(served: Served) -> None:
+    """A web page could point its name at this machine."""
+    answer = post(served, {"model": "podium", "messages": ASKED}, host="evil.example")
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "host_not_allowed"
+
+
+def test_other_paths_and_methods(served: Served) -> None:
+    """They are errors in OpenAI's form."""
+    assert httpx2.get(f"{served.url}/nothing").json()["error"]["code"] == "unknown_url"
+    answer = httpx2.get(f"{served.url}/chat/completions")
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "POST"
+    assert answer.json()["error"]["code"] == "method_not_allowed"
+
+
+def test_health(served: Served) -> None:
+    """The process lives, and the journal works."""
+    assert httpx2.get(f"{served.root}/healthz").json() == {"status": "ok"}
+    assert httpx2.get(f"{served.root}/readyz").json() == {"status": "ok"}
+
+
+def test_an_error_in_a_stream(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """After the stream has begun, the client gets the error as an event, with its code."""
+
+    def reply(call: Call) -> Reply:
+        if call.body["model"] == "two":
+            return says(call, "", finish_reason="content_filter")
+        return team(call)
+
+    upstream.reply = reply
+    stream = serve().client().chat.completions.create(model="podium", messages=ASKED, stream=True)
+    with pytest.raises(openai.APIError) as caught:
+        list(stream)
+    assert caught.value.code is not None
+
+
+def test_an_error_before_the_stream(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """It is an HTTP error."""
+    upstream.reply = lambda _: whole({"error": {"message": "bad key"}}, status=401)
+    with pytest.raises(openai.APIStatusError) as caught:
+        serve().client().chat.completions.create(model="podium", messages=ASKED, stream=True)
+    assert caught.value.status_code == 502
+    assert caught.value.code == "planner_refused"

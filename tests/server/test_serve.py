@@ -1,0 +1,198 @@
+"""`podium serve` as its user runs it: the demo, the check, wrong input, and signals."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from server.chat.conftest import CONFIG
+from server.chat.test_completions import ASKED, team
+from servers.chat_server import STALL, Call, ChatServer, Pause, Reply
+from typer.testing import Result
+
+Run = Callable[..., Result]
+
+
+@contextmanager
+def process(folder: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """Run `podium serve` on a free port; `url` of the process is its URL."""
+    command = [str(Path(sys.executable).parent / "podium"), "serve", "--port", "0", *options]
+    known = {**os.environ, "XDG_CONFIG_HOME": str(folder / "none"), **(env or {})}
+    running: Any = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=known)
+    with running:
+        try:
+            running.url = ""
+            while not running.url:
+                line = running.stderr.readline()
+                assert line, running.wait(10)
+                running.url = line.partition(" at ")[2].strip()
+            yield running
+        finally:
+            running.kill()
+
+
+def test_without_a_config_it_serves_the_demo(tmp_path: Path) -> None:
+    """It answers without a model, key or network, and ends with 0 on SIGTERM."""
+    with process(tmp_path) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+        answer = client.chat.completions.create(
+            model="podium", messages=[{"role": "user", "content": "What is 17.5% of 2,340?"}]
+        )
+        assert "409.5" in (answer.choices[0].message.content or "")
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(20) == 0
+
+
+@pytest.fixture
+def team_folder(tmp_path: Path, upstream: ChatServer) -> Path:
+    """A folder with the config of a team."""
+    text = CONFIG.format(url=upstream.url, models="", server="drain_seconds = 1.0")
+    (tmp_path / "podium.toml").write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def upstream() -> Iterator[ChatServer]:
+    """Serve the models behind the workers."""
+    with ChatServer(team).in_thread() as server:
+        yield server
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_running_requests_end(
+    number: signal.Signals, team_folder: Path, upstream: ChatServer
+) -> None:
+    """Within `drain_seconds`; no further connection is accepted."""
+
+    def reply(call: Call) -> Reply:
+        made = team(call)
+        if call.body["model"] != "two":
+            return made
+        running.send_signal(number)
+        return Reply((Pause(0.4), *made.parts))
+
+    upstream.reply = reply
+    with process(team_folder) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+        answer = client.chat.completions.create(model="podium", messages=ASKED)
+        assert answer.choices[0].message.content == "the answer"
+        assert running.wait(20) == (0 if number == signal.SIGTERM else 130)
+        with pytest.raises(httpx2.ConnectError):
+            httpx2.get(running.url)
+
+
+def test_a_request_that_does_not_end_is_cancelled(team_folder: Path, upstream: ChatServer) -> None:
+    """After `drain_seconds`; the run is recorded as stopped, and can be resumed."""
+
+    def reply(call: Call) -> Reply:
+        if call.body["model"] != "two":
+            return team(call)
+        running.send_signal(signal.SIGTERM)
+        return Reply((STALL,))
+
+    upstream.reply = reply
+    with process(team_folder) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+        with pytest.raises(openai.APIError):
+            client.chat.completions.create(model="podium", messages=ASKED)
+        assert running.wait(20) == 0
+    upstream.reply = team
+    command = [str(Path(sys.executable).parent / "podium"), "runs"]
+    listed = subprocess.run(command, cwd=team_folder, capture_output=True, text=True, check=True)
+    assert "stopped" in listed.stdout
+
+
+def test_a_kill_and_the_same_request_again(team_folder: Path, upstream: ChatServer) -> None:
+    """A restarted server continues the run of an idempotency key; what was recorded is not paid again."""
+    headers = {"Idempotency-Key": "k"}
+    upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else team(call)
+    with process(team_folder) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+        with pytest.raises(openai.APITimeoutError):
+            client.with_options(timeout=1.5).chat.completions.create(
+                model="podium", messages=ASKED, extra_headers=headers
+            )
+        running.kill()
+        running.wait(10)
+    upstream.reply = team
+    before = len(upstream.calls)
+    with process(team_folder) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
+        answer = client.chat.completions.create(model="podium", messages=ASKED, extra_headers=headers)
+    assert answer.choices[0].message.content == "the answer"
+    assert [call.body["model"] for call in upstream.calls[before:]] == ["two"]
+
+
+def test_the_check(team_folder: Path, podium: Run) -> None:
+    """It shows the models, the journal and the address, and calls no model."""
+    done = podium("serve", "--check", "--port", "0", "--config", str(team_folder / "podium.toml"))
+    assert done.exit_code == 0, done.output
+    assert "✓ model podium: podium-" in done.stdout
+    assert "✓ journal: works" in done.stdout
+    assert "no worker judges its answers" in done.stdout
+
+
+def test_the_check_of_a_port_in_use(team_folder: Path, podium: Run) -> None:
+    """It fails before any client could."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = podium("serve", "--check", "--port", port, "--config", str(team_folder / "podium.toml"))
+        assert done.exit_code == 1
+        assert "✗ address: cannot listen on 127.0.0.1" in done.stdout
+        again = podium("serve", "--port", port, "--config", str(team_folder / "podium.toml"))
+        assert again.exit_code == 2
+        assert "cannot listen" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("port = 70000", "'port' in [server]"),
+        ("requests = 0", "'requests' in [server]"),
+        ('host = "0.0.0.0"', "has no API keys"),
+        ("prot = 1", "did you mean 'port'?"),
+        ("read_seconds = -1", "'read_seconds' in [server]"),
+    ],
+)
+def test_a_wrong_table(table: str, told: str, tmp_path: Path, podium: Run) -> None:
+    """It is refused before the server starts."""
+    text = CONFIG.format(url="http://127.0.0.1:1/v1", models="", server=table)
+    (tmp_path / "podium.toml").write_text(text)
+    done = (
+        podium("serve", "--port", "0", "--config", str(tmp_path / "podium.toml"))
+        if "port =" not in (table)
+        else podium("serve", "--config", str(tmp_path / "podium.toml"))
+    )
+    assert done.exit_code == 2, done.output
+    assert told in done.stderr
+
+
+def test_a_missing_key_of_an_endpoint(tmp_path: Path, podium: Run) -> None:
+    """The message names the variable."""
+    text = CONFIG.format(url="http://127.0.0.1:1/v1", models="", server="")
+    (tmp_path / "podium.toml").write_text(text.replace("base_url", 'key_env = "NO_SUCH_KEY"\nbase_url', 1))
+    done = podium("serve", "--check", "--config", str(tmp_path / "podium.toml"))
+    assert done.exit_code == 2
+    assert "NO_SUCH_KEY" in done.stderr
+
+
+def test_another_address(podium: Run) -> None:
+    """Without API keys, only this machine may use the server."""
+    done = podium("serve", "--host", "0.0.0.0")  # noqa: S104 - it is refused
+    assert done.exit_code == 2
+    assert "0.0.0.0 can be reached from other machines" in done.stderr
+
+
+def test_a_named_config_that_does_not_exist(podium: Run) -> None:
+    """It is an error, and not the demo."""
+    done = podium("serve", "--config", "/no/such/podium.toml")
+    assert done.exit_code == 2
+    assert "/no/such/podium.toml" in done.stderr
