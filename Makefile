@@ -18,11 +18,16 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
+.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
 	@.venv/bin/podium demo --folder "$$DEMO_FOLDER" $${DEMO_QUESTION:+"$$DEMO_QUESTION"}
+
+# Serves the podium.toml of this folder, or the offline demo, at http://localhost:8000/v1.
+serve: $(UV)
+	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-server --package podium-conductor --extra offline
+	@.venv/bin/podium serve --port $${PORT:-8000}
 
 test: $(UV)
 	$(RUN) $(PYTEST) -m 'not long'

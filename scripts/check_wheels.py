@@ -71,7 +71,13 @@ DISTRIBUTIONS = (
         pages=("README.md", "docs/policy.md", "docs/runs.md"),
         command="init --preset offline",
     ),
-    Distribution("podium-server", "server", command="keys --help"),
+    Distribution(
+        "podium-server",
+        "server",
+        also=("podium-conductor[offline]", "openai"),
+        pages=("docs/server.md",),
+        command="serve --help",
+    ),
     Distribution(
         "podium-shadow",
         "shadow",

@@ -137,7 +137,18 @@ def test_the_check(team_folder: Path, podium: Run) -> None:
     assert done.exit_code == 0, done.output
     assert "✓ model podium: podium-" in done.stdout
     assert "✓ journal: works" in done.stdout
-    assert "no worker judges its answers" in done.stdout
+    assert "✓ address: http://127.0.0.1:" in done.stdout
+    assert "no model was called" in done.stderr
+
+
+def test_the_check_of_the_demo(tmp_path: Path, podium: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what `ultra` lacks, and that there is no config."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    done = podium("serve", "--check", "--port", "0")
+    assert done.exit_code == 0, done.output
+    assert "model ultra: no worker judges its answers" in done.stdout
+    assert "serving the offline demo" in done.stderr
 
 
 def test_the_check_of_a_port_in_use(team_folder: Path, podium: Run) -> None:

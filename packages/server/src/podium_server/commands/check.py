@@ -33,8 +33,8 @@ def _of_model(model: ServedModel) -> list[Finding]:
             told = f"model {model.name}: the price of {unpriced} is unknown, so API keys with a budget"
             found.append(Finding(f"{told} cannot use it: set `price`, or `unpriced` in [limits]"))
         if conductor.limits.rounds > 1 and not conductor.is_judged:
-            told = f"model {model.name}: no worker judges its answers: set `accept` in [models.{model.name}]"
-            found.append(Finding(told))
+            told = f"model {model.name}: no worker judges its answers, so only its planner decides on further"
+            found.append(Finding(f"{told} rounds: set `accept` in [models.{model.name}]"))
     return found
 
 
