@@ -8,8 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from podium_train.forecast import forecast
-from podium_train.recipes import load_recipe, shipped_recipes
+from podium_train.recipes import shipped_recipes
 
 RECIPE = """
 [environment]
@@ -60,25 +59,6 @@ def test_wrong_input(words: tuple[str, ...], text: str | None, told: str, tmp_pa
     assert done.returncode == 2, done.stderr
     assert told in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr
-
-
-def test_the_forecast(tmp_path: Path) -> None:
-    """It counts the remaining plans, and takes duration and cost from the log."""
-    (tmp_path / "recipe.toml").write_text(RECIPE)
-    first = forecast(load_recipe(tmp_path / "recipe.toml"), tmp_path)
-    assert first[0].startswith("100 steps of 4 × 64 texts: 25,600 plans, and up to 128,000 calls")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/steps.jsonl").write_text('{"step": 40, "cost": 2.0, "seconds": 60.0}\n{"step": 41, "co')
-    live = RECIPE.replace('"specialists"', '"live"\nconfig = "podium.toml"\nquestions = "q.jsonl"')
-    limits = "[reward.limits]\nbudget = 500.0\nplan_cost = 0.1\n"
-    (tmp_path / "recipe.toml").write_text(live + limits)
-    again = forecast(load_recipe(tmp_path / "recipe.toml"), tmp_path)
-    assert again[0].startswith("60 steps of 4 × 64 texts: 15,360 plans, and up to 76,800 calls of workers")
-    assert again[1:] == [
-        "Expected cost: 120.00 USD.",
-        "The budget is 500.00; plans beyond it are not executed.",
-        "Expected duration: 60 minutes.",
-    ]
 
 
 def test_rewards_are_served(tmp_path: Path) -> None:

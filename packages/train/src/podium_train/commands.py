@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +14,7 @@ import typer
 from podium.errors import ConfigError, PodiumError
 from podium.installing import install_hint
 from podium_train.environments import Split
+from podium_train.forecasts import forecast_compare, forecast_eval, forecast_grpo, forecast_sft
 from podium_train.progress import reporter
 from podium_train.recipes import Recipe, load_recipe, shipped_recipes
 
@@ -47,21 +48,19 @@ def recipe(name: Annotated[str, typer.Argument(help="Name of a recipe of the pac
 @app.command()
 def sft(config: Config, report_to: ReportTo = "none") -> None:
     """Train on plans. An interrupted run continues."""
-    found = _with(config, "sft")
+    found, trainers = _with(config, "sft"), _trainers()
     with reporter() as report:
-        trained = _trainers().run_sft(found, config.parent, report=report, report_to=report_to)
+        _tell(forecast_sft(found, config.parent), report.line)
+        trained = trainers.run_sft(found, config.parent, report=report, report_to=report_to)
         report.line(f"The trained model is in {trained}; `podium-train grpo` starts from it.")
 
 
 @app.command()
 def grpo(config: Config, *, report_to: ReportTo = "none", yes: Yes = False) -> None:
     """Train by reinforcement on the outcome of plans. An interrupted run continues."""
-    from podium_train.forecast import forecast  # noqa: PLC0415 - used by this command only
-
     found, trainers = _with(config, "grpo"), _trainers()
     with reporter() as report:
-        for line in forecast(found, config.parent):
-            report.line(line)
+        _tell(forecast_grpo(found, config.parent), report.line)
     if found.environment.type == "live" and not yes and sys.stdin.isatty():
         typer.confirm("Start?", abort=True)
     with reporter() as report:
@@ -77,9 +76,21 @@ def grpo(config: Config, *, report_to: ReportTo = "none", yes: Yes = False) -> N
 def evaluate(config: Config, model: Model = None) -> None:
     """Measure a trained model on the held-out splits of its recipe, sampled and greedy."""
     found = _with(config, "grpo")
-    folder = model or config.parent / found.folder / "best"
-    for split, each in _trainers().evaluate(found, config.parent, folder).items():
+    folder, trainers = model or config.parent / found.folder / "best", _trainers()
+    _tell(forecast_eval(found, config.parent))
+    for split, each in trainers.evaluate(found, config.parent, folder).items():
         typer.echo(f"{split}: {each.sampled:.3f} sampled, {each.greedy:.3f} greedy")
+
+
+@app.command("forecast")
+def tell_forecast(config: Config) -> None:
+    """Forecast the cost and the duration of sft, grpo and eval, and start nothing."""
+    found = load_recipe(config)
+    parts = {"sft": forecast_sft, "grpo": forecast_grpo, "eval": forecast_eval}
+    for name, forecast in parts.items():
+        if getattr(found, "sft" if name == "sft" else "grpo") is not None:
+            typer.echo(f"{name}:")
+            _tell(f"  {line}" for line in forecast(found, config.parent))
 
 
 @app.command()
@@ -111,11 +122,16 @@ def compare(
 ) -> None:
     """Compare a served conductor with baselines on a split, with intervals. It needs no trainer."""
     from podium_train.comparing import compare_served  # noqa: PLC0415 - used by this command only
-    from podium_train.evaluation import as_json, as_table  # noqa: PLC0415
+    from podium_train.evaluation import as_json, as_table, card_arms  # noqa: PLC0415
 
+    recipe = load_recipe(config)
+    if recipe.environment.type == "live":
+        arms = len(card_arms()) + (planner is not None)
+        for line in forecast_compare(recipe, config.parent, episodes=episodes, arms=arms):
+            typer.echo(line, err=True)
     found = anyio.run(
         lambda: compare_served(
-            load_recipe(config),
+            recipe,
             config.parent,
             split=cast("Split", split),
             episodes=episodes,
@@ -183,6 +199,11 @@ def _with(config: Path, table: str) -> Recipe:
     if getattr(found, table) is None:
         raise typer.BadParameter(f"{config} has no table [{table}]: add it")
     return found
+
+
+def _tell(lines: Iterable[str], line: Callable[[str], object] = typer.echo) -> None:
+    for each in lines:
+        line(each)
 
 
 def _trainers() -> Any:

@@ -1,13 +1,11 @@
 """Words a forecast for people, and gives another one when the first answers were measured."""
 
 from collections.abc import Callable, Sequence
-from math import isinf
 
 from podium.cli import counted, duration, money
 from podium_evals.recording.forecast import Forecast
 from podium_evals.recording.question_rows import QuestionRow
 from podium_evals.recording.recorder import Recorder
-from podium_evals.statistics import Expected
 
 FIRST = 10
 """Number of answers of each worker after which the rest is forecast again."""
@@ -22,15 +20,8 @@ def forecast_lines(found: Forecast) -> list[str]:
     if found.seconds is None:
         return [told, "Expected cost and duration: unknown before each worker has answered"]
     since = f"from {counted(found.measured, 'answer')} of each worker or more"
-    cost = "unknown" if found.cost is None else between(found.cost, money)
-    return [told, f"Expected cost: {cost}; expected duration: {between(found.seconds, duration)}; {since}"]
-
-
-def between(expected: Expected, shown: Callable[[float], str]) -> str:
-    """Return an expected amount with its interval, as in `$0.40 ($0.35 to $0.46)`."""
-    if isinf(expected.deviation):
-        return f"about {shown(expected.mean)}"
-    return f"{shown(expected.mean)} ({shown(expected.low)} to {shown(expected.high)})"
+    cost = "unknown" if found.cost is None else found.cost.told(money)
+    return [told, f"Expected cost: {cost}; expected duration: {found.seconds.told(duration)}; {since}"]
 
 
 class Forecaster:

@@ -1,8 +1,8 @@
 """What is expected of further draws, from the draws so far: the basis of forecasts of cost and duration."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, sqrt
+from math import inf, isinf, sqrt
 from statistics import fmean, stdev
 from typing import Self
 
@@ -16,7 +16,7 @@ class Expected:
     """Half of the interval's width; infinite if too little was measured."""
 
     @classmethod
-    def sum_of(cls, values: Sequence[float], count: int) -> Self:
+    def sum_of(cls, values: Sequence[float], count: float) -> Self:
         """Return the expected sum of further draws.
 
         The interval is for a sum of independent normal draws with an estimated mean and variance. It does not
@@ -45,6 +45,16 @@ class Expected:
     def high(self) -> float:
         """The upper end."""
         return self.mean + self.deviation
+
+    def told(self, shown: Callable[[float], str]) -> str:
+        """Return the sum with its interval, as in `$0.40 ($0.35 to $0.46)`.
+
+        Args:
+            shown: formats an amount.
+        """
+        if isinf(self.deviation):
+            return f"about {shown(self.mean)}"
+        return f"{shown(self.mean)} ({shown(self.low)} to {shown(self.high)})"
 
     def __add__(self, other: "Expected") -> "Expected":
         """Return the sum of two independent sums."""

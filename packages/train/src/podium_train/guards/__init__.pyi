@@ -2,6 +2,11 @@ from .best import (
     Best as Best,
     BestCheckpoint as BestCheckpoint,
 )
+from .checkpoints import (
+    MEMORY as MEMORY,
+    last_checkpoint as last_checkpoint,
+    step_of as step_of,
+)
 from .guards import (
     Guards as Guards,
     Stop as Stop,
@@ -10,6 +15,7 @@ from .measures import (
     HeldOut as HeldOut,
     Sample as Sample,
     StepMeasures as StepMeasures,
+    Update as Update,
     accuracy as accuracy,
     measure as measure,
     relative_entropy as relative_entropy,
@@ -19,6 +25,8 @@ from .rules import (
 )
 from .step_log import (
     STEPS as STEPS,
+    UPDATES as UPDATES,
     StepLog as StepLog,
+    read_log as read_log,
     read_steps as read_steps,
 )

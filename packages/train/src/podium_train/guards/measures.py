@@ -82,6 +82,17 @@ class StepMeasures:
     """Accuracy on held-out splits, at the steps that measure it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """What an update of supervised training showed: one line of its log."""
+
+    step: int
+    """Number of the update, from 1."""
+    loss: float
+    seconds: float
+    """Duration of the update."""
+
+
 def measure(
     step: int,
     samples: Sequence[Sample],

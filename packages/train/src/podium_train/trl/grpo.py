@@ -9,12 +9,13 @@ from datasets import Dataset
 from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
-from podium_train.guards import HeldOut, Stop
+from podium_train.forecasts import rest_of_grpo
+from podium_train.guards import STEPS, HeldOut, Stop, last_checkpoint, read_log
 from podium_train.progress import Reporter
 from podium_train.recipes import GrpoSection, Recipe, environment_of, messages_of
 from podium_train.rewards import Score, ScoreRequest, episode_json
 from podium_train.trl.generate import Generator
-from podium_train.trl.guard_callback import GuardCallback, last_checkpoint
+from podium_train.trl.guard_callback import GuardCallback
 from podium_train.trl.held_out import measure_held_out
 from podium_train.trl.loading import base_of, common_arguments, lora_of, make_quiet, settings_of
 from podium_train.trl.plan_reward import PlanReward
@@ -64,6 +65,7 @@ def run_grpo(
         held_out=held_out,
         every=recipe.held_out.every,
         report=report or Reporter(),
+        rest=lambda done: rest_of_grpo(recipe, read_log(run / STEPS), done),
         tensorboard="tensorboard" in report_to,
     )
     reward.heard = callback.hear

@@ -10,7 +10,9 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
+from podium_train.forecasts import REMEASURED
 from podium_train.guards import (
+    MEMORY,
     STEPS,
     BestCheckpoint,
     Guards,
@@ -21,12 +23,10 @@ from podium_train.guards import (
     StepMeasures,
     Stop,
     measure,
+    step_of,
 )
 from podium_train.progress import Reporter
 from podium_train.trl.board_log import BoardLog
-
-MEMORY = "guards.json"
-"""File in a checkpoint with the memory of the guards. It is written last: a checkpoint with it is whole."""
 
 
 class GuardCallback(TrainerCallback):
@@ -39,6 +39,7 @@ class GuardCallback(TrainerCallback):
         held_out: measures held-out splits; the first chooses the best checkpoint.
         every: steps between these measurements.
         report: tells people of each step.
+        rest: returns a sentence about the steps that are left after a step.
         tensorboard: whether the measures are also written to `tensorboard` in the folder.
     """
 
@@ -51,15 +52,17 @@ class GuardCallback(TrainerCallback):
         held_out: Callable[[], Mapping[str, HeldOut]],
         every: int,
         report: Reporter,
+        rest: Callable[[int], str],
         tensorboard: bool = False,
     ) -> None:
         self._is_first = PartialState().is_main_process
         memory = None if checkpoint is None else json.loads((checkpoint / MEMORY).read_text())
-        step = 0 if checkpoint is None else int(checkpoint.name.rpartition("-")[2])
+        step = step_of(checkpoint)
         self.stop: Stop | None = None
         self._guards = Guards(settings, memory)
         self._log = StepLog(folder / STEPS, resumed_at=step) if self._is_first else None
         self._best = BestCheckpoint(folder)
+        self._rest = rest
         self._folder, self._held_out, self._every, self._report = folder, held_out, every, report
         self._board = None
         if tensorboard and self._is_first:
@@ -89,6 +92,8 @@ class GuardCallback(TrainerCallback):
             if self._board is not None:
                 self._board.write(measures)
             self._report.step(step, state.max_steps, _told(measures))
+            if step == REMEASURED < state.max_steps:
+                self._report.line(self._rest(step))
         self.stop = self._guards.check(measures)
         if self.stop is not None:
             control.should_training_stop = True
@@ -114,9 +119,3 @@ def _told(measures: StepMeasures) -> str:
         f"reward {measures.reward:.3f}, valid {measures.valid_plans:.0%}, "
         f"entropy {measures.worker_entropy:.2f}{held}"
     )
-
-
-def last_checkpoint(folder: Path) -> Path | None:
-    """Return the last whole checkpoint of a run."""
-    whole = [path.parent for path in folder.glob(f"checkpoint-*/{MEMORY}")]
-    return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)

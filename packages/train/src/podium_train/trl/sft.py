@@ -1,6 +1,7 @@
 """Supervised training on plans with TRL's `SFTTrainer`."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +10,30 @@ from transformers import AutoTokenizer, TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from podium.errors import ConfigError
+from podium_train.forecasts import REMEASURED, rest_of_sft
+from podium_train.guards import MEMORY, UPDATES, StepLog, Update, last_checkpoint, read_log, step_of
 from podium_train.progress import Reporter
 from podium_train.recipes import Recipe
-from podium_train.trl.guard_callback import MEMORY, last_checkpoint
 from podium_train.trl.loading import base_of, common_arguments, lora_of, make_quiet, settings_of
 
 
 class _Progress(TrainerCallback):
-    """Tells the loss, and marks whole checkpoints."""
+    """Logs and tells each update, forecasts the others, and marks whole checkpoints."""
 
-    def __init__(self, folder: Path, report: Reporter) -> None:
+    def __init__(self, folder: Path, checkpoint: Path | None, report: Reporter) -> None:
         self._folder, self._report = folder, report
+        self._log = StepLog(folder / UPDATES, resumed_at=step_of(checkpoint))
+        self._began = time.monotonic()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002 - of transformers
-        if state.is_world_process_zero and logs and "loss" in logs:
-            self._report.step(state.global_step, state.max_steps, f"loss {float(logs['loss']):.4f}")
+        if not (state.is_world_process_zero and logs and "loss" in logs):
+            return
+        seconds, self._began = time.monotonic() - self._began, time.monotonic()
+        step, loss = state.global_step, float(logs["loss"])
+        self._log.write(Update(step=step, loss=loss, seconds=seconds))
+        self._report.step(step, state.max_steps, f"loss {loss:.4f}")
+        if step == REMEASURED < state.max_steps:
+            self._report.line(rest_of_sft(read_log(self._folder / UPDATES), state.max_steps - step))
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - of transformers
         if state.is_world_process_zero:
@@ -51,6 +61,7 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
     base = base_of(recipe.model, folder)
     tokenizer = AutoTokenizer.from_pretrained(base)
     examples = _short_enough(read_examples(folder / sft.examples), tokenizer, sft.max_tokens, report)
+    checkpoint = last_checkpoint(run)
     trainer = SFTTrainer(
         model=base,
         args=SFTConfig(
@@ -71,9 +82,8 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
         train_dataset=Dataset.from_list(examples),
         processing_class=tokenizer,
         peft_config=lora_of(recipe.model),
-        callbacks=[_Progress(run, report)],
+        callbacks=[_Progress(run, checkpoint, report)],
     )
-    checkpoint = last_checkpoint(run)
     make_quiet(trainer)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     final = run / "final"
