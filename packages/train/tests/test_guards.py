@@ -166,3 +166,13 @@ def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:
     assert kept.best is not None
     assert (kept.best.step, (kept.folder / "weights").read_text()) == (20, "20")
     assert not (tmp_path / "best.old").exists()
+
+
+def test_texts_without_a_plan_are_named_as_the_cause() -> None:
+    """If all texts lose their plans within the first steps, when there is no reference yet."""
+    guards = Guards(GuardSettings(patience=3))
+    lost = replace(GOOD, valid_plans=0.0, groups_without_variance=1.0)
+    stops = [guards.check(replace(each, step=n)) for n, each in enumerate([GOOD, lost, lost, lost], 1)]
+    assert stops[:3] == [None] * 3
+    assert stops[3] is not None
+    assert stops[3].rule == "valid_plans"

@@ -240,3 +240,12 @@ def test_the_asynchronous_trainer_is_found() -> None:
 def _log(recipe: Path) -> str:
     path = recipe.parent / "run/steps.jsonl"
     return path.read_text() if path.exists() else ""
+
+
+def test_a_missing_model(tmp_path: Path) -> None:
+    """A short message with the folder, without a trace."""
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    done = run("grpo", tmp_path / "recipe.toml")
+    assert done.returncode == 2
+    assert "podium-train: the model base cannot be loaded: " in done.stderr
+    assert "Traceback" not in done.stderr

@@ -85,16 +85,19 @@ RULES = (
         "pools. Lower the learning rate, enlarge the groups, or draw the pools with more different workers",
     ),
     Rule(
+        "valid_plans",
+        lambda now, first, rules: (
+            rules.valid_plans > 0
+            and (not now.valid_plans or now.valid_plans < rules.valid_plans * first["valid_plans"])
+        ),
+        "only {valid_plans:.0%} of the texts have a valid plan: lower the learning rate, or start from a "
+        "conductor that was trained on plans (`podium-train sft`)",
+    ),
+    Rule(
         "no_variance",
         lambda now, _first, _rules: now.groups_without_variance >= 1,
         "all texts of each group have the same reward (mean {reward:.2f}), so nothing is learnt: take "
         "questions of medium difficulty, raise the temperature, or enlarge the groups",
-    ),
-    Rule(
-        "valid_plans",
-        lambda now, first, rules: now.valid_plans < rules.valid_plans * first["valid_plans"],
-        "only {valid_plans:.0%} of the texts have a valid plan: lower the learning rate, or start from a "
-        "conductor that was trained on plans (`podium-train sft`)",
     ),
     Rule(
         "length",

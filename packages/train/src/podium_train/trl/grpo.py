@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from podium_train.forecasts import rest_of_grpo
@@ -17,7 +16,7 @@ from podium_train.rewards import Score, ScoreRequest, episode_json
 from podium_train.trl.generate import Generator
 from podium_train.trl.guard_callback import GuardCallback
 from podium_train.trl.held_out import measure_held_out
-from podium_train.trl.loading import base_of, common_arguments, lora_of, make_quiet, settings_of
+from podium_train.trl.loading import base_of, common_arguments, lora_of, make_quiet, settings_of, tokenizer_of
 from podium_train.trl.plan_reward import PlanReward
 
 
@@ -45,7 +44,7 @@ def run_grpo(
     run = folder / recipe.folder
     arguments = grpo_config(recipe, run, report_to)  # first, because it joins the processes of the training
     base = _start_of(recipe, folder)
-    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer = tokenizer_of(base)
     reward = PlanReward(recipe, folder)
     checkpoint = last_checkpoint(run)
 

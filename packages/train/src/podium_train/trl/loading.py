@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig
-from transformers import PrinterCallback
+from transformers import AutoTokenizer, PrinterCallback
 from transformers.utils import logging
 
 from podium.errors import ConfigError
@@ -16,6 +16,20 @@ def base_of(model: ModelSection, folder: Path) -> str:
     """Return the base as a path if it is a folder beside the recipe, or else its name on the Hub."""
     path = folder / model.base
     return str(path.resolve()) if path.is_dir() else model.base
+
+
+def tokenizer_of(base: str) -> Any:
+    """Return the tokenizer of a model.
+
+    Raises:
+        ConfigError: there is no such model, or the Hub cannot be reached.
+    """
+    try:
+        return AutoTokenizer.from_pretrained(base)
+    except (OSError, ValueError) as error:
+        told = str(error).strip().splitlines()[0]
+        fix = "write a folder, or a name on the Hugging Face Hub, as 'base' in [model]"
+        raise ConfigError(f"the model {base} cannot be loaded: {told} To mend it, {fix}") from error
 
 
 def settings_of(model: ModelSection) -> dict[str, Any]:

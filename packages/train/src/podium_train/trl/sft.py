@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from transformers import AutoTokenizer, TrainerCallback
+from transformers import TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from podium.errors import ConfigError
@@ -14,7 +14,7 @@ from podium_train.forecasts import REMEASURED, rest_of_sft
 from podium_train.guards import MEMORY, UPDATES, StepLog, Update, last_checkpoint, read_log, step_of
 from podium_train.progress import Reporter
 from podium_train.recipes import Recipe
-from podium_train.trl.loading import base_of, common_arguments, lora_of, make_quiet, settings_of
+from podium_train.trl.loading import base_of, common_arguments, lora_of, make_quiet, settings_of, tokenizer_of
 
 
 class _Progress(TrainerCallback):
@@ -59,7 +59,7 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
     assert sft is not None
     run = folder / recipe.folder / "sft"
     base = base_of(recipe.model, folder)
-    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer = tokenizer_of(base)
     examples = _short_enough(read_examples(folder / sft.examples), tokenizer, sft.max_tokens, report)
     checkpoint = last_checkpoint(run)
     trainer = SFTTrainer(
