@@ -7,7 +7,7 @@ import anyio
 
 from podium.types import Plan
 from podium.workers import Card, Kind, MeasuredRate, Price
-from podium_train import Environment, Episode, PlanOutcome
+from podium_train import EarlierRound, Environment, Episode, PlanOutcome
 from podium_train.environments import Split
 
 RATE = MeasuredRate(
@@ -53,7 +53,9 @@ class ScoredWorld(Environment):
         """Return episodes with different questions."""
         return [episode(f"What is {seed} + {index}?") for index in range(count)]
 
-    async def carry_out(self, episode: Episode, plan: Plan) -> PlanOutcome | None:
+    async def carry_out(
+        self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None
+    ) -> PlanOutcome | None:
         """Grade the last step's worker."""
         self.executed.append(plan)
         self.running += 1
@@ -68,4 +70,5 @@ class ScoredWorld(Environment):
         each = float(subtask.partition("costs ")[2] or 1)
         score = float(episode.workers[plan.steps[-1].worker] == "good")
         steps = len(plan.steps)
-        return PlanOutcome(score=score, cost=each * steps, calls=steps, tokens=10 * steps)
+        outputs = tuple(f"{episode.workers[step.worker]} {index}" for index, step in enumerate(plan.steps))
+        return PlanOutcome(score=score, cost=each * steps, calls=steps, tokens=10 * steps, outputs=outputs)

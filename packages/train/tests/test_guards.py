@@ -147,7 +147,9 @@ def test_the_log_continues_after_a_crash(tmp_path: Path) -> None:
     StepLog(path, resumed_at=3).write(replace(GOOD, step=4))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
-    assert lines[0]["held_out"] == {"mixes": {"sampled": 0.5, "greedy": 0.6}}
+    assert lines[0]["held_out"] == {
+        "mixes": {"sampled": 0.5, "greedy": 0.6, "sampled_second": None, "greedy_second": None}
+    }
 
 
 def test_the_best_checkpoint_is_kept(tmp_path: Path) -> None:

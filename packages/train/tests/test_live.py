@@ -11,7 +11,7 @@ from servers.chat_server import RESET, STALL, Call, ChatServer, Reply, says, who
 from podium.errors import ConfigError
 from podium.types import Plan, Step
 from podium_evals.errors import RecordingInvalid
-from podium_train import LivePool, PlanOutcome, PromptStyle, messages
+from podium_train import EarlierRound, LivePool, PlanOutcome, PromptStyle, messages
 
 CONFIG = """
 [endpoints.local]
@@ -90,7 +90,35 @@ def test_a_plan_is_run_and_its_answer_graded(
 ) -> None:
     """By the grader that the question names; the cost is that of the calls."""
     outcome, _ = carried_out(files, right, worker)
-    assert outcome == PlanOutcome(score=score, cost=pytest.approx(cost), calls=1, tokens=218)
+    assert outcome is not None
+    assert outcome.answer.startswith("It is ")
+    assert outcome == PlanOutcome(
+        score=score, cost=pytest.approx(cost), calls=1, tokens=218, outputs=outcome.outputs
+    )
+
+
+def test_a_second_round_calls_only_its_own_workers(files: Callable[[str], tuple[Path, Path]]) -> None:
+    """A step with "previous" sees the outputs of the first round; a failed step of it is left out."""
+
+    async def carry_out() -> tuple[PlanOutcome | None, list[str]]:
+        async with ChatServer(right) as server, LivePool(*files(server.url)) as environment:
+            episodes = environment.episodes("train", 10, seed=1)
+            episode = next(each for each in episodes if each.kind == "sums")
+            small, large = (episode.workers.index(name) for name in ("small", "large"))
+            first = Plan((Step(large, "Fail."), Step(small, "Answer."), Step(small, "Again.", (1,))))
+            earlier = EarlierRound(plan=first, outputs=(None, "It is 7.", "It is 8."))
+            plan = Plan((Step(large, "Correct the answer.", previous=True),))
+            outcome = await environment.carry_out(episode, plan, earlier)
+            return outcome, [call.body["messages"][-1]["content"] for call in server.calls]
+
+    outcome, (shown,) = anyio.run(carry_out)
+    assert outcome is not None
+    assert (outcome.score, outcome.calls, len(outcome.outputs)) == (1.0, 1, 1)
+    assert outcome.cost == pytest.approx(2250e-6)
+    assert outcome.tokens == 218
+    assert "It is 7." in shown
+    assert "It is 8." in shown
+    assert "Fail." not in shown
 
 
 def test_each_question_has_its_own_grader(files: Callable[[str], tuple[Path, Path]]) -> None:

@@ -62,7 +62,13 @@ def run(environment: RecordedAnswers, episode: Episode, plan: Plan) -> PlanOutco
         found = answered(result, query, environment.recordings)
         if found.score is None:
             return None
-        return PlanOutcome(score=found.score, cost=found.cost, calls=found.calls, tokens=found.tokens)
+        ends = {outcome.step: outcome for outcome in result.outcomes}
+        outputs = tuple(
+            ends[at].text if at in ends and ends[at].status == "ok" else None for at in range(len(plan.steps))
+        )
+        return PlanOutcome(
+            score=found.score, cost=found.cost, calls=found.calls, tokens=found.tokens, outputs=outputs
+        )
 
     return anyio.run(conduct)
 

@@ -7,7 +7,7 @@ import pytest
 
 from podium.types import Plan
 from podium.workers import Card
-from podium_train import Environment, Episode, PlanOutcome, reward_of
+from podium_train import EarlierRound, Environment, Episode, PlanOutcome, reward_of
 from podium_train.environments import Split
 
 EPISODE = Episode(
@@ -24,7 +24,9 @@ class Scored(Environment):
         """Return the same episode."""
         return [EPISODE] * count
 
-    async def carry_out(self, episode: Episode, plan: Plan) -> PlanOutcome | None:
+    async def carry_out(
+        self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None
+    ) -> PlanOutcome | None:
         """Grade the last step's worker."""
         worker = episode.workers[plan.steps[-1].worker]
         return None if "lost" in plan.steps[0].subtask else PlanOutcome(score=float(worker == "good"))

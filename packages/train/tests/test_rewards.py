@@ -77,7 +77,7 @@ async def test_scores_are_in_order_with_their_facts(opened: Open) -> None:
         scores = await scorer.score([asked(text) for text in texts])
     assert [score.value for score in scores] == [1.0, 0.5, 0.0, 0.0, None]
     assert [score.problem for score in scores] == ["", "", "no_plan", "unknown_worker", ""]
-    assert scores[0] == Score(value=1.0, workers=(1, 0), cost=2.0, calls=2, tokens=20)
+    assert scores[0] == Score(value=1.0, answer="good 1", workers=(1, 0), cost=2.0, calls=2, tokens=20)
     assert (scores[4].why_unknown, scores[4].cost) == ("outcome", None)
 
 

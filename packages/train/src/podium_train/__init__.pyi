@@ -1,4 +1,5 @@
 from .environments import (
+    EarlierRound as EarlierRound,
     Environment as Environment,
     Episode as Episode,
     LivePool as LivePool,
@@ -17,6 +18,7 @@ from .prompts import (
     fingerprint as fingerprint,
     messages as messages,
     plan_request as plan_request,
+    second_messages as second_messages,
 )
 from .reward import (
     Reward as Reward,

@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import cache
 from hashlib import sha256
 
 from podium.errors import ConfigError
 from podium.plan_text import Spelling
-from podium.planners import ChatPlanner, PlanRequest, Show
+from podium.planners import ChatPlanner, PlanRequest, Show, Turn, round_feedback
 from podium.types import Message
 from podium.workers import Card, Kind, MeasuredRate, Price, ScriptedWorker
 from podium_train.environments import Episode
@@ -34,10 +34,14 @@ class PromptStyle:
     """Number of example plans, from 0 to 4; `None` takes the planner's default."""
     max_steps: int = MAX_STEPS
     """`Limits.plan_steps` of the runs in production."""
+    rounds: int = 1
+    """1, or 2 for a conductor that also learns to improve or keep the answer of its plan."""
 
     def __post_init__(self) -> None:
         if self.max_steps < 1:
             raise ConfigError(f"max_steps is {self.max_steps!r}: it must be 1 or more")
+        if self.rounds not in (1, 2):
+            raise ConfigError(f"rounds is {self.rounds!r}: write 1 or 2")
         _planner(self.spelling, self.show, self.examples)
 
 
@@ -48,6 +52,21 @@ def messages(episode: Episode, style: PromptStyle) -> tuple[Message, ...]:
     """
     request = plan_request(episode, max_steps=style.max_steps)
     return tuple(_planner(style.spelling, style.show, style.examples).messages(request))
+
+
+def second_messages(episode: Episode, style: PromptStyle, *, text: str, answer: str) -> tuple[Message, ...]:
+    """Return the messages that a planner in production sends for the second round.
+
+    Args:
+        episode: the episode.
+        style: how the conductor is asked.
+        text: what the conductor wrote in the first round.
+        answer: the answer of its plan.
+    """
+    request = plan_request(episode, max_steps=style.max_steps)
+    turn = Turn(text, round_feedback(answer, spelling=style.spelling))
+    planner = _planner(style.spelling, style.show, style.examples)
+    return tuple(planner.messages(replace(request, turns=(turn,), may_keep=True)))
 
 
 def plan_request(episode: Episode, *, max_steps: int = MAX_STEPS) -> PlanRequest:
@@ -74,7 +93,10 @@ def fingerprint(style: PromptStyle) -> str:
     It changes whenever the installed Podium would write another prompt for the same episode. A conductor
     should be served with the prompt that it was trained with.
     """
-    told = [[(message.role, message.text) for message in messages(each, style)] for each in _samples()]
+    prompts = [messages(each, style) for each in _samples()]
+    if style.rounds > 1:
+        prompts += [second_messages(each, style, text="the plan", answer="4") for each in _samples()]
+    told = [[(message.role, message.text) for message in prompt] for prompt in prompts]
     content = json.dumps([asdict(style), told], ensure_ascii=False)
     return sha256(content.encode()).hexdigest()[:16]
 

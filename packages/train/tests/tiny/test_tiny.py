@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from podium.plan_text import parse_plan
 from podium.types import Plan
-from podium_train import Episode, PlanOutcome
+from podium_train import EarlierRound, Episode, PlanOutcome
 from podium_train.environments.specialists import Specialists, outcome_of
 from podium_train.tiny import tiny_message
 from podium_train.tiny.batches import scores_of
@@ -127,7 +127,9 @@ class Wish(Specialists):
 
     calls = 0
 
-    async def carry_out(self, episode: Episode, plan: Plan) -> PlanOutcome:
+    async def carry_out(
+        self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None
+    ) -> PlanOutcome:
         """Grade the first worker."""
         type(self).calls += 1
         if plan.steps[0].worker == 1:

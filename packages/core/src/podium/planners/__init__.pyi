@@ -23,6 +23,7 @@ from .planner import (
 )
 from .planner_prompt import (
     Show as Show,
+    round_feedback as round_feedback,
 )
 from .rule import (
     RulePlanner as RulePlanner,

@@ -10,5 +10,6 @@ from .subtask import (
     filling as filling,
     is_object as is_object,
     mentioned as mentioned,
+    shown_step as shown_step,
     step_input as step_input,
 )

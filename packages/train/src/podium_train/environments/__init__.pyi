@@ -3,6 +3,7 @@ from .environment import (
     Split as Split,
 )
 from .episode import (
+    EarlierRound as EarlierRound,
     Episode as Episode,
     PlanOutcome as PlanOutcome,
 )

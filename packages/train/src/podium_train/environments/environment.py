@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from podium.types import Plan
-from podium_train.environments.episode import Episode, PlanOutcome
+from podium_train.environments.episode import EarlierRound, Episode, PlanOutcome
 
 Split = Literal["train", "validation", "questions", "kinds", "workers", "mixes"]
 """A part of an environment's episodes: for training, for choosing checkpoints and settings, or held out with
@@ -36,8 +36,16 @@ class Environment(ABC):
         """
 
     @abstractmethod
-    async def carry_out(self, episode: Episode, plan: Plan) -> PlanOutcome | None:
+    async def carry_out(
+        self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None
+    ) -> PlanOutcome | None:
         """Return the outcome of a valid plan.
+
+        Args:
+            episode: the episode.
+            plan: the plan, with at least one step.
+            earlier: the first round, if this is the plan of the second round. Steps with `"previous"` on
+                their access list see its outputs. Cost, calls and tokens are those of the second round.
 
         Returns:
             `None` if the outcome cannot be known, for example because an answer is not recorded or a worker

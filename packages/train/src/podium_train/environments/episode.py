@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-from podium.workers import Card
+from podium.prompts import shown_step
+from podium.types import Plan
+from podium.workers import Card, VisibleStep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,3 +62,32 @@ class PlanOutcome:
     """Number of worker calls."""
     tokens: int = 0
     """Tokens that the workers read and wrote; 0 if unknown."""
+    outputs: tuple[str | None, ...] = ()
+    """The output of each step, in the order of the plan; `None` for a step without an output."""
+
+    @property
+    def answer(self) -> str:
+        """The answer, which is the output of the last step; empty if there is none."""
+        return (self.outputs[-1] or "") if self.outputs else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRound:
+    """The first round of an episode, whose answer the conductor may improve in the second round."""
+
+    plan: Plan
+    """The plan of the first round."""
+    outputs: tuple[str | None, ...]
+    """`PlanOutcome.outputs` of this plan."""
+
+    def visible(self, names: Collection[str] = ()) -> tuple[VisibleStep, ...]:
+        """Return what workers see of this round if their access list has `"previous"`.
+
+        Args:
+            names: the names of the episode's texts.
+        """
+        return tuple(
+            shown_step(self.plan, index, output, previous=True, names=names)
+            for index, output in enumerate(self.outputs)
+            if output is not None
+        )

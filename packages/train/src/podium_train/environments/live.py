@@ -1,7 +1,9 @@
 """The environment of live workers: the pool of a `podium.toml`, and questions with right answers."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from itertools import cycle, islice
 from pathlib import Path
@@ -22,12 +24,12 @@ from podium.errors import (
     WorkerRefused,
 )
 from podium.planners import FixedPlanner
-from podium.types import Message, Outcome, Plan
-from podium.workers import identity_of
+from podium.types import Completion, Message, Outcome, Plan, Result
+from podium.workers import Request, Worker, identity_of
 from podium_evals.grading import choose_graders, grade
 from podium_evals.recording import QuestionRow, read_questions
 from podium_train.environments.environment import Environment, Split
-from podium_train.environments.episode import Episode, PlanOutcome
+from podium_train.environments.episode import EarlierRound, Episode, PlanOutcome
 from podium_train.pools import PoolDraw
 
 HELD_OUT = 0.2
@@ -125,8 +127,13 @@ class LivePool(Environment):
         random.shuffle(rows)
         return [self._episode(row, random) for row in islice(cycle(rows), count)]
 
-    async def carry_out(self, episode: Episode, plan: Plan) -> PlanOutcome | None:
+    async def carry_out(
+        self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None
+    ) -> PlanOutcome | None:
         """Run a plan and grade its answer; `None` if a worker failed through no fault of the plan.
+
+        A second round is the second round of a run whose first round has the outputs of `earlier`; its
+        workers are not called again.
 
         Raises:
             ConfigError: the episode is of another environment.
@@ -135,13 +142,18 @@ class LivePool(Environment):
         if row is None or not all(name in self._places for name in episode.workers):
             raise ConfigError(f"the episode {episode.key} is not of the environment {self.name!r}")
         places = [self._places[name] for name in episode.workers]
-        asked = replace(plan.renumbered(places), query=(Message("user", episode.question),))
+        asked = plan.renumbered(places)
         try:
-            result = await self._conductor.run(asked)
+            result = await self._run(
+                episode, asked, None if earlier is None else _renumbered(earlier, places)
+            )
         except (PlanError, PlannerError):
             return PlanOutcome(score=0.0)
+        if len(result.rounds) <= (earlier is not None):
+            return None
+        outcomes = result.rounds[-1].outcomes
         names = [self._conductor.pool.names[step.worker] for step in asked.steps]
-        if any(_is_outage(outcome, names[outcome.step], self._free) for outcome in result.outcomes):
+        if any(_is_outage(outcome, names[outcome.step], self._free) for outcome in outcomes):
             return None
         grader = self._grader_of(row.row)
         assert grader is not None  # checked in the constructor
@@ -149,9 +161,18 @@ class LivePool(Environment):
         return PlanOutcome(
             score=score,
             cost=result.cost,
-            calls=sum(outcome.attempts for outcome in result.outcomes),
+            calls=sum(outcome.attempts for outcome in outcomes),
             tokens=result.usage.total_tokens,
+            outputs=tuple(outcome.text if outcome.status == "ok" else None for outcome in outcomes),
         )
+
+    async def _run(self, episode: Episode, plan: Plan, earlier: EarlierRound | None) -> Result:
+        query = (Message("user", episode.question),)
+        if earlier is None:
+            return await self._conductor.run(replace(plan, query=query))
+        second = _with(self._conductor, FixedPlanner(plan), rounds=2)
+        first = replace(earlier.plan, query=query)
+        return await second.run(first, middleware=partial(_recalled, earlier.outputs))
 
     def _episode(self, row: QuestionRow, random: Random) -> Episode:
         models = self._sizes.draw(self._models, random)
@@ -181,14 +202,38 @@ def _conductor(path: Path) -> Conductor:
     built = load_config(path).conductor(journaled=False)
     if not isinstance(built, Conductor):
         raise ConfigError(f"{path} has a hosted conductor: name the workers that are to be conducted")
+    return _with(built, FixedPlanner(""), rounds=1)
+
+
+def _with(built: Conductor, planner: FixedPlanner, *, rounds: int) -> Conductor:
     return Conductor(
-        FixedPlanner(""),
+        planner,
         built.pool,
-        limits=replace(built.limits, rounds=1),
+        limits=replace(built.limits, rounds=rounds),
         policy=built.policy,
         retry=built.retry,
         show_question=built.show_question,
     )
+
+
+async def _recalled(
+    outputs: Sequence[str | None], worker: Worker, request: Request
+) -> AsyncGenerator[str | Completion, None]:
+    """Answer the calls of the first round with its outputs, and make the calls of the second."""
+    assert request.caller is not None
+    if request.caller.round == 1:
+        output = outputs[request.caller.step]
+        if output is None:
+            raise WorkerRefused("the step has no output in the first round")
+        yield Completion(output, cost=0.0)
+        return
+    async with aclosing(worker.call(request)) as pieces:
+        async for piece in pieces:
+            yield piece
+
+
+def _renumbered(earlier: EarlierRound, places: Sequence[int]) -> EarlierRound:
+    return replace(earlier, plan=earlier.plan.renumbered(places))
 
 
 def _is_outage(outcome: Outcome, planned: str, tools: Collection[str]) -> bool:

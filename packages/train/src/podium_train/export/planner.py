@@ -32,15 +32,20 @@ class ConductorPlanner(ChatPlanner):
         super().__init__(
             worker, spelling=style.spelling, show=style.show, examples=style.examples, constrain=False
         )
-        self._max_steps = style.max_steps
+        self._max_steps, self._rounds = style.max_steps, style.rounds
 
     def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         """Call the model and yield its text.
 
         Raises:
-            ConfigError: the run allows another number of steps than the training; a conductor reports it as a
-                `PlannerError`.
+            ConfigError: the run allows another number of steps than the training, or asks for a second round
+                that was not trained; a conductor reports it as a `PlannerError`.
         """
+        if request.may_keep and self._rounds == 1:
+            raise ConfigError(
+                "the conductor was trained for one round: write rounds = 1 in [limits], or train it with "
+                "[recursion]"
+            )
         if request.max_steps != self._max_steps:
             trained = f"the conductor was trained with plans of up to {self._max_steps} steps"
             raise ConfigError(

@@ -23,6 +23,11 @@ from .measures import (
 from .rules import (
     GuardSettings as GuardSettings,
 )
+from .second_rounds import (
+    SecondRounds as SecondRounds,
+    second_rounds as second_rounds,
+    second_told as second_told,
+)
 from .step_log import (
     STEPS as STEPS,
     UPDATES as UPDATES,

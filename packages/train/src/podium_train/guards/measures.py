@@ -7,6 +7,7 @@ from math import log
 from statistics import fmean
 
 from podium_train.environments import Episode
+from podium_train.guards.second_rounds import SecondRounds, second_rounds
 from podium_train.rewards import Score
 
 
@@ -32,6 +33,15 @@ class HeldOut:
     """With the temperature of training."""
     greedy: float
     """With the most probable tokens. It hides what training changes: look at both."""
+    sampled_second: SecondRounds | None = None
+    """What second rounds make of the sampled answers, if the conductor has them."""
+    greedy_second: SecondRounds | None = None
+    """What second rounds make of the greedy answers."""
+
+    @property
+    def reached(self) -> float:
+        """The sampled accuracy after all rounds, by which the best checkpoint is chosen."""
+        return self.sampled if self.sampled_second is None else self.sampled_second.after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +90,8 @@ class StepMeasures:
     """Duration of the step, if known."""
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)
     """Accuracy on held-out splits, at the steps that measure it."""
+    second: SecondRounds | None = None
+    """What the texts of second rounds change. All other measures are of the first rounds only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +122,8 @@ def measure(
         seconds: the duration of the step, if known.
         held_out: accuracy on held-out splits, if it was measured at this step.
     """
+    second = second_rounds([sample.score for sample in samples if sample.score.second_round])
+    samples = [sample for sample in samples if not sample.score.second_round]
     scores = [sample.score for sample in samples]
     values = [score.value for score in scores if score.value is not None]
     planned = [sample for sample in samples if sample.score.workers]
@@ -140,6 +154,7 @@ def measure(
         loss=loss,
         seconds=seconds,
         held_out=held_out or {},
+        second=second,
     )
 
 

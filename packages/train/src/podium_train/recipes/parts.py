@@ -4,11 +4,12 @@ from importlib import import_module
 from pathlib import Path
 
 from podium.errors import ConfigError
+from podium.planners import round_feedback
 from podium.types import Message
 from podium_evals.recorded import read_recordings
 from podium_train.environments import Environment, Episode, LivePool, RecordedAnswers
 from podium_train.environments.specialists import Specialists
-from podium_train.prompts import fingerprint, messages
+from podium_train.prompts import fingerprint, messages, second_messages
 from podium_train.recipes.recipe import EnvironmentSection, PromptSection
 
 
@@ -34,12 +35,27 @@ def environment_of(section: EnvironmentSection, folder: Path) -> Environment:
     )
 
 
-def messages_of(section: PromptSection, episode: Episode) -> tuple[Message, ...]:
-    """Return the messages that the conductor is sent for an episode."""
+def messages_of(
+    section: PromptSection, episode: Episode, earlier: tuple[str, str] | None = None
+) -> tuple[Message, ...]:
+    """Return the messages that the conductor is sent for an episode.
+
+    Args:
+        section: the table.
+        episode: the episode.
+        earlier: for the second round, the conductor's text of the first round, and its answer.
+    """
     if section.form == "tiny":
         tiny = import_module("podium_train.tiny")  # for the tiny model only
-        return (Message("user", tiny.tiny_message(episode)),)
-    return messages(episode, section.style)
+        asked = Message("user", tiny.tiny_message(episode))
+        if earlier is None:
+            return (asked,)
+        text, answer = earlier
+        feedback = round_feedback(answer, spelling="lists")
+        return (asked, Message("assistant", text), Message("user", feedback))
+    if earlier is None:
+        return messages(episode, section.style)
+    return second_messages(episode, section.style, text=earlier[0], answer=earlier[1])
 
 
 def fingerprint_of(section: PromptSection) -> str:

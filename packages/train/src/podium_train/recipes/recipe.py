@@ -9,7 +9,7 @@ from podium.config import AsTable, Section
 from podium_train.environments import RecordedSettings, Split
 from podium_train.guards import GuardSettings
 from podium_train.prompts import PromptStyle
-from podium_train.rewards import CostWeight, RewardLimits
+from podium_train.rewards import DISCOUNT, CostWeight, RewardLimits
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0)]
@@ -162,6 +162,13 @@ class GrpoSection(Section):
         return self
 
 
+class RecursionSection(Section):
+    """`[recursion]`: half of the texts of a group continue the others, whose answer they are shown."""
+
+    discount: Share = DISCOUNT
+    """Weight of the second round in the reward of the first; the paper's value by default."""
+
+
 class RewardSection(Section):
     """`[reward]`: the reward service."""
 
@@ -198,6 +205,7 @@ class Recipe(Section):
     model: ModelSection
     sft: SftSection | None = None
     grpo: GrpoSection | None = None
+    recursion: RecursionSection | None = None
     reward: RewardSection = Field(default_factory=RewardSection)
     guards: Annotated[GuardSettings, AsTable()] = Field(default_factory=GuardSettings)
     held_out: HeldOutSection = Field(default_factory=HeldOutSection)
@@ -221,7 +229,18 @@ class Recipe(Section):
         if self.grpo is not None and self.held_out.every % self.grpo.save_every:
             told = f"'every' in [held_out] is {self.held_out.every}, which is not a multiple of 'save_every'"
             raise _refused(f"{told} in [grpo], {self.grpo.save_every}")
+        if self.recursion is not None:
+            self._fits_recursion()
         return self
+
+    def _fits_recursion(self) -> None:
+        if self.grpo is None:
+            raise _refused("[recursion] needs [grpo]: add it")
+        if self.prompt.style.rounds != 2:
+            raise _refused("[recursion] needs two rounds: write rounds = 2 in 'style' of [prompt]")
+        if self.grpo.group_size % 2 or self.grpo.groups % self.grpo.devices:
+            told = "'group_size' is even, and 'groups' is a multiple of 'devices'"
+            raise _refused(f"[recursion] needs whole groups on each device: see that {told} in [grpo]")
 
 
 def _refused(told: str) -> PydanticCustomError:

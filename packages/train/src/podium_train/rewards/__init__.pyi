@@ -17,6 +17,10 @@ from .scorer import (
     Scorer as Scorer,
     ScoreRequest as ScoreRequest,
 )
+from .second_round import (
+    DISCOUNT as DISCOUNT,
+    with_second_rounds as with_second_rounds,
+)
 from .server import (
     reward_app as reward_app,
 )

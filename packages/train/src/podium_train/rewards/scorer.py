@@ -20,6 +20,8 @@ class ScoreRequest:
     """The question and the pool that the conductor was shown."""
     text: str
     """What the conductor wrote."""
+    earlier: str | None = None
+    """The text of the first round, if `text` is of the second. The conductor was shown its answer."""
     sample: int = 0
     """Number of the execution of the plan. Equal plans with equal numbers are carried out once; another
     number gives another execution, for environments whose outcomes vary."""
@@ -35,6 +37,15 @@ class Score:
     """Why there is no reward."""
     problem: str = ""
     """The code of the error in the text; empty for a valid plan."""
+    answer: str = ""
+    """The answer of the plan; empty if there is none or it is unknown. Only with an answer is there a second
+    round."""
+    second_round: bool = False
+    """Whether the text is of a second round."""
+    before: float | None = None
+    """The reward of the first round, for a text of a second round; `None` if unknown."""
+    kept: bool = False
+    """Whether a text of a second round keeps the answer of the first."""
     workers: tuple[int, ...] = ()
     """The number of the worker of each step; empty without a plan."""
     cost: float | None = 0.0

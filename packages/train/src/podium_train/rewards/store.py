@@ -18,6 +18,7 @@ from podium_train.environments import PlanOutcome
 
 _NANO = 10**9
 _MOST = 2**62
+_FACTS = ("score", "cost", "calls", "tokens", "outputs")
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS outcomes (key TEXT PRIMARY KEY, outcome TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS ledger (one INTEGER PRIMARY KEY CHECK (one = 1), nano INTEGER NOT NULL);
@@ -71,7 +72,10 @@ class RewardStore:
     def outcome(self, key: str) -> PlanOutcome | None:
         """Return a stored outcome."""
         row = self._database.execute("SELECT outcome FROM outcomes WHERE key = ?", (key,)).fetchone()
-        return None if row is None else PlanOutcome(**json.loads(row[0]))
+        if row is None:
+            return None
+        facts = json.loads(row[0])
+        return PlanOutcome(**{**facts, "outputs": tuple(facts["outputs"])})
 
     def costs(self) -> list[float]:
         """Return the known costs of the executed plans."""
@@ -107,7 +111,7 @@ class RewardStore:
         with self._errors(), self._transaction():
             self._database.execute("UPDATE ledger SET nano = nano + ?", (_nano(cost) - _nano(reserved),))
             if outcome is not None:
-                facts = {name: getattr(outcome, name) for name in ("score", "cost", "calls", "tokens")}
+                facts = {name: getattr(outcome, name) for name in _FACTS}
                 self._database.execute(
                     "INSERT OR REPLACE INTO outcomes VALUES (?, ?)", (key, json.dumps(facts))
                 )

@@ -24,8 +24,12 @@ class BoardLog:
         """Write the measures of a step."""
         scalars = {name: value for name, value in asdict(measures).items() if isinstance(value, int | float)}
         scalars |= {f"workers/{name}": share for name, share in measures.worker_shares.items()}
+        if measures.second is not None:
+            scalars |= {f"second/{name}": value for name, value in asdict(measures.second).items()}
         for split, found in measures.held_out.items():
             scalars |= {f"{split}/sampled": found.sampled, f"{split}/greedy": found.greedy}
+            if found.sampled_second is not None:
+                scalars[f"{split}/after second round"] = found.sampled_second.after
         total = sum(measures.steps.values()) or 1
         scalars |= {f"plans/{size} steps": count / total for size, count in measures.steps.items()}
         for name, value in scalars.items():

@@ -18,6 +18,7 @@ from podium_train.trl.guard_callback import GuardCallback
 from podium_train.trl.held_out import measure_held_out
 from podium_train.trl.loading import base_of, common_arguments, lora_of, make_quiet, settings_of, tokenizer_of
 from podium_train.trl.plan_reward import PlanReward
+from podium_train.trl.second_rounds import EPISODE, SecondRoundRollouts
 
 
 def run_grpo(
@@ -76,6 +77,7 @@ def run_grpo(
         processing_class=tokenizer,
         peft_config=lora_of(recipe.model),
         callbacks=[callback],
+        rollout_func=None if recipe.recursion is None else SecondRoundRollouts(recipe, score),
     )
     make_quiet(trainer)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -142,15 +144,12 @@ def _dataset(recipe: Recipe, folder: Path) -> Dataset:
     assert grpo is not None
     environment = environment_of(recipe.environment, folder)
     episodes = environment.episodes("train", grpo.groups * grpo.steps, seed=grpo.seed)
-    return Dataset.from_list(
-        [
-            {
-                "prompt": [
-                    {"role": message.role, "content": message.text}
-                    for message in messages_of(recipe.prompt, episode)
-                ],
-                "episode": episode_json(episode),
-            }
-            for episode in episodes
-        ]
-    )
+    rows = []
+    for episode in episodes:
+        told = episode_json(episode)
+        messages = messages_of(recipe.prompt, episode)
+        prompt = [{"role": message.role, "content": message.text} for message in messages]
+        if recipe.recursion is not None:
+            prompt[0][EPISODE] = told
+        rows.append({"prompt": prompt, "episode": told})
+    return Dataset.from_list(rows)

@@ -23,6 +23,7 @@ from podium_train.guards import (
     StepMeasures,
     Stop,
     measure,
+    second_told,
     step_of,
 )
 from podium_train.progress import Reporter
@@ -81,7 +82,7 @@ class GuardCallback(TrainerCallback):
         held_out: Mapping[str, HeldOut] = {}
         if step % self._every == 0:
             held_out = self._held_out()
-            self._accuracy = next(iter(held_out.values())).sampled
+            self._accuracy = next(iter(held_out.values())).reached
         seconds, self._began = time.monotonic() - self._began, time.monotonic()
         # All processes measure all samples, so that they stop at the same step.
         samples = gather_object(self._samples)
@@ -112,10 +113,10 @@ class GuardCallback(TrainerCallback):
 
 def _told(measures: StepMeasures) -> str:
     held = "".join(
-        f", {name} {found.sampled:.3f} sampled, {found.greedy:.3f} greedy"
+        f", {name} {found.sampled:.3f} sampled, {found.greedy:.3f} greedy{second_told(found.sampled_second)}"
         for name, found in measures.held_out.items()
     )
     return (
         f"reward {measures.reward:.3f}, valid {measures.valid_plans:.0%}, "
-        f"entropy {measures.worker_entropy:.2f}{held}"
+        f"entropy {measures.worker_entropy:.2f}{second_told(measures.second)}{held}"
     )

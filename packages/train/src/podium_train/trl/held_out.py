@@ -1,12 +1,14 @@
 """Accuracy of a model on held-out splits."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from accelerate import PartialState
 from accelerate.utils import gather_object
 
-from podium_train.guards import HeldOut, accuracy
+from podium_train.environments import Episode
+from podium_train.guards import HeldOut, SecondRounds, accuracy, second_rounds
 from podium_train.recipes import Recipe, environment_of, messages_of
 from podium_train.rewards import Score, ScoreRequest
 from podium_train.trl.generate import Generator
@@ -31,13 +33,45 @@ def measure_held_out(
     for split in wanted.splits:
         drawn = environment.episodes(split, wanted.episodes, seed=wanted.seed)
         episodes = drawn[state.process_index :: state.num_processes]
-        prompts = [messages_of(recipe.prompt, episode) for episode in episodes]
-
-        def share(*, is_greedy: bool) -> float:
-            texts = generator.texts(prompts, is_greedy=is_greedy, seed=wanted.seed)  # noqa: B023 - called here
-            pairs = zip(episodes, texts, strict=True)  # noqa: B023 - as above
-            scores = score([ScoreRequest(episode=episode, text=text) for episode, text in pairs])
-            return accuracy(gather_object(scores))
-
-        found[split] = HeldOut(sampled=share(is_greedy=False), greedy=share(is_greedy=True))
+        how = _Measuring(recipe, generator, score, episodes)
+        sampled, sampled_second = how.measure(is_greedy=False)
+        greedy, greedy_second = how.measure(is_greedy=True)
+        found[split] = HeldOut(
+            sampled=sampled, greedy=greedy, sampled_second=sampled_second, greedy_second=greedy_second
+        )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Measuring:
+    """Measures a model on some episodes."""
+
+    recipe: Recipe
+    generator: Generator
+    score: Callable[[Sequence[ScoreRequest]], list[Score]]
+    episodes: Sequence[Episode]
+
+    def measure(self, *, is_greedy: bool) -> tuple[float, SecondRounds | None]:
+        """Return the accuracy of first rounds, and what second rounds change if the prompt has two."""
+        section, seed = self.recipe.prompt, self.recipe.held_out.seed
+        prompts = [messages_of(section, episode) for episode in self.episodes]
+        texts = self.generator.texts(prompts, is_greedy=is_greedy, seed=seed)
+        firsts = [
+            ScoreRequest(episode=episode, text=text)
+            for episode, text in zip(self.episodes, texts, strict=True)
+        ]
+        scores = self.score(firsts)
+        if section.style.rounds == 1:
+            return accuracy(gather_object(scores)), None
+        able = [at for at, score in enumerate(scores) if score.answer]
+        prompts = [messages_of(section, self.episodes[at], (texts[at], scores[at].answer)) for at in able]
+        seconds = self.generator.texts(prompts, is_greedy=is_greedy, seed=seed + 1)
+        found = self.score(
+            [
+                replace(firsts[at], text=text, earlier=texts[at])
+                for at, text in zip(able, seconds, strict=True)
+            ]
+        )
+        found, scores = gather_object(found), gather_object(scores)
+        others = [score for score in scores if not score.answer]
+        return accuracy(scores), second_rounds(found, others)

@@ -1,13 +1,21 @@
 """The reward function for the trainers of TRL."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from podium_train.guards import Sample
 from podium_train.recipes import Recipe, environment_of
-from podium_train.rewards import Score, Scorer, ScoreRequest, open_scorer, read_episode, with_costs
+from podium_train.rewards import (
+    Score,
+    Scorer,
+    ScoreRequest,
+    open_scorer,
+    read_episode,
+    with_costs,
+    with_second_rounds,
+)
 
 
 class PlanReward:
@@ -54,6 +62,8 @@ class PlanReward:
         completions: Sequence[Any],
         completion_ids: Sequence[Sequence[int]],
         episode: Sequence[str],
+        earlier: Sequence[str | None] | None = None,
+        scored: Sequence[Score | None] | None = None,
         trainer_state: Any = None,
         **_others: Any,
     ) -> list[float | None]:
@@ -63,14 +73,21 @@ class PlanReward:
             completions: the texts, as messages.
             completion_ids: their tokens.
             episode: the episode of each text, as JSON.
+            earlier: for each text of a second round, the text that it continues.
+            scored: the scores that are known.
             trainer_state: the state of TRL's trainer, for the step.
         """
         episodes = [read_episode(text) for text in episode]
+        texts = [messages[-1]["content"] for messages in completions]
+        earlier = earlier or [None] * len(texts)
+        known = list(scored or [None] * len(texts))
         requests = [
-            ScoreRequest(episode=each, text=messages[-1]["content"])
-            for each, messages in zip(episodes, completions, strict=True)
+            ScoreRequest(episode=each, text=text, earlier=before)
+            for each, text, before, score in zip(episodes, texts, earlier, known, strict=True)
+            if score is None
         ]
-        scores = await self.scorer.score(requests)
+        found = iter(await self.scorer.score(requests))
+        scores = [score or next(found) for score in known]
         grpo = self._recipe.grpo
         assert grpo is not None
         if self.heard is not None:
@@ -81,12 +98,32 @@ class PlanReward:
                 ]
             )
         step = 0 if trainer_state is None else int(trainer_state.global_step)
-        return _by_group(episode, scores, self._recipe.reward.cost.at(step))
+        rewards = _by_group(episode, scores, self._recipe.reward.cost.at(step))
+        recursion = self._recipe.recursion
+        if recursion is None:
+            return rewards
+        return [
+            reward
+            for group in _groups(episode)
+            for reward in with_second_rounds(
+                texts[group], earlier[group], rewards[group], discount=recursion.discount
+            )
+        ]
+
+
+def _groups(episodes: Sequence[str]) -> Iterator[slice]:
+    """Yield the place of each group; its texts follow each other."""
+    start = 0
+    for _, group in groupby(episodes):
+        size = len(list(group))
+        yield slice(start, start + size)
+        start += size
 
 
 def _by_group(episodes: Sequence[str], scores: Sequence[Score], weight: float) -> list[float | None]:
-    """Return the rewards; texts of one group follow each other."""
+    """Return the rewards; plans are compared by cost within a round of a group."""
     rewards: list[float | None] = []
-    for _, group in groupby(zip(episodes, scores, strict=True), key=lambda pair: pair[0]):
-        rewards += with_costs([score for _, score in group], weight)
+    rounds = zip(episodes, (score.second_round for score in scores), scores, strict=True)
+    for _, group in groupby(rounds, key=lambda each: each[:2]):
+        rewards += with_costs([score for *_, score in group], weight)
     return rewards

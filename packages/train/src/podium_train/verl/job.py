@@ -35,7 +35,7 @@ def write_job(recipe: Recipe, folder: Path, out: Path, *, nodes: int, gpus: int)
         gpus: GPUs of each machine.
 
     Raises:
-        ConfigError: the recipe has no reward server, or its batches do not fit the GPUs.
+        ConfigError: the recipe has no reward server or has second rounds, or its batches do not fit the GPUs.
     """
     grpo = recipe.grpo
     assert grpo is not None
@@ -43,6 +43,8 @@ def write_job(recipe: Recipe, folder: Path, out: Path, *, nodes: int, gpus: int)
         raise ConfigError(
             "verl needs a reward server: write 'url' in [reward], and run podium-train serve-rewards"
         )
+    if recipe.recursion is not None:
+        raise ConfigError("[recursion] is only for TRL: run podium-train grpo, or leave the table out")
     environment = environment_of(recipe.environment, folder)
     out.mkdir(parents=True, exist_ok=True)
     counts: dict[Split, tuple[int, int]] = {

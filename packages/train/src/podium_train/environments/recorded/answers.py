@@ -22,7 +22,7 @@ from podium_evals.recorded import (
     recorded_pool,
 )
 from podium_train.environments.environment import Environment, Split
-from podium_train.environments.episode import Episode, PlanOutcome
+from podium_train.environments.episode import EarlierRound, Episode, PlanOutcome
 from podium_train.environments.recorded.card_writer import CardWriter
 from podium_train.environments.recorded.executor import StepEnd, run_steps
 from podium_train.environments.recorded.partition import Partition
@@ -114,8 +114,14 @@ class RecordedAnswers(Environment):
             self._episode(query, tuple(random.sample(workers, len(workers))), random) for query in queries
         ]
 
-    async def carry_out(self, episode: Episode, plan: Plan) -> PlanOutcome | None:
-        """Look up the outcome of a plan; `None` if a worker is asked something that was not recorded."""
+    async def carry_out(
+        self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None
+    ) -> PlanOutcome | None:
+        """Look up the outcome of a plan; `None` if a worker is asked something that was not recorded.
+
+        In the second round, a vote may count the answers of the first. A model that sees an answer of the
+        first round was not recorded.
+        """
         query = self.query_of(episode)
         if any(step.enough is not None for step in plan.steps):
             return None
@@ -127,7 +133,7 @@ class RecordedAnswers(Environment):
         except PlanInvalid:
             return PlanOutcome(score=0.0)
         asked = () if isinstance(query, Bundle) else (Message("user", query.text),)
-        ends = await run_steps(plan, asked, texts, self.pool_of(episode))
+        ends = await run_steps(plan, asked, texts, self.pool_of(episode), earlier)
         score = self._scores.of_plan(query, plan, ends)
         return None if score is None else self._outcome(episode, plan, ends, score)
 
@@ -227,6 +233,7 @@ class RecordedAnswers(Environment):
             cost=sum(costs) if len(costs) == len(asked) else None,
             calls=len(asked),
             tokens=sum(usage.total_tokens for _, usage in asked),
+            outputs=tuple(ends[at].text if at in ends else None for at in range(len(plan.steps))),
         )
 
 

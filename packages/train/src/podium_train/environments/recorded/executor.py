@@ -14,6 +14,7 @@ from podium.types import Completion, Message, Plan
 from podium.usage import Usage
 from podium.workers import Caller, Request, StepInput, VisibleStep, Worker
 from podium_evals.errors import Unrecorded
+from podium_train.environments.episode import EarlierRound
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,11 @@ class StepEnd:
 
 
 async def run_steps(
-    plan: Plan, query: Sequence[Message], texts: Mapping[str, str], pool: Sequence[Worker]
+    plan: Plan,
+    query: Sequence[Message],
+    texts: Mapping[str, str],
+    pool: Sequence[Worker],
+    earlier: EarlierRound | None = None,
 ) -> dict[int, StepEnd]:
     """Return how the needed steps of a plan end; the output of the last step is the answer.
 
@@ -44,19 +49,25 @@ async def run_steps(
         query: what workers see besides their subtask; empty if they see nothing.
         texts: the named texts.
         pool: the workers, which answer at once.
+        earlier: the first round, if this is the plan of the second.
     """
     ends: dict[int, StepEnd] = {}
+    before = () if earlier is None else earlier.visible(texts)
     for number in sorted(plan.needed):
         step = plan.steps[number]
         good = [seen for seen in step.access if ends[seen].text is not None]
-        if (step.access and not good) or any(ends[seen].text is None for seen in step.references):
+        previous = before if step.previous else ()
+        if (step.access and not good and not previous) or any(
+            ends[seen].text is None for seen in step.references
+        ):
             ends[number] = StepEnd(None)
             continue
-        visible = tuple(_shown(plan, seen, ends[seen]) for seen in step.access)
+        visible = previous + tuple(_shown(plan, seen, ends[seen]) for seen in step.access)
         worker = pool[step.worker]
         try:
             shown = step_input(worker, step, visible, query, texts=texts)
-            completion = await _answer(worker, shown, number)
+            caller = Caller(run_id="", round=1 if earlier is None else 2, step=number, attempt=1)
+            completion = await _answer(worker, shown, caller)
         except (PlanInvalid, WorkerError) as error:
             ends[number] = StepEnd(None, is_unrecorded=isinstance(error, Unrecorded))
         else:
@@ -70,8 +81,7 @@ def _shown(plan: Plan, number: int, end: StepEnd) -> VisibleStep:
     return VisibleStep(number, step.subtask, end.text or "", gap, label=step.label)
 
 
-async def _answer(worker: Worker, shown: StepInput, number: int) -> Completion:
-    caller = Caller(run_id="", round=1, step=number, attempt=1)
+async def _answer(worker: Worker, shown: StepInput, caller: Caller) -> Completion:
     async with aclosing(worker.call(Request(messages=(), step_input=shown, caller=caller))) as pieces:
         async for piece in pieces:
             if isinstance(piece, Completion):

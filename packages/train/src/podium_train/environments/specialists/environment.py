@@ -9,7 +9,7 @@ from random import Random
 from podium.errors import ConfigError
 from podium.types import Plan
 from podium_train.environments.environment import Environment, Split
-from podium_train.environments.episode import Episode, PlanOutcome
+from podium_train.environments.episode import EarlierRound, Episode, PlanOutcome
 from podium_train.environments.specialists import calls, questions, templates, workers
 from podium_train.environments.specialists.pools import COVERED, SHARE_WITH_GENERALIST, draw_pool
 
@@ -79,22 +79,30 @@ class Specialists(Environment):
             reference=task.reference(),
         )
 
-    async def carry_out(self, episode: Episode, plan: Plan) -> PlanOutcome:
+    async def carry_out(
+        self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None
+    ) -> PlanOutcome:
         """Let the workers answer step by step; the answer of the last step is graded."""
-        return outcome_of(episode, plan)
+        return outcome_of(episode, plan, earlier)
 
 
-def outcome_of(episode: Episode, plan: Plan) -> PlanOutcome:
-    """Return the outcome of a plan for an episode of this world."""
+def outcome_of(episode: Episode, plan: Plan, earlier: EarlierRound | None = None) -> PlanOutcome:
+    """Return the outcome of a plan for an episode of this world.
+
+    A worker uses the answer of the last step that it sees. Steps of the first round come before those of the
+    second.
+    """
+    before = earlier.outputs[-1] if earlier is not None else None
     task = questions.read_task(episode.reference)
     answers: list[str] = []
     cost = 0
     for step in plan.steps:
         skills = workers.skills_of(episode.workers[step.worker])
-        seen = answers[step.access[-1]] if step.access else None
+        seen = answers[step.access[-1]] if step.access else before if step.previous else None
         answers.append(calls.answer(task, skills, calls.operation_of(step.subtask), seen))
         cost += workers.cost_of(skills)
-    return PlanOutcome(score=float(answers[-1] == task.answer), cost=cost, calls=len(plan.steps))
+    score = float(answers[-1] == task.answer)
+    return PlanOutcome(score=score, cost=cost, calls=len(plan.steps), outputs=tuple(answers))
 
 
 def world_hash() -> str:
