@@ -91,7 +91,8 @@ class StepMeasures:
     held_out: Mapping[str, HeldOut] = field(default_factory=dict)
     """Accuracy on held-out splits, at the steps that measure it."""
     second: SecondRounds | None = None
-    """What the texts of second rounds change. All other measures are of the first rounds only."""
+    """What the texts of second rounds change. All other measures but the cost are of the
+    first rounds only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,7 @@ def measure(
         held_out: accuracy on held-out splits, if it was measured at this step.
     """
     second = second_rounds([sample.score for sample in samples if sample.score.second_round])
+    executed = [sample.score.cost or 0.0 for sample in samples if not sample.score.cached]
     samples = [sample for sample in samples if not sample.score.second_round]
     scores = [sample.score for sample in samples]
     values = [score.value for score in scores if score.value is not None]
@@ -132,7 +134,6 @@ def measure(
         groups[sample.episode.key].update(() if sample.score.value is None else (sample.score.value,))
     shares = _worker_shares(planned)
     most_used = max(shares, key=lambda name: (shares[name], name), default="")
-    executed = [score.cost or 0.0 for score in scores if not score.cached]
     return StepMeasures(
         step=step,
         texts=len(samples),
