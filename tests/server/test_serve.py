@@ -16,6 +16,7 @@ import pytest
 from server.chat.conftest import CONFIG
 from server.chat.test_completions import ASKED, team
 from servers.chat_server import STALL, Call, ChatServer, Pause, Reply
+from servers.podium_server import serving
 from typer.testing import Result
 
 Run = Callable[..., Result]
@@ -200,6 +201,32 @@ def test_another_address(podium: Run) -> None:
     done = podium("serve", "--host", "0.0.0.0")  # noqa: S104 - it is refused
     assert done.exit_code == 2
     assert "0.0.0.0 can be reached from other machines" in done.stderr
+
+
+def test_a_port_that_does_not_exist(podium: Run) -> None:
+    """It is refused, and no other port is used."""
+    assert podium("serve", "--port", "99999").exit_code == 2
+
+
+def test_a_hosted_conductor(tmp_path: Path) -> None:
+    """A server in front of another one has the tokens of both, and no idempotency keys."""
+    with ChatServer(team).in_thread() as upstream, hosted(tmp_path, upstream) as client:
+        answer = client.chat.completions.create(model="podium", messages=ASKED)
+        assert answer.choices[0].message.content == "the answer"
+        assert answer.usage is not None
+        assert answer.usage.total_tokens == 218
+        with pytest.raises(openai.BadRequestError):
+            client.chat.completions.create(
+                model="podium", messages=ASKED, extra_headers={"Idempotency-Key": "k"}
+            )
+
+
+@contextmanager
+def hosted(folder: Path, upstream: ChatServer) -> Iterator[openai.OpenAI]:
+    """Serve a hosted conductor in a thread, and yield a client."""
+    text = f'[endpoints.up]\nbase_url = "{upstream.url}"\n[hosted]\nendpoint = "up"\napi = "chat"\n'
+    with serving(text, folder) as served:
+        yield served.client()
 
 
 def test_a_named_config_that_does_not_exist(podium: Run) -> None:

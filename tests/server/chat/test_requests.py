@@ -196,7 +196,8 @@ def test_other_paths_and_methods(served: Served) -> None:
     answer = httpx2.get(f"{served.url}/chat/completions")
     assert answer.status_code == 405
     assert answer.headers["allow"] == "POST"
-    assert answer.json()["error"]["code"] == "method_not_allowed"
+    error = answer.json()["error"]
+    assert (error["code"], error["type"]) == ("method_not_allowed", "invalid_request_error")
 
 
 def test_health(served: Served) -> None:

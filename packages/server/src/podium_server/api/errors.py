@@ -58,13 +58,10 @@ _OF_PROBLEM: Mapping[str, int] = {
 }
 """The status for the problem of a run without an answer; 502 for all others."""
 _TYPES: Mapping[int, str] = {
-    400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
-    408: "invalid_request_error",
     409: "conflict_error",
-    413: "invalid_request_error",
     422: "run_error",
     429: "rate_limit_error",
     503: "overloaded_error",
@@ -93,7 +90,7 @@ class Fault:
     @property
     def type(self) -> str:
         """The type of the error, by its status."""
-        return _TYPES.get(self.status, "server_error")
+        return _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
 
     def to_openai(self) -> dict[str, Any]:
         """Return the body of an error of OpenAI's APIs."""

@@ -30,7 +30,8 @@ def run(
         str | None, typer.Option(help="Address to listen on. Default: [server] host, or 127.0.0.1.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(help="Port to listen on; 0 for any. Default: [server] port, or 8000.")
+        int | None,
+        typer.Option(min=0, max=65535, help="Port to listen on; 0 for any. Default: [server] port, or 8000."),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Check the configuration, say what is missing, and exit.")

@@ -133,7 +133,9 @@ class Turn:
         progress = Progress(self.model.show, self.run_id)
         async with aclosing(call.events(stream=self._facts.asked.stream)) as events:
             async for event, text in events:
-                if isinstance(event, RunEnded) and self._is_own(event):
+                if isinstance(self.model.conductor, HostedConductor):
+                    self.run_id = event.run_id  # it gives its runs ids of its own
+                if isinstance(event, RunEnded) and event.run_id == self.run_id:
                     self._facts.admission.settle(event.result)
                 if told := progress.text(event):
                     yield ProgressPiece(told)
@@ -142,10 +144,6 @@ class Turn:
         self._answer = call.answer()
         if rest := call.rest():
             yield TextPiece(rest)
-
-    def _is_own(self, event: RunEnded) -> bool:
-        """Return whether the event is of this run, not of a run that is nested in it."""
-        return event.run_id == self.run_id or isinstance(self.model.conductor, HostedConductor)
 
 
 class Turns:
