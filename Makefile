@@ -53,7 +53,7 @@ test-inspect: $(UV)
 TRAIN := packages/train
 test-train: $(UV)
 	$(UV) run --frozen --project $(TRAIN) mypy $(TRAIN)/src --exclude '/podium_train/(tiny|trl)/'
-	$(UV) run --frozen --project $(TRAIN) $(PYTEST) $(TRAIN) docs/training-environments.md
+	$(UV) run --frozen --project $(TRAIN) $(PYTEST) $(TRAIN) docs/train-tutorial.md docs/training-environments.md
 
 # Torch is installed with pip, because pip finds the build for processors without a GPU.
 TRAINERS := .venv-trainers

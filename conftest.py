@@ -112,7 +112,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     apart = {
         "openai_agents_podium": ("packages/openai-agents", "docs/openai-agents.md"),
         "inspect_podium": ("packages/inspect", "docs/inspect.md"),
-        "podium_train": ("packages/train", "docs/training-environments.md"),
+        "podium_train": ("packages/train", "docs/train-tutorial.md", "docs/training-environments.md"),
     }
     missing = (paths for module, paths in apart.items() if find_spec(module) is None)
     return True if any(path.startswith(paths) for paths in missing) else None

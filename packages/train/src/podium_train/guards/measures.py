@@ -195,4 +195,4 @@ def _worker_shares(samples: Sequence[Sample]) -> dict[str, float]:
 
 def _entropy(weights: Mapping[str, float]) -> float:
     total = sum(weights.values())
-    return -sum(weight / total * log(weight / total) for weight in weights.values() if weight)
+    return sum(weight / total * log(total / weight) for weight in weights.values() if weight)
