@@ -1,5 +1,6 @@
 """SFT and GRPO with TRL from the command line, also after a kill."""
 
+import inspect
 import json
 import os
 import pickle
@@ -235,6 +236,8 @@ def test_the_asynchronous_trainer_is_found() -> None:
     """Where the installed TRL has it."""
     trainer, settings = async_grpo_classes()
     assert (trainer.__name__, settings.__name__) == ("AsyncGRPOTrainer", "AsyncGRPOConfig")
+    taken = set(inspect.signature(trainer.__init__).parameters)
+    assert {"model", "reward_funcs", "args", "train_dataset", "processing_class", "callbacks"} <= taken
 
 
 def _log(recipe: Path) -> str:
