@@ -11,6 +11,7 @@ from .fixed import (
     FixedPlanner as FixedPlanner,
 )
 from .kind_matcher import (
+    by_similarity as by_similarity,
     kind_of as kind_of,
     measured_kinds as measured_kinds,
     rate_on as rate_on,

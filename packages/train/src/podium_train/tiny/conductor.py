@@ -1,6 +1,7 @@
 """A tiny conductor: a model with its tokenizer, as a folder that Hugging Face's libraries load."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
+from podium_train.environments import Episode
 from podium_train.tiny.model import TinyConfig, TinyModel
-from podium_train.tiny.prompt import CHAT_TEMPLATE, END
+from podium_train.tiny.prompt import CHAT_TEMPLATE, END, tiny_message
 from podium_train.tiny.tokens import END_ID, PAD, PAD_ID, train_tokenizer
 
 MAX_POSITIONS = 512
@@ -22,6 +24,8 @@ class TinyConductor:
 
     model: TinyModel
     tokenizer: Tokenizer
+    message: Callable[[Episode], str] = tiny_message
+    """Returns what the model reads of an episode; the default is for the world of specialists."""
 
     @classmethod
     def new(cls, seed: int, config: TinyConfig) -> "TinyConductor":
@@ -30,8 +34,12 @@ class TinyConductor:
         return cls(TinyModel(config), train_tokenizer())
 
     @classmethod
-    def load(cls, folder: Path) -> "TinyConductor":
+    def load(cls, folder: Path, message: Callable[[Episode], str] = tiny_message) -> "TinyConductor":
         """Read a folder that `save`, or a trainer for Hugging Face's models, wrote.
+
+        Args:
+            folder: the folder.
+            message: what the model was trained to read of an episode; it is not in the folder.
 
         Raises:
             FileNotFoundError: the folder has no such model.
@@ -46,7 +54,7 @@ class TinyConductor:
         )
         model = TinyModel(config)
         model.load_state_dict(load_file(folder / "model.safetensors"))
-        return cls(model, Tokenizer.from_file(str(folder / "tokenizer.json")))
+        return cls(model, Tokenizer.from_file(str(folder / "tokenizer.json")), message)
 
     def save(self, folder: Path) -> None:
         """Write the folder: weights, configuration, tokenizer and chat template."""

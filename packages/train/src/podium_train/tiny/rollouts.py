@@ -10,7 +10,7 @@ from torch import Tensor
 from podium_train.environments import Environment, Episode
 from podium_train.reward import Reward, reward_of
 from podium_train.tiny.conductor import TinyConductor
-from podium_train.tiny.prompt import prompt_text, tiny_message
+from podium_train.tiny.prompt import prompt_text
 from podium_train.tiny.sampler import Prompts, sample, texts_of
 from podium_train.tiny.tokens import PAD_ID, encode
 
@@ -65,7 +65,7 @@ def roll_out(
         temperature: 0 for the most probable text.
         generator: the source of randomness.
     """
-    rows = encode(conductor.tokenizer, [prompt_text(tiny_message(episode)) for episode in episodes])
+    rows = encode(conductor.tokenizer, [prompt_text(conductor.message(episode)) for episode in episodes])
     prompts = Prompts.of(rows)
     tokens = sample(conductor.model, prompts, texts, temperature=temperature, generator=generator)
     written = texts_of(conductor.tokenizer, tokens)

@@ -11,27 +11,15 @@ from statistics import fmean
 
 from podium_train.environments import Episode
 from podium_train.environments.specialists import BASELINES, Specialists
-from podium_train.guards import (
-    STEPS,
-    BestCheckpoint,
-    Guards,
-    GuardSettings,
-    HeldOut,
-    Sample,
-    StepLog,
-    StepMeasures,
-    Stop,
-    measure as step_measures,
-)
+from podium_train.guards import GuardSettings, HeldOut, Sample, measure as step_measures
 from podium_train.guards.rules import entropy_of
-from podium_train.reward import Reward
 from podium_train.rewards import Score
 from podium_train.tiny.conductor import TinyConductor
 from podium_train.tiny.evaluation import HELD_OUT, VALIDATION, Held, Measured, measure
-from podium_train.tiny.grpo import Grpo, Update, train
+from podium_train.tiny.grpo import Grpo, train
 from podium_train.tiny.model import TinyConfig
-from podium_train.tiny.sampler import MAX_TOKENS
 from podium_train.tiny.warm_up import WarmUp, warm_up
+from podium_train.tiny.watch import Validation, Validations, Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +88,21 @@ def run(
     warmed = time.process_time()
     start = measure(conductor, settings.validation)
     told(f"warm start: {fmean(start.sampled):.3f} sampled, {warmed - clock:.0f} CPU seconds")
-    watch = _Watch(conductor, settings, folder, told)
+    guards = settings.guards
+    if guards.reference_entropy is None:
+        guards = replace(guards, reference_entropy=oracle_entropy(settings.validation.draw()))
+    watch = Watch(
+        conductor,
+        folder,
+        validations=Validations(
+            name=settings.validation.name,
+            every=settings.validate_every,
+            measure=lambda: _validation(measure(conductor, settings.validation)),
+        ),
+        updates=settings.grpo.updates,
+        guards=guards,
+        told=told,
+    )
     train(conductor, Specialists(), settings.grpo, seed=seed, after=watch.after)
     trained = time.process_time()
     best = TinyConductor.load(watch.best.folder)
@@ -123,59 +125,9 @@ def run(
     return result
 
 
-class _Watch:
-    """Logs each update, validates, keeps the best checkpoint, and asks the guards."""
-
-    def __init__(
-        self, conductor: TinyConductor, settings: Settings, folder: Path, told: Callable[[str], None]
-    ) -> None:
-        self.stop: Stop | None = None
-        self.best = BestCheckpoint(folder)
-        self._conductor, self._settings, self._folder, self._told = conductor, settings, folder, told
-        self._log = StepLog(folder / STEPS)
-        guards = settings.guards
-        if guards.reference_entropy is None:
-            guards = replace(guards, reference_entropy=oracle_entropy(settings.validation.draw()))
-        self._guards = Guards(guards)
-
-    def after(self, update: Update) -> bool:
-        """Return whether the run should stop."""
-        number = update.number + 1
-        samples = [
-            Sample(
-                episode=episode,
-                score=score_of(reward),
-                length=int(length),
-                cut=bool(length >= MAX_TOKENS),
-            )
-            for episode, reward, length in zip(
-                (episode for episode in update.rollouts.episodes for _ in range(self._settings.grpo.texts)),
-                update.rollouts.rewards,
-                update.rollouts.lengths,
-                strict=True,
-            )
-        ]
-        measures = step_measures(number, samples, loss=update.loss)
-        self.stop = self._guards.check(measures)
-        last = self.stop is not None or number == self._settings.grpo.updates
-        if number % self._settings.validate_every == 0 or last:
-            measures = self._validated(measures, update)
-        self._log.write(measures)
-        if self.stop:
-            self._told(self.stop.told)
-        return self.stop is not None
-
-    def _validated(self, measures: StepMeasures, update: Update) -> StepMeasures:
-        held = measure(self._conductor, self._settings.validation)
-        accuracy = HeldOut(sampled=fmean(held.sampled), greedy=fmean(held.greedy))
-        self._conductor.save(self._folder / "last")
-        self.best.offer(self._folder / "last", step=measures.step, accuracy=accuracy.sampled)
-        kinds = " ".join(f"{kind} {grade:.2f}" for kind, grade in sorted(held.by_kind(held.sampled).items()))
-        self._told(
-            f"update {measures.step}: validation {accuracy.sampled:.3f} sampled, "
-            f"{accuracy.greedy:.3f} greedy; {kinds}; entropy {update.entropy:.3f}"
-        )
-        return replace(measures, held_out={self._settings.validation.name: accuracy})
+def _validation(held: Measured) -> Validation:
+    kinds = " ".join(f"{kind} {grade:.2f}" for kind, grade in sorted(held.by_kind(held.sampled).items()))
+    return Validation(HeldOut(sampled=fmean(held.sampled), greedy=fmean(held.greedy)), kinds)
 
 
 def oracle_entropy(episodes: Sequence[Episode]) -> float:
@@ -189,16 +141,3 @@ def oracle_entropy(episodes: Sequence[Episode]) -> float:
         for episode in episodes
     ]
     return entropy_of(step_measures(0, plans))
-
-
-def score_of(reward: Reward) -> Score:
-    """Return a reward with the facts that guards need."""
-    steps = reward.plan.steps if reward.plan else ()
-    outcome = reward.outcome
-    return Score(
-        value=reward.value,
-        problem=reward.problem,
-        workers=tuple(step.worker for step in steps),
-        cost=outcome.cost if outcome else 0.0,
-        calls=outcome.calls if outcome else 0,
-    )

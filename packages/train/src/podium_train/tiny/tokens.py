@@ -1,6 +1,6 @@
-"""The tokenizer: a byte BPE of 512 tokens, trained on prompts and plans of the world."""
+"""The tokenizer: a byte BPE, trained on prompts and plans of a world."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -13,7 +13,7 @@ from podium_train.tiny.warm_start import warm_text
 SIZE = 512
 PAD_ID, USER_ID, ASSISTANT_ID, END_ID = range(4)
 PAD = "<|pad|>"
-_PIECES = (
+PLAN_PIECES = (
     r"\nmodel_id = \[",
     r'\]\nsubtasks = \["',
     r'", "',
@@ -21,30 +21,45 @@ _PIECES = (
     r"\], \[",
     r"\]\]",
     r",? ?[0-9]",  # one token for each number, alone, in a sentence and in a list
-    r"[\n ]?[A-Za-z]+:?",
 )
+"""Parts of plan text and numbers of workers, which can be one token in all worlds."""
+_PIECES = (*PLAN_PIECES, r"[\n ]?[A-Za-z]+:?")
 """What can be one token: parts of plan text, numbers of workers, and words."""
 
 
 def train_tokenizer(texts: int = 2000, seed: int = 0) -> Tokenizer:
-    """Train the tokenizer on texts of the world's training split."""
+    """Train the tokenizer of the specialists, on texts of their training split."""
+    random = Random(seed)
+    episodes = Specialists().episodes("train", texts, seed=seed)
+    return tokenizer_of(
+        [text for episode in episodes for text in (tiny_message(episode), warm_text(episode, random))],
+        pieces=_PIECES,
+        size=SIZE,
+    )
+
+
+def tokenizer_of(corpus: Iterable[str], *, pieces: Sequence[str], size: int) -> Tokenizer:
+    """Train a tokenizer.
+
+    Args:
+        corpus: the texts.
+        pieces: patterns of what can be one token.
+        size: number of tokens.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex("|".join(_PIECES)), "isolated"),
+            pre_tokenizers.Split(Regex("|".join(pieces)), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=SIZE,
+        vocab_size=size,
         special_tokens=[PAD, USER, ASSISTANT, END],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    random = Random(seed)
-    episodes = Specialists().episodes("train", texts, seed=seed)
-    corpus = [text for episode in episodes for text in (tiny_message(episode), warm_text(episode, random))]
     tokenizer.train_from_iterator(corpus, trainer)
     return tokenizer
 
