@@ -6,7 +6,14 @@ from dataclasses import replace
 from podium.errors import ConfigError
 from podium.types import Plan
 from podium_evals.recorded import Recordings
-from podium_train.environments import Environment, Episode, PlanOutcome, RecordedAnswers, RecordedSettings
+from podium_train.environments import (
+    EarlierRound,
+    Environment,
+    Episode,
+    PlanOutcome,
+    RecordedAnswers,
+    RecordedSettings,
+)
 from podium_train.environments.environment import Split
 
 PARTS = RecordedSettings(parts=(2, 3))
@@ -47,9 +54,11 @@ class QuestionsAndBundles(Environment):
         bundles = iter(self.bundles.episodes(split, count // 2, seed=seed))
         return [next(bundles if number % 2 else singles) for number in range(count)]
 
-    async def carry_out(self, episode: Episode, plan: Plan) -> PlanOutcome | None:
+    async def carry_out(
+        self, episode: Episode, plan: Plan, earlier: EarlierRound | None = None
+    ) -> PlanOutcome | None:
         """Look up the outcome of a plan."""
-        return await self.of(episode).carry_out(episode, plan)
+        return await self.of(episode).carry_out(episode, plan, earlier)
 
     def of(self, episode: Episode) -> RecordedAnswers:
         """Return the environment that drew an episode; only bundles have a worker that joins parts."""
