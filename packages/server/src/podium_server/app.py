@@ -10,12 +10,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from podium.config import Config
-from podium.journal import Journal
+from podium.journal import SqlJournal
 from podium_server.api.chat.route import PATH as CHAT_PATH, ChatApi
 from podium_server.api.endpoint import Endpoint, Handler, Service
 from podium_server.api.errors import Fault
 from podium_server.api.metrics import MetricsApi
 from podium_server.api.models import ModelsApi
+from podium_server.api.responses.housekeeping import forgetting
+from podium_server.api.responses.route import PATH as RESPONSES_PATH, ResponsesApi
+from podium_server.api.responses.store import ResponseStore
+from podium_server.api.responses.stored import StoredApi
 from podium_server.api.session import SessionApi
 from podium_server.health import Health
 from podium_server.keys import Access, NoKeys
@@ -40,13 +44,14 @@ class App:
 
     def __init__(self, config: Config, access: Access | None = None) -> None:
         self.settings = config.table("server", ServerSection) or ServerSection()
-        self.journal: Journal | None = None if config.is_hosted else config.journal()
+        self.journal: SqlJournal | None = None if config.is_hosted else config.journal()
         self.catalogue: Catalogue = make_catalogue(config, self.journal)
         self.has_keys = access is not None
         """Whether requests need an API key."""
         self._access = access or NoKeys()
         self._service = Service(self._access, self.settings, is_local=access is None)
         self._turns = Turns(self.catalogue, self._access, self.journal)
+        self._responses = None if self.journal is None else ResponseStore.beside(self.journal)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
@@ -54,6 +59,9 @@ class App:
         async with AsyncExitStack() as stack:
             if self.journal is not None:
                 await stack.enter_async_context(self.journal)
+            if self._responses is not None:
+                await stack.enter_async_context(self._responses)
+                await stack.enter_async_context(forgetting(self._responses))
             await stack.enter_async_context(self._access)
             await stack.enter_async_context(self.catalogue.opened())
             try:
@@ -65,6 +73,8 @@ class App:
         """Return the ASGI application; its lifespan is `opened`."""
         chat, models = ChatApi(self._turns), ModelsApi(self.catalogue)
         session = SessionApi(self._access)
+        responses = ResponsesApi(self._turns, self._responses)
+        stored = StoredApi(self._responses, self.journal)
         health = Health(self.journal)
         routes = [
             self._route("GET", "/healthz", health.live, is_open=True),
@@ -76,6 +86,10 @@ class App:
             self._route("GET", "/v1/models", models.list),
             self._route("GET", "/v1/models/{model:path}", models.show),
             self._route("POST", CHAT_PATH, chat.create),
+            self._route("POST", RESPONSES_PATH, responses.create),
+            self._route("GET", f"{RESPONSES_PATH}/{{response_id}}", stored.show),
+            self._route("DELETE", f"{RESPONSES_PATH}/{{response_id}}", stored.delete),
+            self._route("GET", f"{RESPONSES_PATH}/{{response_id}}/input_items", stored.input_items),
         ]
         refusals = {404: self._no_route, 405: self._no_route}
         return Starlette(routes=routes, exception_handlers=refusals, lifespan=lambda _: self.opened())

@@ -62,6 +62,7 @@ class Exchange:
         self.path_params: Mapping[str, Any] = scope.get("path_params", {})
         self.method: str = scope["method"]
         self.scheme: str = scope["scheme"]
+        self.query: str = scope["query_string"].decode("latin-1")
         self._abort: Callable[[], None] | None = scope.get("extensions", {}).get(ABORT, {}).get("abort")
         self.status: int | None = None
         """Status of the response; `None` before it has begun."""

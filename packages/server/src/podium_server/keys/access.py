@@ -37,6 +37,8 @@ class Ask:
     """Estimated tokens of the request. They count against the tokens per minute until the run has ended."""
     may_exist: bool = False
     """Whether an earlier request may have begun the run, as with an `Idempotency-Key`."""
+    is_recorded: bool = True
+    """Whether the run may be recorded; a key may forbid it, too."""
 
 
 class Admission(ABC):

@@ -45,6 +45,8 @@ class Bid:
     """Maximum cost of the run, in billionths of a dollar; `None` if it has no limit."""
     tokens: int
     """Tokens that count before the run ends, such as those of the request."""
+    is_recorded: bool = True
+    """Whether the run may be recorded."""
 
     def unused(self) -> "Bill":
         """Return the bill of a request that was not carried out."""
@@ -176,7 +178,7 @@ class Batch:
                 cost = account.admit(bid.cost, bid.tokens)
             except KeyRefused as refusal:
                 return refusal
-            now, days = account.now, bid.key.rules.retention_days
+            now, days = account.now, bid.key.rules.retention_days if bid.is_recorded else 0
             forget_at = None if days is None else now + days * 86400.0
             turn = Turn(bid.turn_id, key_id, bid.run_id, day_of(now), cost, self.holder, now, forget_at)
             self._changed[bid.turn_id] = turn

@@ -90,10 +90,18 @@ class KeyAccess(Access):
         key = caller.key
         caller.check_model(ask.model)
         limits = _limits(key, ask.conductor)
-        journal = self._journal if caller.keeps_texts and self._journal is not None else MemoryJournal()
+        keeps = caller.keeps_texts and ask.is_recorded
+        journal = self._journal if keeps and self._journal is not None else MemoryJournal()
         before = await recorded_result(journal, ask.run_id) if ask.may_exist else None
         cost = cost_of_run(key.rules, None if limits is None else limits.cost)
-        bid = Bid(turn_id=uuid4().hex, key=key, run_id=ask.run_id, cost=cost, tokens=ask.tokens)
+        bid = Bid(
+            turn_id=uuid4().hex,
+            key=key,
+            run_id=ask.run_id,
+            cost=cost,
+            tokens=ask.tokens,
+            is_recorded=ask.is_recorded,
+        )
         grant = await self._ledger.admit(bid)
         admission = KeyAdmission(bid, grant, _options(key, limits, grant, journal), before)
         try:

@@ -1,6 +1,6 @@
 from .asked import Asked as Asked
 from .idempotency import KeyReused as KeyReused
-from .pieces import ProgressPiece as ProgressPiece, TextPiece as TextPiece
+from .pieces import Piece as Piece, ProgressPiece as ProgressPiece, TextPiece as TextPiece
 from .progress import Progress as Progress
 from .turn import Turn as Turn, Turns as Turns
 from .usage import answer_usage as answer_usage

@@ -12,7 +12,6 @@ from podium.errors import PodiumError, RunUnknown
 from podium.journal import Journal
 from podium.resume import result_of
 from podium.types import Result, RunEnded
-from podium_server.turn.asked import Asked
 
 _CHARS = 24
 
@@ -29,12 +28,12 @@ class NamedRun:
     Args:
         caller_id: the API key, within which idempotency keys are unique.
         key: the idempotency key.
-        asked: the request.
+        fingerprint: hash of the request.
     """
 
-    def __init__(self, caller_id: str, key: str, asked: Asked) -> None:
+    def __init__(self, caller_id: str, key: str, fingerprint: str) -> None:
         self._prefix = f"idem-{_hash(caller_id, key)}-"
-        self.run_id = self._prefix + _hash(asked.fingerprint)
+        self.run_id = self._prefix + _hash(fingerprint)
 
     @contextmanager
     def held(self, running: dict[str, list[str]]) -> Iterator[None]:

@@ -164,6 +164,12 @@ class Turns:
         self._named: dict[str, list[str]] = {}
         """The running runs of idempotency keys."""
 
+    def run_id(self, caller: Caller, idempotency_key: str | None, fingerprint: str) -> str:
+        """Return the id of the run of a request: the id for its idempotency key, or without one a new id."""
+        if idempotency_key is None:
+            return uuid4().hex
+        return NamedRun(caller.caller_id, idempotency_key, fingerprint).run_id
+
     @asynccontextmanager
     async def admitted(self, caller: Caller, asked: Asked) -> AsyncGenerator[Turn, None]:
         """Admit a request, and yield its turn.
@@ -183,9 +189,10 @@ class Turns:
             ask = Ask(
                 model=model.name,
                 conductor=model.conductor,
-                run_id=uuid4().hex if named is None else named.run_id,
+                run_id=asked.run_id or (uuid4().hex if named is None else named.run_id),
                 tokens=0 if caller.key is None else estimate_usage(asked.messages, "").input_tokens,
-                may_exist=named is not None,
+                may_exist=named is not None or asked.may_exist,
+                is_recorded=asked.is_recorded,
             )
             async with self._access.admit(caller, ask) as admission:
                 yield self._turn(caller, asked, model, ask.run_id, admission, recorded)
@@ -234,13 +241,16 @@ class Turns:
         """
         if asked.idempotency_key is None:
             return None
-        if self._journal is None or not caller.keeps_texts or isinstance(model.conductor, HostedConductor):
+        is_recorded = self._journal is not None and caller.keeps_texts and asked.is_recorded
+        if not is_recorded or isinstance(model.conductor, HostedConductor):
             raise ConfigError("Idempotency-Key is not supported here, because these runs are not recorded")
-        return NamedRun(caller.caller_id, asked.idempotency_key, asked)
+        return NamedRun(caller.caller_id, asked.idempotency_key, asked.fingerprint)
 
     def _options(self, asked: Asked, model: ServedModel, run_id: str, admission: Admission) -> RunOptions:
         options = admission.options.copy()
         options["run_id"] = run_id
+        if not asked.is_recorded:
+            options |= {"journal": admission.options.get("journal") or MemoryJournal(), "uses_cache": False}
         if options.get("journal") is None:
             options["journal"] = self._journal or MemoryJournal()
         limits = model.limits(model.effort(asked.effort), options.get("limits"))

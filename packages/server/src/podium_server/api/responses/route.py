@@ -1,0 +1,96 @@
+"""Answers requests for responses."""
+
+import json
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from functools import partial
+
+from podium_server.api.bodies import fingerprint_of, read_body
+from podium_server.api.endpoint import logged_fault
+from podium_server.api.responses.asks import Ask, Asks
+from podium_server.api.responses.request import ResponseRequest
+from podium_server.api.responses.store import ResponseStore
+from podium_server.api.responses.writer import Event, ResponseWriter
+from podium_server.http import Exchange
+from podium_server.keys import Caller
+from podium_server.turn import Turn, Turns
+
+PATH = "/v1/responses"
+END = b"data: [DONE]\n\n"
+
+
+class ResponsesApi:
+    """`POST /v1/responses`.
+
+    Args:
+        turns: makes the turns.
+        store: stores the responses; `None` stores none.
+    """
+
+    def __init__(self, turns: Turns, store: ResponseStore | None) -> None:
+        self._turns = turns
+        self._store = store
+        self._asks = Asks(store)
+
+    async def create(self, exchange: Exchange, caller: Caller) -> None:
+        """Answer a request; `Asks.ask`, `Turns.admitted` and `Turn.pieces` describe the exceptions."""
+        raw = await exchange.body()
+        request = read_body(raw, ResponseRequest)
+        key, fingerprint = exchange.idempotency_key(), fingerprint_of(PATH, raw)
+
+        async def answer() -> None:
+            ask = await self._asks.ask(
+                caller,
+                request,
+                run_id=self._turns.run_id(caller, key, fingerprint),
+                idempotency_key=key,
+                fingerprint=fingerprint,
+            )
+            async with self._turns.admitted(caller, ask.asked) as turn:
+                writer = ResponseWriter(ask.response(turn.model.versioned_id))
+                if request.stream:
+                    written = self._frames(ask, turn, writer)
+                    await exchange.stream(written, lambda: turn.headers, partial(_error_frame, writer))
+                else:
+                    await self._run(ask, turn, writer)
+                    await exchange.json(writer.response.to_json(), headers=turn.headers)
+
+        await exchange.while_connected(answer)
+
+    async def _run(self, ask: Ask, turn: Turn, writer: ResponseWriter) -> None:
+        writer.begin()
+        async with aclosing(turn.pieces()) as pieces:
+            async for piece in pieces:
+                writer.piece(piece)
+        writer.end(turn)
+        await self._keep(ask, writer)
+
+    async def _frames(self, ask: Ask, turn: Turn, writer: ResponseWriter) -> AsyncGenerator[bytes, None]:
+        yield frames(writer.begin())
+        try:
+            async with aclosing(turn.pieces()) as pieces:
+                async for piece in pieces:
+                    yield frames(writer.piece(piece))
+            last = writer.end(turn)
+        except Exception as error:  # noqa: BLE001 - the client gets it as an event, and the log if it is ours
+            last = writer.fail(logged_fault(error))
+        await self._keep(ask, writer)
+        yield frames(last) + END
+
+    async def _keep(self, ask: Ask, writer: ResponseWriter) -> None:
+        if ask.keeps and self._store is not None:
+            await self._store.put(ask.stored(writer.response))
+
+
+def frames(events: Iterable[Event]) -> bytes:
+    """Return events of a response as server-sent events."""
+    return b"".join(map(_frame, events))
+
+
+def _frame(event: Event) -> bytes:
+    text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    return f"event: {event['type']}\ndata: {text}\n\n".encode("utf-8", "replace")
+
+
+def _error_frame(writer: ResponseWriter, error: Exception) -> bytes:
+    return _frame(writer.error(logged_fault(error))) + END

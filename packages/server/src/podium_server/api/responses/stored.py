@@ -1,0 +1,108 @@
+"""Shows and deletes stored responses."""
+
+from contextlib import suppress
+from urllib.parse import parse_qs
+
+from podium.errors import RunUnknown
+from podium.journal import Journal
+from podium_server.api.responses.asks import Asks
+from podium_server.api.responses.form import list_form
+from podium_server.api.responses.store import ResponseStore, ResponseUnknown, Stored
+from podium_server.http import BadRequest, Exchange
+from podium_server.keys import Caller
+
+_MOST_LISTED = 100
+_LISTED = 20
+
+
+class StoredApi:
+    """`GET` and `DELETE /v1/responses/{response_id}`, and `GET …/input_items`.
+
+    Args:
+        store: has the responses; `None` if the server stores none.
+        journal: has their runs.
+    """
+
+    def __init__(self, store: ResponseStore | None, journal: Journal | None) -> None:
+        self._store = store
+        self._journal = journal
+        self._asks = Asks(store)
+
+    async def show(self, exchange: Exchange, caller: Caller) -> None:
+        """Show a response.
+
+        Raises:
+            ResponseUnknown: the caller has stored no response with this id.
+        """
+        stored = await self._find(exchange, caller)
+        await exchange.json(stored.response, headers={"x-podium-run-id": stored.run_id})
+
+    async def delete(self, exchange: Exchange, caller: Caller) -> None:
+        """Delete a response and its run.
+
+        Raises:
+            ResponseUnknown: as above.
+            RunHeld: the run has not ended.
+        """
+        stored = await self._find(exchange, caller)
+        assert self._store is not None
+        if self._journal is not None:
+            with suppress(RunUnknown):  # it was deleted before
+                await self._journal.delete(stored.run_id)
+        await self._store.delete(stored)
+        await exchange.json({"id": stored.response_id, "object": "response", "deleted": True})
+
+    async def input_items(self, exchange: Exchange, caller: Caller) -> None:
+        """List the input items of a response, also those of earlier responses of its conversation.
+
+        Raises:
+            ResponseUnknown: as above.
+            BadRequest: a parameter of the URL is invalid.
+            PreviousUnknown: an earlier response was deleted.
+        """
+        stored = await self._find(exchange, caller)
+        order, after = _one_of(exchange, "order", ("desc", "asc")), parameter(exchange, "after")
+        limit = number(exchange, "limit", _LISTED)
+        if not 1 <= limit <= _MOST_LISTED:
+            raise BadRequest(f"limit must be from 1 to {_MOST_LISTED}", param="limit")
+        items = [*await self._asks.conversation(caller, stored.previous_id), *stored.items]
+        if order == "desc":
+            items.reverse()
+        if after is not None:
+            at = next((at for at, item in enumerate(items) if item["id"] == after), None)
+            if at is None:
+                raise BadRequest(f"there is no item {after!r:.200}", param="after")
+            items = items[at + 1 :]
+        await exchange.json(list_form(items[:limit], has_more=len(items) > limit))
+
+    async def _find(self, exchange: Exchange, caller: Caller) -> Stored:
+        response_id = str(exchange.path_params["response_id"])
+        if self._store is None:
+            raise ResponseUnknown(response_id)
+        return await self._store.find(caller.caller_id, response_id)
+
+
+def parameter(exchange: Exchange, name: str) -> str | None:
+    """Return a parameter of the URL; `None` if there is none."""
+    return parse_qs(exchange.query).get(name, [None])[-1]
+
+
+def number(exchange: Exchange, name: str, default: int) -> int:
+    """Return a parameter of the URL that is a whole number.
+
+    Raises:
+        BadRequest: it is not a number.
+    """
+    given = parameter(exchange, name)
+    if given is None:
+        return default
+    if not given.isascii() or not given.removeprefix("-").isdigit() or len(given) > 9:
+        raise BadRequest(f"{name} must be a whole number, not {given!r:.40}", param=name)
+    return int(given)
+
+
+def _one_of(exchange: Exchange, name: str, known: tuple[str, ...]) -> str:
+    given = parameter(exchange, name) or known[0]
+    if given not in known:
+        raise BadRequest(f"{name} must be {' or '.join(known)}, not {given!r:.40}", param=name)
+    return given

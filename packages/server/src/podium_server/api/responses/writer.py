@@ -1,0 +1,201 @@
+"""Writes a response: the pieces of a turn become output items, and numbered events of a stream."""
+
+from collections.abc import Mapping, Sequence
+from time import time
+from typing import Any
+
+from podium.types import Part
+from podium_server.api.errors import Fault
+from podium_server.api.responses.form import Response, Status
+from podium_server.turn import Piece, TextPiece, Turn
+
+Event = dict[str, Any]
+"""A semantic event of a stream."""
+
+
+class ResponseWriter:
+    """Writes one response. Each method returns the new events, in order.
+
+    Output items come one after another: the progress of the run as reasoning, the message, progress that was
+    reported while the message was written, and the calls of functions.
+
+    Args:
+        response: the response; the writer changes it.
+        number: the number of the first event.
+    """
+
+    def __init__(self, response: Response, number: int = 0) -> None:
+        self.response = response
+        self._number = number
+        self._texts: list[str] = []
+        """The pieces of the open item."""
+        self._open: str | None = None
+        """The type of the open item; `None` if no item is open."""
+        self._late: list[str] = []
+        """Progress that was reported after the message began."""
+
+    def begin(self, status: Status = "in_progress") -> list[Event]:
+        """Begin the response.
+
+        Args:
+            status: `queued` for a response that has yet to be run.
+        """
+        self.response.status = status
+        return [self._state("response.created"), self._state(f"response.{status}")]
+
+    def proceed(self) -> list[Event]:
+        """Begin the run of a queued response."""
+        self.response.status = "in_progress"
+        return [self._state("response.in_progress")]
+
+    def piece(self, piece: Piece) -> list[Event]:
+        """Write a piece of the answer or of the progress."""
+        if isinstance(piece, TextPiece):
+            return [*self._turn_to("message"), self._delta(piece.text)]
+        if self._open == "message":
+            self._late.append(piece.text)
+            return []
+        return [*self._turn_to("reasoning"), self._delta(piece.text)]
+
+    def end(self, turn: Turn) -> list[Event]:
+        """Write the end of a turn that has an answer."""
+        response, calls = self.response, turn.tool_calls
+        is_cut = turn.answer.finish_reason == "length"
+        response.why_incomplete = "max_output_tokens" if is_cut else None
+        status: Status = "incomplete" if is_cut else "completed"
+        events: list[Event] = []
+        if not calls and not self._has_message:
+            events += self._turn_to("message")
+        events += self._close(status)
+        for call in calls:
+            events += self._call(call)
+        response.usage, response.summary = turn.usage, turn.summary
+        return [*events, *self._ended(status)]
+
+    def fail(self, fault: Fault) -> list[Event]:
+        """Write the end of a response that failed."""
+        self.response.error = {"code": fault.code, "message": fault.message}
+        return [*self._close("incomplete"), *self._ended("failed")]
+
+    def cancel(self) -> list[Event]:
+        """Write the end of a response that was cancelled; no event of the API has this name."""
+        return [*self._close("incomplete"), *self._ended("cancelled")]
+
+    def error(self, fault: Fault) -> Event:
+        """Return the event for an error of the stream itself."""
+        return self._event("error", code=fault.code, message=fault.message, param=fault.param)
+
+    def close(self) -> list[Event]:
+        """Close the open item of a response that continues in another process."""
+        return self._close("incomplete")
+
+    @property
+    def _has_message(self) -> bool:
+        return self._open == "message" or any(item["type"] == "message" for item in self.response.output)
+
+    def _ended(self, status: Status) -> list[Event]:
+        self.response.status = status
+        self.response.completed = int(time()) if status == "completed" else None
+        return [self._state("response.incomplete" if status == "cancelled" else f"response.{status}")]
+
+    def _turn_to(self, kind: str) -> list[Event]:
+        """Close the open item and open one of another type, unless it is open already."""
+        if self._open == kind:
+            return []
+        return [*self._close("completed"), *self._begin(kind)]
+
+    def _begin(self, kind: str) -> list[Event]:
+        self._open, self._texts = kind, []
+        added = self._event("response.output_item.added", item=self._item(kind, "in_progress", None))
+        if kind == "reasoning":
+            part = self._event("response.reasoning_summary_part.added", **self._place(), part=_summary(""))
+        else:
+            part = self._event("response.content_part.added", **self._place(), part=_text_part(""))
+        return [added, part]
+
+    def _delta(self, text: str) -> Event:
+        self._texts.append(text)
+        if self._open == "reasoning":
+            return self._event("response.reasoning_summary_text.delta", **self._place(), delta=text)
+        return self._event("response.output_text.delta", **self._place(), delta=text, logprobs=[])
+
+    def _close(self, status: Status) -> list[Event]:
+        """Close the open item, and write the progress that was reported after a message began."""
+        if self._open is None:
+            return []
+        kind, text, place = self._open, "".join(self._texts), self._place()
+        if kind == "reasoning":
+            events = [
+                self._event("response.reasoning_summary_text.done", **place, text=text),
+                self._event("response.reasoning_summary_part.done", **place, part=_summary(text)),
+            ]
+        else:
+            events = [
+                self._event("response.output_text.done", **place, text=text, logprobs=[]),
+                self._event("response.content_part.done", **place, part=_text_part(text)),
+            ]
+        events.append(self._done(self._item(kind, status, text)))
+        self._open = None
+        if kind == "message" and self._late:
+            late, self._late = "".join(self._late), []
+            events += [*self._begin("reasoning"), self._delta(late), *self._close("completed")]
+        return events
+
+    def _call(self, call: Part) -> list[Event]:
+        function = call["function"]
+        name, arguments = function["name"], function["arguments"]
+        item_id = self._item_id("function_call")
+        item = {"type": "function_call", "id": item_id, "call_id": call["id"], "name": name}
+        place = {"item_id": item_id, "output_index": self._index}
+        return [
+            self._event(
+                "response.output_item.added", item={**item, "arguments": "", "status": "in_progress"}
+            ),
+            self._event("response.function_call_arguments.delta", **place, delta=arguments),
+            self._event("response.function_call_arguments.done", **place, name=name, arguments=arguments),
+            self._done({**item, "arguments": arguments, "status": "completed"}),
+        ]
+
+    def _done(self, item: Mapping[str, Any]) -> Event:
+        event = self._event("response.output_item.done", item=item)
+        self.response.output.append(item)
+        return event
+
+    def _item(self, kind: str, status: Status, text: str | None) -> dict[str, Any]:
+        """Return the open item; without its text at its beginning."""
+        item: dict[str, Any] = {"type": kind, "id": self._item_id(kind)}
+        if kind == "reasoning":
+            return {**item, "summary": [] if text is None else [_summary(text)]}
+        content: Sequence[object] = [] if text is None else [_text_part(text)]
+        return {**item, "status": status, "role": "assistant", "content": content}
+
+    @property
+    def _index(self) -> int:
+        return len(self.response.output)
+
+    def _item_id(self, kind: str) -> str:
+        prefix = {"reasoning": "rs", "message": "msg"}.get(kind, "fc")
+        return f"{prefix}_{self.response.run_id}_{self._index}"
+
+    def _place(self) -> dict[str, Any]:
+        """Return the place of the only part of the open item."""
+        part = "summary_index" if self._open == "reasoning" else "content_index"
+        return {"item_id": self._item_id(self._open or ""), "output_index": self._index, part: 0}
+
+    def _state(self, kind: str) -> Event:
+        return self._event(kind, response=self.response.to_json())
+
+    def _event(self, kind: str, **facts: Any) -> Event:
+        if "item" in facts:
+            facts["output_index"] = self._index
+        event = {"type": kind, "sequence_number": self._number, **facts}
+        self._number += 1
+        return event
+
+
+def _summary(text: str) -> dict[str, Any]:
+    return {"type": "summary_text", "text": text}
+
+
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}

@@ -1,0 +1,335 @@
+"""Responses with OpenAI's client."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from server.chat.test_completions import PLAN, team
+from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.podium_server import Served
+
+ASKED = "Why is the sky blue?"
+TOOLS: Any = [
+    {
+        "type": "function",
+        "name": "add",
+        "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}},
+        "strict": False,
+    }
+]
+
+
+def calls_add(number: int) -> list[dict[str, Any]]:
+    """Return a tool call of a worker."""
+    function = {"name": "add", "arguments": json.dumps({"a": number})}
+    return [{"id": f"call_{number}", "type": "function", "function": function}]
+
+
+def test_a_whole_response(served: Served, upstream: ChatServer) -> None:
+    """It has the plan as reasoning, the text, all tokens, the id of the run, and the versioned model."""
+    upstream.reply = team
+    raw = served.client().responses.with_raw_response.create(model="podium", input=ASKED, metadata={"a": "b"})
+    answer = raw.parse()
+    assert answer.id == f"resp_{raw.headers['x-podium-run-id']}"
+    assert (answer.status, answer.output_text) == ("completed", "the answer")
+    assert answer.model.startswith("podium-")
+    assert answer.metadata == {"a": "b"}
+    reasoning, message = answer.output
+    assert (reasoning.type, message.type) == ("reasoning", "message")
+    assert "0. one: Collect facts." in reasoning.summary[0].text  # type: ignore[union-attr]
+    usage: Any = answer.usage
+    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (211, 7, 3 * 218)
+    assert usage.input_tokens_details.orchestration_input_tokens == 2 * 211
+
+
+def test_a_streamed_response(served: Served, upstream: ChatServer) -> None:
+    """The events are numbered, and their last response is the response that is stored."""
+    upstream.reply = team
+    client = served.client()
+    events = list(client.responses.create(model="podium", input=ASKED, stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    kinds = [event.type for event in events]
+    assert kinds[:4] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.reasoning_summary_part.added",
+    ]
+    assert kinds[-4:] == [
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    texts = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert len(texts) > 1
+    assert "".join(texts) == "the answer"
+    last: Any = events[-1]
+    assert client.responses.retrieve(last.response.id) == last.response
+
+
+def test_a_stream_of_the_client(served: Served, upstream: ChatServer) -> None:
+    """OpenAI's helper for streams collects the same response."""
+    upstream.reply = team
+    with served.client().responses.stream(model="podium", input=ASKED) as stream:
+        for _ in stream:
+            pass
+        assert stream.get_final_response().output_text == "the answer"
+
+
+def test_a_conversation(served: Served, upstream: ChatServer) -> None:
+    """The workers see the earlier questions and answers, and new instructions in place of the old ones."""
+    upstream.reply = team
+    client = served.client()
+    first = client.responses.create(model="podium", input=ASKED, instructions="Be short.")
+    second = client.responses.create(
+        model="podium", input="And at night?", instructions="Be long.", previous_response_id=first.id
+    )
+    third = client.responses.create(model="podium", input="And on Mars?", previous_response_id=second.id)
+    asked = json.dumps([call.body["messages"] for call in upstream.calls[-3:]])
+    for text in (ASKED, "the answer", "And at night?", "And on Mars?"):
+        assert text in asked
+    assert "Be short." not in asked
+    assert "Be long." not in asked
+    items: Any = client.responses.input_items.list(third.id, limit=2, order="asc").data
+    assert [item.content[0].text for item in items if item.type == "message"] == [ASKED]
+    every = list(client.responses.input_items.list(third.id, limit=2))
+    assert [item.type for item in every].count("message") == 5
+    assert len({item.id for item in every}) == len(every) == 7
+
+
+def test_the_own_conversation(served: Served, upstream: ChatServer) -> None:
+    """A client that stores nothing sends the earlier output back."""
+    upstream.reply = team
+    client = served.client()
+    first = client.responses.create(model="podium", input=ASKED, store=False)
+    asked: Any = [{"role": "user", "content": ASKED}, *(item.model_dump() for item in first.output)]
+    asked.append({"role": "user", "content": [{"type": "input_text", "text": "And at night?"}]})
+    second = client.responses.create(model="podium", input=asked, store=False)
+    assert second.output_text == "the answer"
+    assert "the answer" in json.dumps(upstream.calls[-1].body["messages"])
+    for answer in (first, second):
+        assert answer.model_extra is not None
+        assert answer.model_extra["store"] is False
+
+
+def test_nothing_is_kept(served: Served, upstream: ChatServer, tmp_path: Path) -> None:
+    """Without `store`, neither the database nor its log has the question or the answer."""
+    upstream.reply = team
+    client = served.client()
+    answer = client.responses.create(model="podium", input="What is xyzzy?", store=False)
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.responses.retrieve(answer.id)
+    assert caught.value.code == "response_not_found"
+    assert not any(b"xyzzy" in path.read_bytes() for path in tmp_path.glob("runs.db*"))
+    client.responses.create(model="podium", input="What is plugh?")
+    assert any(b"plugh" in path.read_bytes() for path in tmp_path.glob("runs.db*"))
+
+
+def test_several_turns_of_tools(served: Served, upstream: ChatServer) -> None:
+    """The client executes the calls; no turn plans again."""
+
+    def reply(asked: Call) -> Reply:
+        results = [m for m in asked.body["messages"] if m["role"] == "tool"]
+        if asked.body["model"] != "two" or len(results) == 3:
+            return team(asked)
+        return says(asked, "", tool_calls=calls_add(len(results)), finish_reason="tool_calls")
+
+    upstream.reply = reply
+    client = served.client()
+    answer = client.responses.create(model="podium", input=ASKED, tools=TOOLS)
+    for number in range(3):
+        call = answer.output[-1]
+        assert call.type == "function_call"
+        assert (call.name, json.loads(call.arguments)) == ("add", {"a": number})
+        result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": str(number)}
+        answer = client.responses.create(
+            model="podium", input=[result], tools=TOOLS, previous_response_id=answer.id
+        )
+    assert answer.output_text == "the answer"
+    assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two", "two", "two", "two"]
+    said = [m["content"] for m in upstream.calls[-1].body["messages"] if m["role"] == "tool"]
+    assert said == ["0", "1", "2"]
+
+
+def test_a_stream_with_tool_calls(served: Served, upstream: ChatServer) -> None:
+    """The item comes before its arguments, and again with them."""
+    upstream.reply = lambda call: (
+        says(call, "", tool_calls=calls_add(1), finish_reason="tool_calls")
+        if call.body["model"] == "two"
+        else team(call)
+    )
+    events: list[Any] = list(
+        served.client().responses.create(model="podium", input=ASKED, tools=TOOLS, stream=True)
+    )
+    kinds = [event.type for event in events]
+    at = kinds.index("response.function_call_arguments.delta")
+    assert kinds[at - 1] == "response.output_item.added"
+    assert kinds[at + 1 :] == [
+        "response.function_call_arguments.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert events[at - 1].item.name == "add"
+    assert events[at + 2].item.arguments == '{"a": 1}'
+    assert [item.type for item in events[-1].response.output] == ["reasoning", "function_call"]
+
+
+def test_a_json_schema(served: Served, upstream: ChatServer) -> None:
+    """The worker of the answer gets it."""
+    upstream.reply = lambda call: says(call, '{"n": 1}') if call.body["model"] == "two" else team(call)
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    text: Any = {"format": {"type": "json_schema", "name": "n", "schema": schema}}
+    answer = served.client().responses.create(model="podium", input=ASKED, text=text)
+    assert json.loads(answer.output_text) == {"n": 1}
+    assert upstream.calls[-1].body["response_format"]["json_schema"]["schema"] == schema
+
+
+def test_a_cut_answer_is_incomplete(served: Served, upstream: ChatServer) -> None:
+    """With the reason."""
+    upstream.reply = lambda call: (
+        says(call, "the ans", finish_reason="length") if call.body["model"] == "two" else team(call)
+    )
+    answer = served.client().responses.create(model="podium", input=ASKED, max_output_tokens=20)
+    assert answer.status == "incomplete"
+    assert answer.incomplete_details is not None
+    assert answer.incomplete_details.reason == "max_output_tokens"
+    assert answer.output_text == "the ans"
+
+
+def fails(call: Call) -> Reply:
+    """Plan, and refuse all steps."""
+    refusal = whole({"error": {"message": "no"}}, status=400)
+    return says(call, PLAN) if call.body["model"] == "planner" else refusal
+
+
+def test_a_run_that_fails(served: Served, upstream: ChatServer) -> None:
+    """It is an HTTP error with the code of its problem; in a stream, the last event."""
+    upstream.reply = fails
+    client = served.client()
+    with pytest.raises(openai.APIStatusError) as caught:
+        client.responses.create(model="podium", input=ASKED)
+    assert (caught.value.status_code, caught.value.code) == (502, "worker_refused")
+    events: list[Any] = list(client.responses.create(model="podium", input=ASKED, stream=True))
+    assert events[-1].type == "response.failed"
+    assert events[-1].response.error.code == "worker_refused"
+    assert client.responses.retrieve(events[0].response.id).status == "failed"
+
+
+def test_a_deleted_response(served: Served, upstream: ChatServer) -> None:
+    """It and its run are gone, and no conversation can go on from it."""
+    upstream.reply = team
+    client = served.client()
+    answer = client.responses.create(model="podium", input=ASKED)
+    client.responses.delete(answer.id)
+    for call in (client.responses.retrieve, client.responses.delete, client.responses.input_items.list):
+        with pytest.raises(openai.NotFoundError):
+            call(answer.id)
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(model="podium", input="More?", previous_response_id=answer.id)
+    assert caught.value.code == "previous_response_not_found"
+    assert caught.value.param == "previous_response_id"
+
+
+def test_an_item_that_is_named_by_its_id(served: Served, upstream: ChatServer) -> None:
+    """A client may send the id of a stored item in place of the item."""
+    upstream.reply = team
+    client = served.client()
+    first = client.responses.create(model="podium", input=ASKED)
+    named: Any = [{"type": "item_reference", "id": item.id} for item in first.output]
+    asked: Any = [{"role": "user", "content": ASKED}, *named, {"role": "user", "content": "More?"}]
+    assert client.responses.create(model="podium", input=asked).output_text == "the answer"
+    assert "the answer" in json.dumps(upstream.calls[-1].body["messages"])
+    asked[1] = {"type": "item_reference", "id": "msg_nothing_0"}
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(model="podium", input=asked)
+    assert caught.value.code == "item_not_found"
+
+
+def test_an_idempotency_key(served: Served, upstream: ChatServer) -> None:
+    """The same request again returns the same response without calls."""
+    upstream.reply = team
+    client = served.client()
+    headers = {"Idempotency-Key": "k1"}
+    first = client.responses.create(model="podium", input=ASKED, extra_headers=headers)
+    calls = len(upstream.calls)
+    again = client.responses.create(model="podium", input=ASKED, extra_headers=headers)
+    assert again.id == first.id
+    assert again.output_text == first.output_text
+    assert len(upstream.calls) == calls
+
+
+def test_the_request_of_codex(served: Served, upstream: ChatServer) -> None:
+    """Its fields are known, and a tool that the server cannot execute is named in the response."""
+    upstream.reply = team
+    body = {
+        "model": "podium",
+        "instructions": "You are a coding agent.",
+        "input": [
+            {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Rules."}]},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Say hello"}]},
+        ],
+        "tools": [*TOOLS, {"type": "web_search", "external_web_access": False}],
+        "tool_choice": "auto",
+        "parallel_tool_calls": False,
+        "reasoning": {"effort": "medium", "summary": "auto"},
+        "store": False,
+        "stream": True,
+        "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": "k",
+        "text": {"verbosity": "low"},
+    }
+    more = {"client_metadata": {"x": "y"}}  # OpenAI's client does not know it
+    events: list[Any] = list(served.client().responses.create(**body, extra_body=more))  # type: ignore[call-overload]
+    assert events[-1].type == "response.completed"
+    assert events[-1].response.podium["ignored_tools"] == ["web_search"]
+
+
+WRONG: list[tuple[dict[str, Any], str | None]] = [
+    ({"input": []}, None),
+    ({"input": [{"type": "magic"}]}, "input[0].type"),
+    ({"input": [{"role": "user", "content": 5}]}, "input[0].content"),
+    ({"input": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "input[0].content"),
+    ({"input": [{"type": "function_call", "name": "f"}]}, "input[0].arguments"),
+    ({"input": [{"type": "function_call_output", "output": "x"}]}, "input[0].call_id"),
+    ({"tools": [{"type": "file_search"}]}, "tools[0].type"),
+    ({"tools": [{"type": "function"}]}, "tools[0].name"),
+    ({"tool_choice": "required"}, "tool_choice"),
+    ({"tool_choice": {"type": "file_search"}}, "tool_choice"),
+    ({"text": {"format": {"type": "xml"}}}, "text.format"),
+    ({"include": ["message.output_text.logprobs"]}, "include[0]"),
+    ({"background": True, "store": False}, "background"),
+    ({"max_output_tokens": 0}, "max_output_tokens"),
+    ({"conversation": "c"}, "conversation"),
+]
+
+
+@pytest.mark.parametrize(("change", "param"), WRONG)
+def test_a_wrong_request(served: Served, change: dict[str, Any], param: str | None) -> None:
+    """It is a 400 that names the field."""
+    body = {"model": "podium", "input": ASKED, **change}
+    with pytest.raises(openai.BadRequestError) as caught:
+        served.client().post("/responses", body=body, cast_to=object)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=x", "order=up", "after=nothing"])
+def test_a_wrong_page(served: Served, upstream: ChatServer, query: str) -> None:
+    """It is a 400 that names the parameter."""
+    upstream.reply = team
+    client = served.client()
+    answer = client.responses.create(model="podium", input=ASKED)
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.get(f"/responses/{answer.id}/input_items?{query}", cast_to=object)
+    assert caught.value.param == query.partition("=")[0]
+
+
+def test_progress_can_be_hidden(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """A model with `show = "none"` has no reasoning."""
+    upstream.reply = team
+    served = serve(models='[models.quiet]\nshow = "none"\n')
+    answer = served.client().responses.create(model="quiet", input=ASKED)
+    assert [item.type for item in answer.output] == ["message"]

@@ -1,0 +1,74 @@
+"""Stored responses belong to the API key that made them, and are deleted with its prompts and answers."""
+
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from server.keys.test_http import NewKey, new_key, served, spent, upstream, url
+from server.responses.test_responses import ASKED
+from servers.podium_server import Served
+
+from podium.aio import run_sync
+from podium.journal import SqlJournal
+from podium_server.api.responses.store import ResponseStore
+
+__all__ = ["new_key", "served", "upstream", "url"]
+
+BOTH = pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+
+
+@BOTH
+def test_a_response_belongs_to_its_key(served: Served, new_key: NewKey) -> None:
+    """For another key, it does not exist."""
+    own, other = served.client(new_key()), served.client(new_key())
+    answer = own.responses.create(model="podium", input=ASKED)
+    assert own.responses.retrieve(answer.id).output_text == "the answer"
+    for call in (other.responses.retrieve, other.responses.delete, other.responses.input_items.list):
+        with pytest.raises(openai.NotFoundError):
+            call(answer.id)
+    with pytest.raises(openai.BadRequestError) as caught:
+        other.responses.create(model="podium", input="More?", previous_response_id=answer.id)
+    assert caught.value.code == "previous_response_not_found"
+    reference: Any = [{"type": "item_reference", "id": answer.output[-1].id}]
+    with pytest.raises(openai.BadRequestError) as caught:
+        other.responses.create(model="podium", input=reference)
+    assert caught.value.code == "item_not_found"
+
+
+def test_a_key_that_keeps_nothing(served: Served, new_key: NewKey, tmp_path: Path) -> None:
+    """Its responses are not stored, and say so."""
+    client = served.client(new_key(retention_days=0))
+    answer = client.responses.create(model="podium", input="What is xyzzy?")
+    assert answer.model_extra is not None
+    assert answer.model_extra["store"] is False
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(answer.id)
+    assert not any(b"xyzzy" in path.read_bytes() for path in tmp_path.glob("runs.db*"))
+
+
+def test_store_false_is_charged(served: Served, new_key: NewKey, url: str) -> None:
+    """A run that is not recorded costs the same."""
+    client = served.client(new_key())
+    client.responses.create(model="podium", input=ASKED)
+    once = spent(url, 1e-9)
+    assert once > 0
+    client.responses.create(model="podium", input=ASKED, store=False)
+    assert spent(url, 2 * once) == pytest.approx(2 * once)
+    assert len(run_sync(lambda: SqlJournal(url).runs())) == 1
+
+
+@BOTH
+def test_a_response_is_deleted_at_its_time(served: Served, new_key: NewKey, url: str) -> None:
+    """It is hidden as soon as its time has ended, and the housekeeping deletes its row."""
+    client = served.client(new_key(retention_days=1))
+    answer = client.responses.create(model="podium", input=ASKED)
+    assert client.responses.retrieve(answer.id).id == answer.id
+    store = ResponseStore(url)
+    later = "UPDATE podium_responses SET forget_at = forget_at - 86401"
+    run_sync(lambda: store.transaction(lambda each: each.execute(later)))
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(answer.id)
+    run_sync(store.forget_expired)
+    rows = run_sync(lambda: store.transaction(lambda each: each.fetch("SELECT * FROM podium_responses")))
+    assert not rows
