@@ -7,7 +7,7 @@ with serving(config_text, folder) as served:
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
@@ -27,6 +27,8 @@ class Served:
     root: str
     """Its URL without a path."""
     server: HttpServer
+    clients: list[OpenAI] = field(default_factory=list)
+    """Clients that are closed with the server."""
 
     @property
     def url(self) -> str:
@@ -35,7 +37,9 @@ class Served:
 
     def client(self, key: str = "no-key") -> OpenAI:
         """Return OpenAI's client for this server; it repeats no request."""
-        return OpenAI(base_url=self.url, api_key=key, max_retries=0, timeout=20)
+        client = OpenAI(base_url=self.url, api_key=key, max_retries=0, timeout=20)
+        self.clients.append(client)
+        return client
 
 
 @contextmanager
@@ -66,6 +70,8 @@ def serving(config: str, folder: Path, access: Access | None = None) -> Iterator
     try:
         yield served
     finally:
+        for client in served.clients:
+            client.close()
         server.should_exit = True
         thread.join(20)
         listening.close()

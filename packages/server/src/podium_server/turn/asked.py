@@ -33,7 +33,5 @@ class Asked:
     """Hash of the body of the request, which a repetition with the same idempotency key must have."""
     run_id: str | None = None
     """The id of the run; `None` for a new id, or the id for the idempotency key."""
-    may_exist: bool = False
-    """Whether an earlier request may have begun the run `run_id`."""
     is_recorded: bool = True
     """Whether the run may be recorded."""

@@ -9,7 +9,6 @@ from podium_server.api.responses.form import Response, id_of
 from podium_server.api.responses.items import Item, messages_of, read_items
 from podium_server.api.responses.request import ResponseRequest
 from podium_server.api.responses.store import ItemUnknown, PreviousUnknown, ResponseStore, Stored
-from podium_server.http import BadRequest
 from podium_server.keys import Caller
 from podium_server.turn import Asked
 
@@ -113,12 +112,6 @@ class Asks:
         if self._store is None:
             raise PreviousUnknown("the server stores no responses, because its config has no [journal]")
         chain = await self._store.chain(caller.caller_id, response_id)
-        for stored in chain:
-            if not stored.has_ended:
-                raise BadRequest(
-                    f"the previous response {stored.response_id!r} has not ended",
-                    param="previous_response_id",
-                )
         return [item for stored in chain for item in (*stored.items, *stored.response["output"])]
 
     async def _resolved(self, caller: Caller, item: Item) -> Item:

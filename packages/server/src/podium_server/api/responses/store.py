@@ -7,7 +7,6 @@ from typing import Any, Self
 
 from podium.journal import Location, SqlJournal, SqlTables
 from podium.secrets import scrub_data
-from podium_server.api.responses.form import ENDED
 from podium_server.api.responses.items import Item
 from podium_server.api.responses.tables import SCHEMA
 from podium_server.http import BadRequest
@@ -76,11 +75,6 @@ class Stored:
     def status(self) -> str:
         """The status of the response."""
         return str(self.response["status"])
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the response does not change any more."""
-        return self.status in ENDED
 
     def row(self) -> tuple[Any, ...]:
         """Return the values of the columns, without secrets."""

@@ -21,12 +21,11 @@ class ResponseWriter:
 
     Args:
         response: the response; the writer changes it.
-        number: the number of the first event.
     """
 
-    def __init__(self, response: Response, number: int = 0) -> None:
+    def __init__(self, response: Response) -> None:
         self.response = response
-        self._number = number
+        self._number = 0
         self._texts: list[str] = []
         """The pieces of the open item."""
         self._open: str | None = None
@@ -34,19 +33,9 @@ class ResponseWriter:
         self._late: list[str] = []
         """Progress that was reported after the message began."""
 
-    def begin(self, status: Status = "in_progress") -> list[Event]:
-        """Begin the response.
-
-        Args:
-            status: `queued` for a response that has yet to be run.
-        """
-        self.response.status = status
-        return [self._state("response.created"), self._state(f"response.{status}")]
-
-    def proceed(self) -> list[Event]:
-        """Begin the run of a queued response."""
-        self.response.status = "in_progress"
-        return [self._state("response.in_progress")]
+    def begin(self) -> list[Event]:
+        """Begin the response."""
+        return [self._state("response.created"), self._state("response.in_progress")]
 
     def piece(self, piece: Piece) -> list[Event]:
         """Write a piece of the answer or of the progress."""
@@ -77,17 +66,9 @@ class ResponseWriter:
         self.response.error = {"code": fault.code, "message": fault.message}
         return [*self._close("incomplete"), *self._ended("failed")]
 
-    def cancel(self) -> list[Event]:
-        """Write the end of a response that was cancelled; no event of the API has this name."""
-        return [*self._close("incomplete"), *self._ended("cancelled")]
-
     def error(self, fault: Fault) -> Event:
         """Return the event for an error of the stream itself."""
         return self._event("error", code=fault.code, message=fault.message, param=fault.param)
-
-    def close(self) -> list[Event]:
-        """Close the open item of a response that continues in another process."""
-        return self._close("incomplete")
 
     @property
     def _has_message(self) -> bool:
@@ -96,7 +77,7 @@ class ResponseWriter:
     def _ended(self, status: Status) -> list[Event]:
         self.response.status = status
         self.response.completed = int(time()) if status == "completed" else None
-        return [self._state("response.incomplete" if status == "cancelled" else f"response.{status}")]
+        return [self._state(f"response.{status}")]
 
     def _turn_to(self, kind: str) -> list[Event]:
         """Close the open item and open one of another type, unless it is open already."""
