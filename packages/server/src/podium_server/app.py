@@ -13,7 +13,8 @@ from podium.config import Config
 from podium.journal import SqlJournal
 from podium_server.api.chat.route import PATH as CHAT_PATH, ChatApi
 from podium_server.api.endpoint import Endpoint, Handler, Service
-from podium_server.api.errors import Fault
+from podium_server.api.errors import ANTHROPIC_ERRORS, OPENAI_ERRORS, ErrorForm, Fault
+from podium_server.api.messages.route import COUNT_PATH, PATH as MESSAGES_PATH, MessagesApi
 from podium_server.api.metrics import MetricsApi
 from podium_server.api.models import ModelsApi
 from podium_server.api.responses.housekeeping import forgetting
@@ -72,6 +73,7 @@ class App:
     def asgi(self) -> Starlette:
         """Return the ASGI application; its lifespan is `opened`."""
         chat, models = ChatApi(self._turns), ModelsApi(self.catalogue)
+        messages = MessagesApi(self._turns)
         session = SessionApi(self._access)
         responses = ResponsesApi(self._turns, self._responses)
         stored = StoredApi(self._responses, self.journal)
@@ -90,12 +92,23 @@ class App:
             self._route("GET", f"{RESPONSES_PATH}/{{response_id}}", stored.show),
             self._route("DELETE", f"{RESPONSES_PATH}/{{response_id}}", stored.delete),
             self._route("GET", f"{RESPONSES_PATH}/{{response_id}}/input_items", stored.input_items),
+            self._route("POST", MESSAGES_PATH, messages.create, errors=ANTHROPIC_ERRORS),
+            self._route("POST", COUNT_PATH, messages.count, errors=ANTHROPIC_ERRORS),
         ]
         refusals = {404: self._no_route, 405: self._no_route}
         return Starlette(routes=routes, exception_handlers=refusals, lifespan=lambda _: self.opened())
 
-    def _route(self, method: str, path: str, handle: Handler, *, is_open: bool = False) -> Route:
-        return Route(path, Endpoint(self._service, path, handle, is_open=is_open), methods=[method])
+    def _route(
+        self,
+        method: str,
+        path: str,
+        handle: Handler,
+        *,
+        errors: ErrorForm = OPENAI_ERRORS,
+        is_open: bool = False,
+    ) -> Route:
+        endpoint = Endpoint(self._service, path, handle, errors, is_open=is_open)
+        return Route(path, endpoint, methods=[method])
 
     async def _no_route(self, request: Request, error: Exception) -> Response:
         """Answer a request whose path or method has no route."""
@@ -104,7 +117,8 @@ class App:
         code = "unknown_url" if status == 404 else "method_not_allowed"
         fault = Fault(status=status, code=code, message=f"{known}: {request.url.path:.200}")
         headers = error.headers if isinstance(error, HTTPException) else None
-        return JSONResponse(fault.to_openai(), status_code=status, headers=headers)
+        form = ANTHROPIC_ERRORS if request.url.path.startswith(MESSAGES_PATH) else OPENAI_ERRORS
+        return JSONResponse(form.body(fault), status_code=status, headers=headers)
 
 
 def create_app(config: Config, access: Access | None = None) -> Starlette:

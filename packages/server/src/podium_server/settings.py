@@ -77,6 +77,11 @@ class ModelSection(Section):
     """Name of the worker that answers as itself, without a plan; instead of a conductor."""
     workers: list[str] | None = Field(default=None, min_length=1)
     """Names of the workers of this model; default: all workers, or the cheap workers for `mini`."""
+    aliases: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9*][A-Za-z0-9._:/*-]{0,99}$")]] = Field(
+        default_factory=list
+    )
+    """Further names under which clients call the model; `*` stands for any characters. The first model in the
+    file with a fitting alias is called. Aliases are not listed."""
     description: str = ""
     """Shown in the list of models."""
     version: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]{1,40}$")

@@ -2,15 +2,14 @@
 
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
 from podium.secrets import scrub
 from podium_server.api.callers import caller_of, check_local
-from podium_server.api.errors import Fault, fault_of
+from podium_server.api.errors import OPENAI_ERRORS, ErrorForm, Fault, fault_of
 from podium_server.http import ClientGone, Exchange, InFlight
 from podium_server.keys import Access, Caller
 from podium_server.metrics import Metrics
@@ -21,8 +20,6 @@ CLIENT_GONE = 499
 """The status in the metrics if the client disconnected before the response."""
 Handler = Callable[[Exchange, Caller], Awaitable[None]]
 """Answers a request."""
-ErrorBody = Callable[[Fault], Mapping[str, Any]]
-"""Returns the body of an error in the form of an API."""
 
 
 class Service:
@@ -49,7 +46,7 @@ class Endpoint:
         service: what the endpoints share.
         path: the path of the route, for the metrics.
         handle: answers a request.
-        error_body: returns the body of an error.
+        errors: the form of its errors.
         is_open: whether the route needs no key, and is not counted.
     """
 
@@ -58,14 +55,14 @@ class Endpoint:
         service: Service,
         path: str,
         handle: Handler,
-        error_body: ErrorBody = Fault.to_openai,
+        errors: ErrorForm = OPENAI_ERRORS,
         *,
         is_open: bool = False,
     ) -> None:
         self._service = service
         self._path = path
         self._handle = handle
-        self._error_body = error_body
+        self._errors = errors
         self._is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,8 +96,8 @@ class Endpoint:
         fault = logged_fault(error)
         self._service.metrics.refused(fault.code)
         if not exchange.is_begun:
-            body = self._error_body(fault)
-            await exchange.json(body, status=fault.status, headers=fault.headers)
+            body, status = self._errors.body(fault), self._errors.status(fault)
+            await exchange.json(body, status=status, headers=fault.headers)
 
 
 def logged_fault(error: Exception) -> Fault:

@@ -1,6 +1,6 @@
 """The HTTP errors of all APIs: the status and the code of each error of Podium, and the body of each API."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,12 +67,22 @@ _TYPES: Mapping[int, str] = {
     503: "overloaded_error",
 }
 
-_ANTHROPIC: Mapping[str, str] = {
-    "conflict_error": "invalid_request_error",
-    "run_error": "api_error",
-    "server_error": "api_error",
+_ANTHROPIC: Mapping[int, str] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    409: "invalid_request_error",
+    413: "request_too_large",
+    415: "invalid_request_error",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
 }
-"""The names of types in Anthropic's API, where they differ."""
+"""The types of errors of Anthropic's API, by status; `api_error` for all others."""
+_OVERLOADED = 529
+"""The status of an overloaded server in Anthropic's API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +111,26 @@ class Fault:
 
     def to_anthropic(self) -> dict[str, Any]:
         """Return the body of an error of Anthropic's API."""
-        kind = _ANTHROPIC.get(self.type, self.type)
-        error = {"type": kind, "message": f"{self.message} ({self.code})"}
+        kind = _ANTHROPIC.get(self.status, "api_error")
+        error = {"type": kind, "message": f"{self.message} ({self.code})", "code": self.code}
         return {"type": "error", "error": error, "request_id": self.run_id}
+
+    @property
+    def anthropic_status(self) -> int:
+        """The status in Anthropic's API."""
+        return _OVERLOADED if self.status == 503 else self.status
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorForm:
+    """The form of the errors of an API."""
+
+    body: Callable[[Fault], Mapping[str, Any]]
+    status: Callable[[Fault], int]
+
+
+OPENAI_ERRORS = ErrorForm(Fault.to_openai, lambda fault: fault.status)
+ANTHROPIC_ERRORS = ErrorForm(Fault.to_anthropic, lambda fault: fault.anthropic_status)
 
 
 def fault_of(error: Exception) -> Fault:

@@ -1,5 +1,6 @@
-"""The list of models: OpenAI's form, and the form of Codex."""
+"""The list of models: OpenAI's form, the form of Codex, and Anthropic's form."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from podium_server.http import Exchange
@@ -20,6 +21,13 @@ class ModelsApi:
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         """List the models that the caller may call."""
         models = [model for model in self._catalogue if caller.may_call(model.name)]
+        if _is_anthropic(exchange):
+            entries = [_anthropic_form(model) for model in models]
+            ends = {"first_id": entries[0]["id"], "last_id": entries[-1]["id"]} if entries else {}
+            await exchange.json(
+                {"data": entries, "has_more": False, "first_id": None, "last_id": None, **ends}
+            )
+            return
         data = [_openai_form(model) for model in models]
         await exchange.json({"object": "list", "data": data, "models": []})
 
@@ -33,7 +41,17 @@ class ModelsApi:
         model = self._catalogue.find(name)
         if not caller.may_call(model.name):
             raise ModelUnknown(f"the model {name!r:.200} does not exist, or your API key may not call it")
-        await exchange.json(_openai_form(model))
+        await exchange.json(_anthropic_form(model) if _is_anthropic(exchange) else _openai_form(model))
+
+
+def _is_anthropic(exchange: Exchange) -> bool:
+    """Return whether the client uses Anthropic's API."""
+    return exchange.header("anthropic-version") is not None
+
+
+def _anthropic_form(model: ServedModel) -> dict[str, Any]:
+    created = datetime.fromtimestamp(model.created, UTC).isoformat().replace("+00:00", "Z")
+    return {"type": "model", "id": model.name, "display_name": model.name, "created_at": created}
 
 
 def _openai_form(model: ServedModel) -> dict[str, Any]:

@@ -175,6 +175,7 @@ class Exchange:
         frames: AsyncGenerator[bytes, None],
         headers: Callable[[], Mapping[str, str]],
         on_error: Callable[[Exception], bytes],
+        keep_alive: Callable[[], bytes] = lambda: _KEEP_ALIVE,
     ) -> None:
         """Send server-sent events, and a comment after each time span without an event.
 
@@ -185,6 +186,7 @@ class Exchange:
             frames: the events, as bytes.
             headers: returns the headers of the response when it begins.
             on_error: returns the last event for an exception.
+            keep_alive: returns the comment, or an event in its place.
 
         Raises:
             ClientGone: the client does not read the response.
@@ -206,7 +208,7 @@ class Exchange:
         async with anyio.create_task_group() as tasks, reader:
             tasks.start_soon(produce)
             try:
-                while (frame := await self._next(reader)) is not None:
+                while (frame := await self._next(reader, keep_alive)) is not None:
                     await self._event(frame, headers)
             except ClientGone as error:
                 gone = error
@@ -219,7 +221,7 @@ class Exchange:
             await self._event(on_error(failure), headers)
         await self._sent({"type": "http.response.body", "body": b""})
 
-    async def _next(self, reader: Any) -> bytes | None:
+    async def _next(self, reader: Any, keep_alive: Callable[[], bytes]) -> bytes | None:
         """Return the next event, a comment if there is none for some time, or `None` at the end."""
         with anyio.move_on_after(self._bounds.keep_alive_seconds):
             try:
@@ -227,7 +229,7 @@ class Exchange:
             except anyio.EndOfStream:
                 return None
             return frame
-        return _KEEP_ALIVE
+        return keep_alive()
 
     async def _event(self, frame: bytes, headers: Callable[[], Mapping[str, str]]) -> None:
         if not self.is_begun:

@@ -4,6 +4,7 @@ import json
 import tomllib
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from time import time
 from typing import Any
@@ -45,15 +46,19 @@ class Catalogue:
         return iter(self._models.values())
 
     def find(self, name: str) -> ServedModel:
-        """Return the model with this name, or with this id including its version.
+        """Return the model with this name, with this id including its version, or with a fitting alias.
 
         Raises:
             ModelUnknown: there is none.
         """
-        found = self._models.get(name) or self._versioned.get(name)
+        found = self._models.get(name) or self._versioned.get(name) or self._with_alias(name)
         if found is None:
             raise ModelUnknown(f"the model {name!r:.200} does not exist, or your API key may not call it")
         return found
+
+    def _with_alias(self, name: str) -> ServedModel | None:
+        fits = (model for model in self if any(fnmatchcase(name, alias) for alias in model.aliases))
+        return next(fits, None)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
@@ -107,6 +112,7 @@ class _Maker:
             version=section.version or self._hash(section),
             conductor=conductor,
             is_worker=section.worker is not None,
+            aliases=tuple(section.aliases),
             description=section.description or described,
             show=section.show or ("none" if section.worker is not None else "steps"),
             efforts=section.efforts or efforts,
@@ -159,6 +165,6 @@ class _Maker:
 
     def _hash(self, section: ModelSection) -> str:
         """Return the version of a model: a hash of the configuration without the other models."""
-        facts = [self._tables, section.model_dump(mode="json", exclude={"description", "show"})]
+        facts = [self._tables, section.model_dump(mode="json", exclude={"aliases", "description", "show"})]
         text = json.dumps(facts, sort_keys=True, default=str)
         return sha256(text.encode()).hexdigest()[:8]

@@ -29,6 +29,8 @@ class ServedModel:
     conductor: Conductor | HostedConductor
     is_worker: bool = False
     """Whether a worker answers as itself, without a plan."""
+    aliases: tuple[str, ...] = ()
+    """Further names; `*` stands for any characters."""
     description: str = ""
     show: Show = "steps"
     efforts: Mapping[Effort, EffortSection] = field(default_factory=dict)

@@ -1,0 +1,411 @@
+"""The Messages API with Anthropic's client."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import anthropic
+import httpx2
+import pytest
+from anthropic import Anthropic
+from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says, whole
+from servers.podium_server import Served
+
+PLAN = (
+    '{"worker": 0, "subtask": "Collect facts.", "access": []}\n'
+    '{"worker": 1, "subtask": "Write the answer.", "access": [0]}\n'
+)
+ASKED: Any = [{"role": "user", "content": "Why is the sky blue?"}]
+THINKING: Any = {"type": "enabled", "budget_tokens": 2048}
+ADD: Any = [
+    {
+        "name": "add",
+        "description": "Adds numbers.",
+        "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}}},
+        "cache_control": {"type": "ephemeral"},
+    }
+]
+RESULT = {"type": "tool_result", "tool_use_id": "call_1"}
+ADD_CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+
+
+def team(call: Call) -> Reply:
+    """Reply as the planner, as the first worker, or as the second."""
+    match call.body["model"]:
+        case "planner":
+            return says(call, PLAN)
+        case "one":
+            return says(call, "facts")
+    return says(call, "the answer")
+
+
+def calling(call: Call) -> Reply:
+    """Reply as `team`; the second worker first calls a tool."""
+    if call.body["model"] != "two" or call.body["messages"][-1]["role"] == "tool":
+        return team(call)
+    return says(call, "", tool_calls=[ADD_CALL], finish_reason="tool_calls")
+
+
+def client_of(served: Served, **options: Any) -> Anthropic:
+    """Return Anthropic's client; it repeats no request."""
+    return Anthropic(base_url=served.root, api_key="no-key", max_retries=0, timeout=20, **options)
+
+
+def ask(served: Served, **changes: Any) -> Any:
+    """Send a request, and return the message."""
+    body: dict[str, Any] = {"model": "podium", "max_tokens": 100, "messages": ASKED, **changes}
+    return client_of(served).messages.create(**body)
+
+
+def test_a_whole_message(served: Served, upstream: ChatServer) -> None:
+    """It has the text, the versioned id, and the tokens of the answer beside those of the orchestration."""
+    upstream.reply = team
+    raw = client_of(served).messages.with_raw_response.create(model="podium", max_tokens=100, messages=ASKED)
+    message = raw.parse()
+    assert [(block.type, getattr(block, "text", None)) for block in message.content] == [
+        ("text", "the answer")
+    ]
+    assert message.stop_reason == "end_turn"
+    assert message.model.startswith("podium-")
+    assert message.id == f"msg_{raw.headers['x-podium-run-id']}"
+    assert raw.headers["request-id"] == raw.headers["x-podium-run-id"]
+    usage: Any = message.usage
+    assert (usage.input_tokens, usage.output_tokens) == (211, 7)
+    assert usage.orchestration_input_tokens == 2 * 211
+    assert upstream.calls[-1].body["max_completion_tokens"] == 100
+
+
+def test_the_plan_is_a_thinking_block(served: Served, upstream: ChatServer) -> None:
+    """It is sent to clients that enable thinking, and not otherwise."""
+    upstream.reply = team
+    message = ask(served, thinking=THINKING)
+    assert [block.type for block in message.content] == ["thinking", "text"]
+    assert "0. one: Collect facts." in message.content[0].thinking
+    assert message.content[0].signature
+    for thinking in ({"type": "disabled"}, {"type": "adaptive", "display": "omitted"}):
+        assert [block.type for block in ask(served, thinking=thinking).content] == ["text"]
+
+
+def test_thinking_blocks_are_not_sent_to_workers(served: Served, upstream: ChatServer) -> None:
+    """A client returns the thinking blocks of earlier answers."""
+    upstream.reply = team
+    first = ask(served, thinking=THINKING)
+    more = [*ASKED, {"role": "assistant", "content": first.content}, {"role": "user", "content": "And?"}]
+    ask(served, messages=more)
+    sent = str([call.body["messages"] for call in upstream.calls[3:]])
+    assert "the answer" in sent
+    assert "Plan by" not in sent
+
+
+def test_a_streamed_message(served: Served, upstream: ChatServer) -> None:
+    """The helper of the client assembles thinking, text, stop reason and usage."""
+    upstream.reply = team
+    kinds = []
+    with client_of(served).messages.stream(
+        model="podium", max_tokens=100, messages=ASKED, thinking=THINKING
+    ) as stream:
+        for event in stream:
+            kinds.append(event.type)  # noqa: PERF401 - the message is read from the same stream
+        message = stream.get_final_message()
+    assert kinds[0] == "message_start"
+    assert kinds[-1] == "message_stop"
+    assert kinds.count("content_block_start") == kinds.count("content_block_stop") == 2
+    assert [block.type for block in message.content] == ["thinking", "text"]
+    assert "Collect facts." in message.content[0].thinking  # type: ignore[union-attr]
+    assert message.content[0].signature  # type: ignore[union-attr]
+    assert message.content[1].text == "the answer"  # type: ignore[union-attr]
+    assert message.stop_reason == "end_turn"
+    assert (message.usage.input_tokens, message.usage.output_tokens) == (211, 7)
+
+
+def test_the_text_stream(served: Served, upstream: ChatServer) -> None:
+    """Without thinking, the stream has only the text."""
+    upstream.reply = team
+    with client_of(served).messages.stream(model="podium", max_tokens=9, messages=ASKED) as stream:
+        assert "".join(stream.text_stream) == "the answer"
+        assert [block.type for block in stream.get_final_message().content] == ["text"]
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_loop_of_tools(served: Served, upstream: ChatServer, *, is_streamed: bool) -> None:
+    """The client executes the call, and the next turn continues the plan without a new one."""
+    upstream.reply = calling
+
+    def answer(messages: Any) -> Any:
+        asked: Any = {"model": "podium", "max_tokens": 100, "messages": messages, "tools": ADD}
+        if not is_streamed:
+            return client_of(served).messages.create(**asked)
+        with client_of(served).messages.stream(**asked) as stream:
+            return stream.get_final_message()
+
+    first = answer(ASKED)
+    assert first.stop_reason == "tool_use"
+    call = first.content[-1]
+    assert (call.type, call.name, call.input) == ("tool_use", "add", {"a": 1})
+    offered = upstream.calls[-1].body["tools"][0]["function"]
+    assert (offered["name"], offered["parameters"]) == ("add", ADD[0]["input_schema"])
+    before = len(upstream.calls)
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": [{"type": "text", "text": "3"}]}
+    reminder = {"type": "text", "text": "<reminder>Be short.</reminder>"}
+    more = [
+        *ASKED,
+        {"role": "assistant", "content": first.content},
+        {"role": "user", "content": [result, reminder]},
+    ]
+    assert answer(more).content[-1].text == "the answer"
+    assert [call.body["model"] for call in upstream.calls[before:]] == ["two"]
+    told = upstream.calls[-1].body["messages"][-1]
+    assert (told["role"], told["tool_call_id"]) == ("tool", "call_1")
+    assert told["content"] == "3\n\n<reminder>Be short.</reminder>"
+
+
+def test_a_failed_tool(served: Served, upstream: ChatServer) -> None:
+    """The worker reads that the tool failed."""
+    upstream.reply = calling
+    use = {"type": "tool_use", "id": "call_1", "name": "add", "input": {"a": 1}}
+    result = {"type": "tool_result", "tool_use_id": "call_1", "content": "no disk", "is_error": True}
+    more: Any = [*ASKED, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    ask(served, messages=more, tools=ADD)
+    assert upstream.calls[-1].body["messages"][-1]["content"] == "The tool failed:\n\nno disk"
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ({"type": "auto"}, "auto"),
+        ({"type": "any"}, "required"),
+        ({"type": "tool", "name": "add"}, {"type": "function", "function": {"name": "add"}}),
+    ],
+)
+def test_the_choice_of_a_tool(served: Served, upstream: ChatServer, choice: Any, sent: Any) -> None:
+    """It is sent in OpenAI's form to the worker of the answer."""
+    upstream.reply = calling
+    assert ask(served, tools=ADD, tool_choice=choice).stop_reason == "tool_use"
+    assert upstream.calls[-1].body["tool_choice"] == sent
+
+
+def test_no_parallel_calls(served: Served, upstream: ChatServer) -> None:
+    """Of several calls, only the first is returned."""
+    two = [ADD_CALL, {**ADD_CALL, "id": "call_2"}]
+    upstream.reply = lambda call: (
+        says(call, "", tool_calls=two, finish_reason="tool_calls")
+        if call.body["model"] == "two"
+        else team(call)
+    )
+    both = ask(served, tools=ADD)
+    assert [block.id for block in both.content] == ["call_1", "call_2"]
+    choice = {"type": "auto", "disable_parallel_tool_use": True}
+    assert [block.id for block in ask(served, tools=ADD, tool_choice=choice).content] == ["call_1"]
+
+
+def test_tool_arguments_that_are_no_object(served: Served, upstream: ChatServer) -> None:
+    """The call cannot be expressed in Anthropic's form, so the request fails."""
+    bad = {**ADD_CALL, "function": {"name": "add", "arguments": "[1"}}
+    upstream.reply = lambda call: (
+        says(call, "", tool_calls=[bad], finish_reason="tool_calls")
+        if call.body["model"] == "two"
+        else team(call)
+    )
+    with pytest.raises(anthropic.APIStatusError) as caught:
+        ask(served, tools=ADD)
+    assert caught.value.status_code == 502
+
+
+def test_what_a_worker_gets(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """System blocks, images, documents, and the sampling, in OpenAI's form."""
+    upstream.reply = team
+    served = serve(models='[models.raw]\nworker = "two"\n')
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    source = {"type": "text", "media_type": "text/plain", "data": "A page."}
+    ask(
+        served,
+        model="raw",
+        system=[{"type": "text", "text": "Be short.", "cache_control": {"type": "ephemeral"}}],
+        messages=[
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "What is it?"},
+                    {"type": "document", "source": source, "title": "Page 1"},
+                ],
+            },
+            {"role": "assistant", "content": "A page."},
+            {"role": "user", "content": [{"type": "text", "text": "And this?"}, picture]},
+        ],
+        stop_sequences=["END"],
+        extra_body={"temperature": 0.5, "top_p": 0.9},
+        metadata={"user_id": "u"},
+        extra_headers={"anthropic-beta": "some-beta-2025-01-01"},
+    )
+    body = upstream.calls[0].body
+    assert body["messages"] == [
+        {"role": "system", "content": "Be short."},
+        {"role": "user", "content": "What is it?\n\nPage 1\n\nA page."},
+        {"role": "assistant", "content": "A page."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "And this?"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+            ],
+        },
+    ]
+    assert (body["stop"], body["temperature"], body["top_p"]) == (["END"], 0.5, 0.9)
+
+
+def test_the_token_limit(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """An answer that was cut says so."""
+    upstream.reply = lambda call: says(call, "half an", finish_reason="length")
+    message = ask(serve(models='[models.raw]\nworker = "two"\n'), model="raw")
+    assert (message.stop_reason, message.content[0].text) == ("max_tokens", "half an")
+
+
+@pytest.mark.parametrize(
+    ("asked", "effort"),
+    [
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "low"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 10_000}}, "medium"),
+        ({"output_config": {"effort": "max"}}, "high"),
+    ],
+)
+def test_the_effort(served: Served, upstream: ChatServer, asked: Any, effort: str) -> None:
+    """A thinking budget or an effort becomes an effort of the model."""
+    upstream.reply = team
+    raw = client_of(served).messages.with_raw_response.create(
+        model="ultra", max_tokens=100, messages=ASKED, **asked
+    )
+    assert raw.headers["x-podium-effort"] == effort
+
+
+def test_an_alias(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """Names of Anthropic's models can be mapped to models of the server; they are not listed."""
+    upstream.reply = team
+    served = serve(models='[models.team]\naliases = ["claude-*"]\n[models.raw]\nworker = "two"\n')
+    assert ask(served, model="claude-opus-9-20990101").model.startswith("team-")
+    assert [model.id for model in client_of(served).models.list().data] == ["team", "raw"]
+    assert client_of(served).models.retrieve("raw").display_name == "raw"
+
+
+def test_tokens_are_estimated(served: Served) -> None:
+    """System text, tools, messages and attachments count."""
+    client = client_of(served)
+    short: int = client.messages.count_tokens(model="podium", messages=ASKED).input_tokens
+    assert 5 < short < 20
+    system = client.messages.count_tokens(model="podium", messages=ASKED, system="Be short. " * 1000)
+    assert 2000 < system.input_tokens < 3500
+    assert client.messages.count_tokens(model="podium", messages=ASKED, tools=ADD).input_tokens > short + 20
+    with pytest.raises(anthropic.NotFoundError):
+        client.messages.count_tokens(model="nothing", messages=ASKED)
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "told"),
+    [
+        ({"model": "nothing"}, 404, "model_not_found"),
+        ({"max_tokens": 0}, 400, "max_tokens"),
+        ({"messages": []}, 400, "messages"),
+        ({"messages": [{"role": "user", "content": ""}]}, 400, "empty"),
+        ({"messages": [*ASKED, {"role": "assistant", "content": "It"}]}, 400, "prefill_unsupported"),
+        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, 400, "video"),
+        ({"messages": [{"role": "assistant", "content": [RESULT]}, *ASKED]}, 400, "tool_result"),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, 400, "tool_unsupported"),
+        ({"tool_choice": {"type": "any"}}, 400, "tool_choice"),
+        ({"tools": ADD, "tool_choice": {"type": "tool", "name": "sub"}}, 400, "sub"),
+        ({"tools": ADD, "tool_choice": {"type": "tool"}}, 400, "tool_choice.name"),
+        ({"temperature": 7}, 400, "temperature"),
+        ({"top_k": 3}, 400, "unknown_parameter"),
+        ({"mcp_servers": [{"type": "url"}]}, 400, "mcp_servers"),
+    ],
+)  # fmt: skip
+def test_wrong_requests(served: Served, changes: Any, status: int, told: str) -> None:
+    """They get Anthropic's form of an error."""
+    body = {"model": "podium", "max_tokens": 100, "messages": ASKED, **changes}
+    response = httpx2.post(f"{served.url}/messages", json=body, timeout=20)
+    assert response.status_code == status
+    answer = response.json()
+    assert answer["type"] == "error"
+    assert answer["error"]["type"] == {404: "not_found_error", 400: "invalid_request_error"}[status]
+    assert told in answer["error"]["message"]
+
+
+def test_wrong_paths_and_methods(served: Served) -> None:
+    """They get Anthropic's form below the path of the API."""
+    response = httpx2.get(f"{served.url}/messages")
+    assert (response.status_code, response.json()["error"]["code"]) == (405, "method_not_allowed")
+    response = httpx2.post(f"{served.url}/messages/batches", json={})
+    assert (response.status_code, response.json()["error"]["type"]) == (404, "not_found_error")
+
+
+def test_a_run_that_fails(served: Served, upstream: ChatServer) -> None:
+    """It is an error with the code of the problem, which the client does not repeat."""
+    upstream.reply = lambda call: (
+        says(call, PLAN)
+        if call.body["model"] == "planner"
+        else whole({"error": {"message": "no"}}, status=400)
+    )
+    with pytest.raises(anthropic.APIStatusError) as caught:
+        ask(served)
+    assert caught.value.status_code == 502
+    assert caught.value.body["error"]["code"] == "worker_refused"  # type: ignore[index]
+    assert caught.value.response.headers["x-should-retry"] == "false"
+
+
+def test_a_stream_that_fails(served: Served, upstream: ChatServer) -> None:
+    """After the response has begun, the error is an event."""
+    upstream.reply = lambda call: (
+        says(call, PLAN)
+        if call.body["model"] == "planner"
+        else whole({"error": {"message": "no"}}, status=400)
+    )
+    with (
+        pytest.raises(anthropic.APIStatusError, match="worker_refused"),
+        client_of(served).messages.stream(
+            model="podium", max_tokens=9, messages=ASKED, thinking=THINKING
+        ) as stream,
+    ):
+        stream.get_final_message()
+
+
+def test_a_busy_server(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """It is overloaded, in Anthropic's words."""
+    upstream.reply = lambda call: Reply([STALL])
+    served = serve(server="requests = 1\nkeep_alive_seconds = 0.1")
+    body = {"model": "podium", "max_tokens": 9, "messages": ASKED, "stream": True}
+    with httpx2.stream("POST", f"{served.url}/messages", json=body, timeout=20) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        with pytest.raises(anthropic.APIStatusError) as caught:
+            ask(served)
+    assert caught.value.status_code == 529
+    assert caught.value.body["error"]["type"] == "overloaded_error"  # type: ignore[index]
+
+
+def test_pings_while_a_plan_works(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """The message begins, and pings keep the connection open until the text arrives."""
+
+    def slow(call: Call) -> Reply:
+        reply = team(call)
+        return reply if call.body["model"] != "planner" else Reply([Pause(0.5), *reply.parts])
+
+    upstream.reply = slow
+    served = serve(server="keep_alive_seconds = 0.1")
+    body = {"model": "podium", "max_tokens": 9, "messages": ASKED, "stream": True}
+    text = httpx2.post(f"{served.url}/messages", json=body, timeout=20).text
+    kinds = [line.removeprefix("event: ") for line in text.splitlines() if line.startswith("event: ")]
+    assert kinds[:2] == ["message_start", "ping"]
+    assert kinds.count("message_start") == 1
+    assert kinds[-1] == "message_stop"
+
+
+def test_a_client_that_leaves(served: Served, upstream: ChatServer) -> None:
+    """Its run is cancelled, and so are the calls of the workers."""
+    upstream.reply = lambda call: team(call) if call.body["model"] == "planner" else Reply([STALL])
+    with client_of(served).messages.stream(
+        model="podium", max_tokens=9, messages=ASKED, thinking=THINKING
+    ) as stream:
+        next(iter(stream))
+        assert upstream.open_connections
+    deadline = time.monotonic() + 10
+    while upstream.open_connections and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not upstream.open_connections
