@@ -30,7 +30,7 @@ _STYLE = {
     "xtick.color": INK,
     "ytick.color": INK,
     "legend.frameon": False,
-    "legend.fontsize": 8,
+    "legend.fontsize": 7,
     "svg.fonttype": "none",
     "svg.hashsalt": "podium",
     "font.size": 9,
@@ -41,7 +41,8 @@ Steps = Sequence[Mapping[str, Any]]
 def draw_run(folder: Path, out: Path) -> None:
     """Draw reward, accuracy, entropy, lengths of plans, shares of workers and validity over the steps.
 
-    Lines are means of 10 steps; pale lines are single steps.
+    Lines are means of 10 steps; pale lines are single steps. Of the workers, the five with the largest shares
+    are drawn.
 
     Args:
         folder: the folder of the run, with `steps.jsonl`.
@@ -62,13 +63,13 @@ def draw_run(folder: Path, out: Path) -> None:
 
     style: Any = _STYLE  # matplotlib's type lists the name of each setting
     with rc_context(style):
-        figure = Figure(figsize=(7.5, 7.8), layout="constrained")
+        figure = Figure(figsize=(7.5, 8.6), layout="constrained")
         for axes, draw in zip(figure.subplots(3, 2).flat, PANELS, strict=True):
             axes.patch.set_alpha(0)
             draw(axes, steps)
             axes.set_xlabel("step")
             if axes.get_legend_handles_labels()[0]:
-                axes.legend(loc="best")
+                axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, columnspacing=1)
         try:
             figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
         except OSError as error:
@@ -120,7 +121,7 @@ def _workers(axes: "Axes", steps: Steps) -> None:
             total[name] = total.get(name, 0.0) + share
     most = sorted(total, key=lambda name: (-total[name], name))[:MOST_WORKERS]
     for name, colour in zip(most, COLOURS, strict=False):
-        _line(axes, steps, name, partial(_share_of_worker, name=name), colour)
+        _line(axes, steps, name, partial(_share_of_worker, name=name), colour, singly=False)
     axes.set_ylim(0, 1.05)
     axes.set_title("Share of steps in the worker's pools", loc="left")
 
@@ -152,10 +153,18 @@ PANELS: tuple[Callable[["Axes", Steps], None], ...] = (
 
 
 def _line(
-    axes: "Axes", steps: Steps, label: str, value: Callable[[Mapping[str, Any]], float], colour: str
+    axes: "Axes",
+    steps: Steps,
+    label: str,
+    value: Callable[[Mapping[str, Any]], float],
+    colour: str,
+    *,
+    singly: bool = True,
 ) -> None:
+    """Draw the means of a measure, and with `singly` also its values."""
     places = [step["step"] for step in steps]
     values = [value(step) for step in steps]
     means = [fmean(values[max(0, at - WINDOW + 1) : at + 1]) for at in range(len(values))]
-    axes.plot(places, values, color=colour, alpha=0.25, linewidth=0.8)
+    if singly:
+        axes.plot(places, values, color=colour, alpha=0.25, linewidth=0.8)
     axes.plot(places, means, color=colour, label=label)
