@@ -16,6 +16,7 @@ from podium_train.environments import Environment
 from podium_train.tiny.batches import Scores, scores_of
 from podium_train.tiny.conductor import TinyConductor
 from podium_train.tiny.rollouts import Rollouts, roll_out
+from podium_train.tiny.variation import UNVARIED, Variation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,8 @@ class Grpo:
     """Texts for each episode, the group."""
     lr: float = 4e-4
     """Highest learning rate; it rises for 10 updates and then falls linearly to a tenth."""
+    variation: Variation = UNVARIED
+    """How prompts vary."""
     entropy: float = 0.002
     """Weight of the entropy bonus at the start; it falls linearly to 0."""
 
@@ -70,8 +73,16 @@ def train(
         left = 1 - number / settings.updates
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(settings, number)
-        episodes = environment.episodes("train", settings.prompts, seed=random.getrandbits(40))
-        rollouts = roll_out(conductor, environment, episodes, texts=settings.texts, generator=generator)
+        drawn = environment.episodes("train", settings.prompts, seed=random.getrandbits(40))
+        episodes = [settings.variation.placed(episode, random) for episode in drawn]
+        rollouts = roll_out(
+            conductor,
+            environment,
+            episodes,
+            texts=settings.texts,
+            generator=generator,
+            variation=(settings.variation, random),
+        )
         scores = scores_of(conductor.model, rollouts.prompts, rollouts.tokens)
         bonus = settings.entropy * left
         loss = loss_of(scores, advantages(rollouts.values), bonus)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 
 import anyio
 import torch
@@ -13,6 +14,7 @@ from podium_train.tiny.conductor import TinyConductor
 from podium_train.tiny.prompt import prompt_text
 from podium_train.tiny.sampler import Prompts, sample, texts_of
 from podium_train.tiny.tokens import PAD_ID, encode
+from podium_train.tiny.variation import Variation
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Rollouts:
         return [reward.outcome.score if reward.outcome else 0.0 for reward in self.rewards]
 
 
-def roll_out(
+def roll_out(  # noqa: PLR0913 - three have defaults
     conductor: TinyConductor,
     environment: Environment,
     episodes: Sequence[Episode],
@@ -54,6 +56,7 @@ def roll_out(
     texts: int = 1,
     temperature: float = 1.0,
     generator: torch.Generator,
+    variation: tuple[Variation, Random] | None = None,
 ) -> Rollouts:
     """Sample texts for episodes and reward them.
 
@@ -64,9 +67,15 @@ def roll_out(
         texts: number of texts for each episode.
         temperature: 0 for the most probable text.
         generator: the source of randomness.
+        variation: how prompts vary in training, and its source of randomness; `None` varies nothing.
     """
-    rows = encode(conductor.tokenizer, [prompt_text(conductor.message(episode)) for episode in episodes])
-    prompts = Prompts.of(rows)
+    read, stretch = episodes, None
+    if variation is not None:
+        how, random = variation
+        read = [how.thinned(episode, random) for episode in episodes]
+        stretch = how.factors(episodes, random)
+    rows = encode(conductor.tokenizer, [prompt_text(conductor.message(episode)) for episode in read])
+    prompts = Prompts.of(rows, stretch)
     tokens = sample(conductor.model, prompts, texts, temperature=temperature, generator=generator)
     written = texts_of(conductor.tokenizer, tokens)
     owners = [episode for episode in episodes for _ in range(texts)]

@@ -18,6 +18,7 @@ from podium_train.tiny.conductor import TinyConductor
 from podium_train.tiny.evaluation import HELD_OUT, VALIDATION, Held, Measured, measure
 from podium_train.tiny.grpo import Grpo, train
 from podium_train.tiny.model import TinyConfig
+from podium_train.tiny.variation import Variation
 from podium_train.tiny.warm_up import WarmUp, warm_up
 from podium_train.tiny.watch import Validation, Validations, Watch
 
@@ -27,8 +28,8 @@ class Settings:
     """Settings of a run."""
 
     model: TinyConfig = field(default_factory=TinyConfig)
-    warm_up: WarmUp = field(default_factory=WarmUp)
-    grpo: Grpo = field(default_factory=Grpo)
+    warm_up: WarmUp = field(default_factory=lambda: WarmUp(variation=Variation()))
+    grpo: Grpo = field(default_factory=lambda: Grpo(variation=Variation()))
     guards: GuardSettings = field(default_factory=GuardSettings)
     """The guards. Without a `reference_entropy`, the oracle's is taken."""
     validate_every: int = 25

@@ -13,6 +13,7 @@ from podium_train.tiny.conductor import TinyConductor
 from podium_train.tiny.prompt import END, prompt_text
 from podium_train.tiny.sampler import Prompts, padded
 from podium_train.tiny.tokens import encode
+from podium_train.tiny.variation import UNVARIED, Variation
 from podium_train.tiny.world import SPECIALISTS, World
 
 
@@ -28,13 +29,8 @@ class WarmUp:
     """Texts for each prompt."""
     questions: float = 0.2
     """Weight of the loss on the prompts; 0 does not compute it."""
-    left_out: float = 0.15
-    """Share of the words that are left out of the questions that the model reads, so that no wording is
-    learned by heart; a message without a question has none."""
-    stretch: float = 1.5
-    """All positions of a prompt are multiplied by a random factor from 1 / `stretch` to `stretch`, so that no
-    distance is learned by heart and pools of other sizes can be read. After randomised positions (arXiv
-    2305.16843), which are random for each token."""
+    variation: Variation = UNVARIED
+    """How prompts vary."""
     lr: float = 2e-3
     """Highest learning rate; it rises for 30 steps and falls to a tenth along half a cosine."""
 
@@ -60,10 +56,11 @@ def warm_up(
     )
     random = Random(f"warm start {seed}")
     for step in range(settings.steps):
-        episodes = world.environment.episodes("train", settings.prompts, seed=random.getrandbits(40))
-        messages = world.messages(episodes, random, left_out=settings.left_out)
-        rows = encode(conductor.tokenizer, list(map(prompt_text, messages)))
-        stretch = torch.tensor([settings.stretch ** random.uniform(-1, 1) for _ in episodes])
+        drawn = world.environment.episodes("train", settings.prompts, seed=random.getrandbits(40))
+        episodes = [settings.variation.placed(episode, random) for episode in drawn]
+        read = [settings.variation.thinned(episode, random) for episode in episodes]
+        rows = encode(conductor.tokenizer, [prompt_text(conductor.message(episode)) for episode in read])
+        stretch = settings.variation.factors(episodes, random)
         texts = [text + END for text in world.texts(episodes, random, settings.texts)]
         tokens = padded(encode(conductor.tokenizer, texts)).view(settings.prompts, settings.texts, -1)
         plans = scores_of(conductor.model, Prompts.of(rows, stretch), tokens)

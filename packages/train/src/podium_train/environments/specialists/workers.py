@@ -39,8 +39,8 @@ def worker_name(skills: Skills) -> str:
 
 
 def skills_of(name: str) -> Skills:
-    """Return the skills of the worker with this name."""
-    return frozenset(name.split("+"))
+    """Return the skills of the worker with this name; a worker without skills has an empty name."""
+    return frozenset(name.split("+")) if name else frozenset()
 
 
 def cost_of(skills: Skills) -> int:

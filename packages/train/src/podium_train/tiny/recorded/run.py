@@ -34,8 +34,8 @@ class Settings:
 
     model: TinyConfig = field(default_factory=TinyConfig)
     """The size of the model; its vocabulary is set by the tokenizer."""
-    warm_up: WarmUp = field(default_factory=lambda: WarmUp(steps=300, texts=2, questions=0.0, stretch=1.0))
-    grpo: Grpo = field(default_factory=lambda: Grpo(updates=100))
+    warm_up: WarmUp = field(default_factory=lambda: WarmUp(texts=2, questions=0.0))
+    grpo: Grpo = field(default_factory=lambda: Grpo(updates=200))
     guards: GuardSettings = field(default_factory=GuardSettings)
     validate_every: int = 20
     """Number of updates between measurements on validation episodes."""

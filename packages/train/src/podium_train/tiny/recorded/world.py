@@ -58,11 +58,6 @@ class RecordedWorld:
         """Return the message that the tiny model reads."""
         return self._sheet(episode).text
 
-    def messages(self, episodes: Sequence[Episode], random: Random, *, left_out: float) -> Sequence[str]:
-        """Return the message for each episode; a sheet has no words of a question that could be left out."""
-        del random, left_out
-        return [self.message(episode) for episode in episodes]
-
     def texts(self, episodes: Sequence[Episode], random: Random, count: int) -> Sequence[str]:
         """Return the better ones of random plans for each episode."""
         sheets = [self._sheet(episode) for episode in episodes]
