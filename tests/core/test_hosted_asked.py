@@ -41,7 +41,7 @@ async def test_all_that_can_be_said_is_sent_in_chat_completions() -> None:
     assert result.answer == "yes"
     assert (body["model"], body["tools"], body["tool_choice"]) == ("ultra", [WEATHER], NAMED)
     assert (body["temperature"], body["stop"], body["reasoning_effort"]) == (0.5, ["END"], "high")
-    assert body["response_format"]["json_schema"]["schema"] == {"type": "object"}
+    assert body["response_format"] == {"type": "json_object"}
 
 
 async def test_all_that_can_be_said_is_sent_in_responses() -> None:

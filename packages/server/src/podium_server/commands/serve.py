@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -95,7 +96,9 @@ async def _serve(screen: Screen, app: App, host: str, port: int) -> None:
                 screen.note(
                     "podium: there are no API keys, so only programs of this machine can use the server"
                 )
-            await HttpServer(app.asgi(), app.settings).serve([listening])
+            # In a task group of `opened`, the exit would be part of an exception group.
+            with suppress(SystemExit):
+                await HttpServer(app.asgi(), app.settings).serve([listening])
 
 
 def _stopped(number: int, frame: FrameType | None) -> None:
