@@ -1,6 +1,6 @@
 """`python -m podium_train.tiny`: trains the tiny model from nothing and measures it.
 
-A seed takes about sixteen minutes of CPU. Seeds that have a result in the folder are not trained again.
+A seed takes about fifteen minutes of CPU. Seeds that have a result in the folder are not trained again.
 """
 
 import argparse
