@@ -152,8 +152,8 @@ def test_a_spent_budget_is_not_repeated(served: Served, new_key: NewKey, upstrea
 
 def test_a_run_that_needs_more_than_its_limit_names_the_key(served: Served, new_key: NewKey) -> None:
     """The message has the amount, and the option of `podium keys`."""
-    with pytest.raises(openai.APIStatusError, match=r"the API key allows \$0.1 for this run: see --run"):
-        create(served, new_key(day_cost=1.0))
+    with pytest.raises(openai.APIStatusError, match=r"the API key allows \$0.0001 for this run: see --run"):
+        create(served, new_key(day_cost=1.0, run_cost=0.0001))
 
 
 def test_a_client_that_disconnects_is_charged_what_was_started(
