@@ -23,7 +23,7 @@ SETTINGS = Settings(
     warm_up=WarmUp(steps=64, prompts=16, texts=8, lr=1e-2),
     grpo=Grpo(updates=4, prompts=4, texts=8),
     validate_every=2,
-    validation=Held("mixes", "validation", episodes=40, seed=11),
+    validation=Held("validation", "validation", episodes=40, seed=11),
 )
 HELD = (Held("mixes", "mixes", episodes=60), Held("three workers", "mixes", size=3, episodes=60))
 

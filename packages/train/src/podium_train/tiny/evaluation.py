@@ -44,7 +44,7 @@ HELD_OUT = (
     Held("unseen wordings", "questions"),
 )
 """Measured once, after all settings were chosen."""
-VALIDATION = Held("mixes", "validation", episodes=400, seed=11)
+VALIDATION = Held("validation", "validation", episodes=400, seed=11)
 """For choosing settings and checkpoints."""
 
 
