@@ -41,8 +41,16 @@ def process(folder: Path, *options: str, env: Mapping[str, str] | None = None) -
 
 
 def test_without_a_config_it_serves_the_demo(tmp_path: Path) -> None:
-    """It answers without a model, key or network, and ends with 0 on SIGTERM."""
-    with process(tmp_path) as running:
+    """It answers without a model, key or network, ends with 0 on SIGTERM, and keeps no file.
+
+    It does not use the journal in the state folder, which may be of another version.
+    """
+    (tmp_path / "state" / "podium").mkdir(parents=True)
+    (tmp_path / "state" / "podium" / "journal.db").write_text("not a database")
+    places = {"XDG_STATE_HOME": str(tmp_path / "state"), "TMPDIR": str(tmp_path)}
+    with process(tmp_path, env=places) as running:
+        (folder,) = tmp_path.glob("podium-demo-*")
+        assert (folder / "runs.db").exists()
         client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
         answer = client.chat.completions.create(
             model="podium", messages=[{"role": "user", "content": "What is 17.5% of 2,340?"}]
@@ -50,6 +58,7 @@ def test_without_a_config_it_serves_the_demo(tmp_path: Path) -> None:
         assert "409.5" in (answer.choices[0].message.content or "")
         running.send_signal(signal.SIGTERM)
         assert running.wait(20) == 0
+    assert not folder.exists()
 
 
 @pytest.fixture

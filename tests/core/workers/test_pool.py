@@ -108,3 +108,15 @@ async def test_a_pool_that_fails_to_open_closes_what_it_opened() -> None:
         async with Pool([_Noting("a", notes), _Noting("b", notes, fails=True)]):
             notes.append("never")
     assert notes == ["open a", "close a"]
+
+
+async def test_pools_share_the_state_of_a_worker() -> None:
+    """The slot, the circuit breaker and the history; also of workers that only the shared pool has."""
+    narrow, other = ScriptedWorker(Card(name="b", concurrency=1), "b"), ScriptedWorker("a", "a")
+    whole = Pool([other, narrow])
+    part = Pool([narrow], shares=whole)
+    assert part.slot(0) is whole.slot(1)
+    assert part.breaker(0) is whole.breaker(1)
+    assert part.history(0) is whole.history(1)
+    assert part.state_of(other.card) is whole.state_of(other.card)
+    assert Pool([narrow]).slot(0) is not whole.slot(1)

@@ -58,9 +58,10 @@ _OF_PLACE = {"off", "path", "url", "url_env"}
 class Config:
     """A checked `podium.toml`, from `load_config`.
 
-    Each worker is built once, and workers of the same endpoint share one `Endpoint`. Building a worker or
-    planner reads the key of its endpoint from the environment. Building opens no connections, except to list
-    the tools of MCP servers and to read the cards of agents.
+    Each worker is built once, with one concurrency limit, circuit breaker and call history for all
+    conductors; workers of the same endpoint share one `Endpoint`. Building a worker or planner reads the key
+    of its endpoint from the environment. Building opens no connections, except to list the tools of MCP
+    servers and to read the cards of agents.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Config:
         self._source = source
         self._endpoints: dict[str, Endpoint] = {}
         self._workers: dict[str, Sequence[Worker]] = {}
+        self._pool: Pool | None = None  # whose states all conductors share
         self.path = source.path
         self.limits = sections.limits
         """The limits of a run; a hosted conductor has `[hosted] seconds` instead."""
@@ -132,15 +134,15 @@ class Config:
         if self.measured_path is not None:
             with self._source.at("pool", "measured"):
                 put_on_cards(read_measured(self.measured_path), of_tables)
-        pool, retry = Pool([*of_tables, *self.planner_workers()]), self._sections.retry
+        pool = self._pool = Pool([*of_tables, *self.planner_workers()], shares=self._pool)
+        retry, is_own = self._sections.retry, variant.planner is None
         with self._source.at("retry"):
             retry.check(pool)
         with self._source.at("policy"):
             policy.fit(pool.cards)
         if variant.workers is not None:
-            pool = Pool([worker for name in variant.workers for worker in workers[name]])
+            pool = Pool([worker for name in variant.workers for worker in workers[name]], shares=pool)
             retry, policy = retry_within(retry, pool), policy_within(policy, pool, of_tables)
-        is_own = variant.planner is None
         judge = workers[section.accept][0] if is_own and section.accept is not None else None
         return Conductor(
             planner,

@@ -18,7 +18,7 @@ from podium.types.messages import storable
 from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Step
 from podium.types.references import literal
-from podium.workers.pool import Pool, take
+from podium.workers.pool import Pool
 from podium.workers.worker import StepInput, Worker
 
 NOT_ACCEPTED = "the answer was not accepted"
@@ -93,7 +93,12 @@ class AcceptanceCheck:
         runner = StepRunner(
             context=replace(
                 ours,
-                settings=replace(ours.settings, pool=Pool([judge]), retry=alone, show_question=False),
+                settings=replace(
+                    ours.settings,
+                    pool=Pool([judge], shares=ours.settings.pool),
+                    retry=alone,
+                    show_question=False,
+                ),
                 request=replace(ours.request, stream=False),
                 policy=ours.policy.everywhere,
             ),
@@ -105,20 +110,12 @@ class AcceptanceCheck:
             labels=ours.labels,
             before=() if paid_results is None else tuple(paid_results.lost.pop(place, ())),
         )
-        slots = [
-            ours.settings.pool.slot(number)
-            for number, worker in enumerate(ours.settings.pool)
-            if worker is judge
-        ]
         deadline = min(ours.ledger.deadline, ours.clock() + ours.settings.limits.step_seconds)
-        check, held = None, list[anyio.Semaphore]()
+        check = None
         try:
             with anyio.CancelScope(deadline=deadline):
-                held = await take(*slots)
                 check = await runner.run(deadline)
         finally:
-            for slot in held:
-                slot.release()
             if check is None:
                 late = ours.clock() >= deadline
                 check = runner.timed_out() if late else runner.stopped(STOPPED)

@@ -70,18 +70,15 @@ def plan_request(
 
 
 def breaker_of(context: RunContext, planner: Planner) -> CircuitBreaker | None:
-    """Return the circuit breaker of a planner whose model is also a worker of the pool; else `None`."""
-    pool = context.settings.pool
-    found = (pool.breaker(number) for number, other in enumerate(pool.cards) if other is planner.card)
-    return next(found, None)
+    """Return the circuit breaker of a planner whose model is also a worker; else `None`."""
+    state = None if planner.card is None else context.settings.pool.state_of(planner.card)
+    return None if state is None else state.breaker
 
 
 def slots_of(context: RunContext, planner: Planner) -> list[anyio.Semaphore | None]:
-    """Return the slots of a planner whose model is also a worker of the pool."""
-    card, pool = planner.card, context.settings.pool
-    if card is None or card.concurrency is None:
-        return []
-    return [pool.slot(number) for number, other in enumerate(pool.cards) if other is card]
+    """Return the slots of a planner whose model is also a worker."""
+    state = None if planner.card is None else context.settings.pool.state_of(planner.card)
+    return [] if state is None else [state.slot]
 
 
 def _scarce(context: RunContext, asked_steps: int) -> Remaining | None:

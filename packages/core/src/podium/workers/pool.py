@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, Self
 
 import anyio
 
@@ -15,16 +15,50 @@ from podium.workers.circuit_breaker import CircuitBreaker
 from podium.workers.worker import Card, Worker
 
 
+class WorkerState:
+    """The concurrency limit, the circuit breaker and the call history of one worker.
+
+    Args:
+        worker: the worker.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.history = CallHistory()
+        self._breakers = LoopLocal(CircuitBreaker)
+        self._slots = LoopLocal(self._new_slot)
+
+    @property
+    def breaker(self) -> CircuitBreaker:
+        """The circuit breaker for all runs of this event loop."""
+        return self._breakers.get()
+
+    @property
+    def slot(self) -> anyio.Semaphore | None:
+        """The semaphore that limits the concurrent calls of this event loop; `None` means no limit."""
+        return None if self.worker.card.concurrency is None else self._slots.get()
+
+    def _new_slot(self) -> anyio.Semaphore:
+        concurrency = self.worker.card.concurrency
+        assert concurrency is not None
+        return anyio.Semaphore(concurrency, fast_acquire=True)
+
+
 class Pool(ResourceGroup):
     """Workers, numbered from 0 in the given order.
 
     Entering the pool enters its workers; it may be entered any number of times.
 
+    Args:
+        workers: the workers.
+        shares: another pool. Workers of both pools have one concurrency limit, circuit breaker and call
+            history for both. `None` shares nothing.
+
     Raises:
         ConfigError: there is no worker, or two workers have the same name.
     """
 
-    def __init__(self, workers: Sequence[Worker]) -> None:
+    def __init__(self, workers: Sequence[Worker], *, shares: Self | None = None) -> None:
         if isinstance(workers, Worker):
             raise ConfigError(f"a pool needs a list of workers: write [{type(workers).__name__}(...)]")
         if not workers:
@@ -38,9 +72,11 @@ class Pool(ResourceGroup):
         if twice:
             told = ", ".join(repr(name) for name in sorted(twice))
             raise ConfigError(f"two workers have the name {told}: names must be unique")
-        self._histories = tuple(CallHistory() for _ in workers)
-        self._breakers = LoopLocal(lambda: tuple(CircuitBreaker() for _ in self.cards))
-        self._slots = LoopLocal(lambda: tuple(map(_new_slot, self.cards)))
+        shared = () if shares is None else shares.states
+        known = {id(state.worker): state for state in shared}
+        self._own = tuple(known.get(id(worker)) or WorkerState(worker) for worker in workers)
+        self.states: tuple[WorkerState, ...] = (*self._own, *(s for s in shared if s not in self._own))
+        """The states of these workers, and after them those of the other workers of the shared pool."""
 
     def __len__(self) -> int:
         return len(self.workers)
@@ -53,11 +89,15 @@ class Pool(ResourceGroup):
 
     def history(self, number: int) -> CallHistory:
         """Return the history of a worker's calls in all runs of this pool."""
-        return self._histories[number]
+        return self._own[number].history
 
     def breaker(self, number: int) -> CircuitBreaker:
         """Return the circuit breaker of a worker for all runs of this event loop."""
-        return self._breakers.get()[number]
+        return self._own[number].breaker
+
+    def state_of(self, card: Card) -> WorkerState | None:
+        """Return the state of the worker with this card, here or in the shared pool; `None` without one."""
+        return next((state for state in self.states if state.worker.card is card), None)
 
     def card_of(self, name: str, number: int) -> Card:
         """Return the card of the worker with this name; if there is none, the card of worker `number`."""
@@ -68,14 +108,10 @@ class Pool(ResourceGroup):
 
         `None` means no limit.
         """
-        return None if self.cards[number].concurrency is None else self._slots.get()[number]
+        return self._own[number].slot
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return self.workers
-
-
-def _new_slot(card: Card) -> anyio.Semaphore | None:
-    return None if card.concurrency is None else anyio.Semaphore(card.concurrency, fast_acquire=True)
 
 
 def _check_worker(worker: object) -> None:

@@ -2,7 +2,8 @@
 
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -43,8 +44,7 @@ def run(
 
     Without a podium.toml, the command serves a demo that needs no model, key or network.
     """
-    with reporting() as screen:
-        loaded = _config(screen, config)
+    with reporting() as screen, _config(screen, config) as loaded:
         settings = loaded.table("server", ServerSection) or ServerSection()
         host, port = host or settings.host, settings.port if port is None else port
         access = find_keys(loaded)
@@ -59,14 +59,18 @@ def run(
         anyio.run(partial(_serve, screen, app, host, port), backend_options=backend)
 
 
-def _config(screen: Screen, path: Path | None) -> Config:
-    """Return the config; the demo's, if there is none and none is named."""
+@contextmanager
+def _config(screen: Screen, path: Path | None) -> Iterator[Config]:
+    """Yield the config; the demo's, if there is none and none is named."""
     try:
         found = find_config(path)
     except ConfigError:
         screen.note("podium: there is no podium.toml: serving the offline demo (`podium init` writes one)")
-        return demo_config()
-    return load_config(found)
+        with demo_config() as demo:
+            screen.note(f"podium: {demo.path.parent} has its files and its runs until the server stops")
+            yield demo
+        return
+    yield load_config(found)
 
 
 def find_keys(config: Config) -> KeyAccess | None:
