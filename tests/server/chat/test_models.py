@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 from server.chat.test_completions import ASKED, team
@@ -30,6 +31,20 @@ def test_mini_has_the_cheap_workers(serve: Callable[..., Served], upstream: Chat
     answer = served.client().chat.completions.create(model="quick", messages=ASKED)
     assert answer.choices[0].message.content == "facts"
     assert [call.body["model"] for call in upstream.calls] == ["one"]
+
+
+@pytest.mark.parametrize(("table", "worker"), [("", "three"), ('direct = "one"\n', "one")])
+def test_a_simple_question_for_several_workers(
+    table: str, worker: str, serve: Callable[..., Served], upstream: ChatServer
+) -> None:
+    """If no card fits better, it goes to the strongest of the cheap workers, or to the named worker."""
+    upstream.reply = team
+    card = 'endpoint = "here"\ndescription = "Answers anything."\n'
+    more = f'[workers.three]\nmodel = "three"\n{card}price = {{ input = 2.0, output = 2.0 }}\n'
+    served = serve(models=f'{more}[models.quick]\npreset = "mini"\n{table}')
+    assert served.client().models.list().data[0].workers == ["one", "three"]  # type: ignore[attr-defined]
+    served.client().chat.completions.create(model="quick", messages=ASKED)
+    assert [call.body["model"] for call in upstream.calls] == [worker]
 
 
 def test_ultra_improves_a_rejected_answer(serve: Callable[..., Served], upstream: ChatServer) -> None:
@@ -59,7 +74,7 @@ def test_ultra_improves_a_rejected_answer(serve: Callable[..., Served], upstream
     assert raw.parse().podium["status"] == "partial"  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("effort", ["none", "minimal", "low", "medium", "high", "xhigh", "max"])
+@pytest.mark.parametrize("effort", ["none", "minimal", "low", "medium", "high", "xhigh", "ultra", "max"])
 def test_no_effort_is_an_error(effort: str, serve: Callable[..., Served], upstream: ChatServer) -> None:
     """A model without efforts ignores it; it is not sent to workers."""
     upstream.reply = team
@@ -112,6 +127,8 @@ def test_limits_of_a_model(serve: Callable[..., Served], upstream: ChatServer) -
         ('[models.a]\npreset = "huge"\n', "write one of 'mini' or 'ultra'"),
         ("[models.a.limits]\nstep = 3\n", "unknown limit 'step'"),
         ("[models.a.limits]\nsteps = 0\n", "limit steps is 0"),
+        ('[models.a]\ndirect = "three"\n', "'direct' in [models.a] names 'three'"),
+        ('[models.a]\ncodex_instructions = "none.md"\n', "'codex_instructions' in [models.a] cannot be read"),
         ("[models.a]\nshow = true\n", "write one of 'none', 'steps' or 'all'"),
         ('[models."a b"]\npreset = "mini"\n', "a b"),
         ("[models.a]\nsho = 'all'\n", "did you mean 'show'?"),
@@ -135,3 +152,24 @@ def test_the_version_changes_with_the_workers(serve: Callable[..., Served], upst
     versions = [model.version for model in models]  # type: ignore[attr-defined]
     assert versions[0][2:] != versions[1][2:]
     assert versions[2] == "c-7"
+
+
+def test_the_list_for_codex(serve: Callable[..., Served], tmp_path: Path) -> None:
+    """It has the models with instructions for Codex, with all fields that Codex requires.
+
+    The fields are those of `ModelInfo` in `codex-rs/protocol/src/openai_models.rs` without a default.
+    """
+    (tmp_path / "prompt.md").write_text("You are a coding agent.")
+    table = '[models.deep]\npreset = "ultra"\ncodex_instructions = "prompt.md"\n[models.plain]\n'
+    served = serve(models=table)
+    listed = httpx2.get(f"{served.url}/models?client_version=0.169.0").json()
+    assert [model["id"] for model in listed["data"]] == ["deep", "plain"]
+    (entry,) = listed["models"]
+    assert entry["slug"] == "deep"
+    assert entry["base_instructions"] == "You are a coding agent."
+    levels = [level["effort"] for level in entry["supported_reasoning_levels"]]
+    assert (levels, entry["default_reasoning_level"]) == (["low", "medium", "high"], "high")
+    required = "display_name shell_type visibility supported_in_api priority supports_reasoning_summaries"
+    more = "support_verbosity truncation_policy supports_parallel_tool_calls experimental_supported_tools"
+    assert {*required.split(), *more.split()} <= entry.keys()
+    assert "models" not in httpx2.get(f"{served.url}/models").json()

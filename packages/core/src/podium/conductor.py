@@ -12,6 +12,7 @@ from podium.aio.resources import ResourceGroup
 from podium.aio.sync import run_sync
 from podium.budget.limits import Limits
 from podium.budget.spend import Spend
+from podium.errors import ConfigError
 from podium.execution.external_scheduler import StepStarter
 from podium.execution.retry_policy import OnFailure, Retry
 from podium.execution.run_context import Accept, ConductorSettings, RunRequest
@@ -51,7 +52,9 @@ class Conductor(Worker):
         limits: limits of each run, such as its cost and duration.
         fallback_planner: writes the plan if `planner` returns no valid plan after its retries and one repair;
             the result is then `partial`. With `None`, the run fails with `PlannerError` in this case.
-        direct: whether a short question without parts is sent to one worker, without a planner call.
+        direct: whether a short question without parts is sent to one worker, without a planner call: to the
+            worker whose card fits it best. If several fit equally, the question is planned, or is sent to
+            the worker that `direct` names.
         accept: judges each round's answer; if it rejects the answer, another round is
             planned, up to `Limits.rounds`. `None` accepts every answer.
         policy: what plans may do; `None` allows everything.
@@ -64,7 +67,8 @@ class Conductor(Worker):
         card: describes this conductor in the pool of another conductor.
 
     Raises:
-        ConfigError: `planner` is not a planner, or the pool is empty or has two workers with the same name.
+        ConfigError: `planner` is not a planner, the pool is empty or has two workers with the same name, or
+            `direct` names none of them.
     """
 
     takes_texts = True
@@ -77,7 +81,7 @@ class Conductor(Worker):
         *,
         limits: Limits | None = None,
         fallback_planner: Planner | None = None,
-        direct: bool = False,
+        direct: bool | str = False,
         accept: Accept | None = None,
         policy: Policy | None = None,
         retry: Retry | None = None,
@@ -97,7 +101,10 @@ class Conductor(Worker):
         self.policy = policy or Policy()
         self.retry = retry or Retry()
         self.show_question = show_question
-        first = DirectPlanner(planner) if direct else planner
+        worker = direct if isinstance(direct, str) else None
+        if worker is not None and worker not in self.pool.names:
+            raise ConfigError(f"direct names {worker!r}; the workers are {', '.join(self.pool.names)}")
+        first = DirectPlanner(planner, worker) if direct else planner
         own = card or Card(name="conductor", description="Plans a task and has a team carry it out.")
         self.card = replace(own, labels=own.labels.union(*(other.labels for other in self.pool.cards)))
         self._settings = ConductorSettings(

@@ -15,7 +15,7 @@ Count = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
 Show = Literal["none", "steps", "all"]
 """The progress that a client sees: nothing, the plan and the ends of steps, or also the outputs of steps."""
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "ultra", "max"]
 """The reasoning efforts that clients send, from the lowest to the highest."""
 Preset = Literal["mini", "ultra"]
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$"
@@ -77,6 +77,9 @@ class ModelSection(Section):
     """Name of the worker that answers as itself, without a plan; instead of a conductor."""
     workers: list[str] | None = Field(default=None, min_length=1)
     """Names of the workers of this model; default: all workers, or the cheap workers for `mini`."""
+    codex_instructions: str | None = Field(default=None, min_length=1)
+    """File with the instructions that Codex gives to the model, in place of its own. Only models with such a
+    file are in the list of models for Codex, which has no entries without instructions."""
     aliases: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9*][A-Za-z0-9._:/*-]{0,99}$")]] = Field(
         default_factory=list
     )
@@ -88,9 +91,10 @@ class ModelSection(Section):
     """Version in the id of the model; default: a hash of the configuration."""
     show: Show | None = None
     """Progress that clients see as reasoning; default `steps`, or `none` for a worker."""
-    direct: bool | None = None
-    """Whether a short, simple question goes to one worker without a call of the planner; default: true for
-    `mini`, and otherwise the value of `[conductor]`."""
+    direct: bool | str | None = None
+    """Whether a short, simple question goes to one worker without a call of the planner: to the worker that
+    fits it best. If several fit equally, it is planned, or goes to the worker that is named here. Default for
+    `mini`: the worker with the highest price; otherwise the value of `[conductor]`."""
     accept: str | None = None
     """Name of the worker that judges each answer; default: the value of `[conductor]`."""
     limits: Annotated[dict[str, int | float], AfterValidator(_check_limits)] = Field(default_factory=dict)

@@ -21,7 +21,7 @@ class Variant:
     """Writes the plans; the judge and the fallback planner of the config are then not used."""
     accept: Worker | None = None
     """Judges each answer."""
-    direct: bool | None = None
+    direct: bool | str | None = None
     """See `Conductor`."""
     journal: Journal | None = None
     """Records the runs, so that several conductors can share a journal."""

@@ -22,19 +22,22 @@ class DirectPlanner(Planner):
     """Sends a short question with one part to the worker whose card fits it, without a planner call.
 
     Other requests go to the other planner. These are long questions, and questions with several parts, lines
-    or attachments. They are also repairs, further rounds, and questions that fit no card or several cards
-    equally.
+    or attachments. They are also repairs, further rounds, and questions that fit no card, or several cards
+    equally if no worker is named for these.
 
     Args:
         planner: plans all other requests.
+        worker: name of the worker that gets a simple question that fits several cards equally; `None` for
+            the other planner.
     """
 
-    def __init__(self, planner: Planner) -> None:
+    def __init__(self, planner: Planner, worker: str | None = None) -> None:
         self.spelling = planner.spelling
         self.reads_cards = planner.reads_cards
         self.worker = planner.worker
         self.name = f"direct {planner.name}"
         self._planner = planner
+        self._otherwise = worker
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         """Yield a plan with one step, or call the other planner.
@@ -42,7 +45,7 @@ class DirectPlanner(Planner):
         Raises:
             PodiumError: the other planner gave no plan text.
         """
-        planned = _plan(request)
+        planned = self._direct(request)
         if planned is None:
             async with aclosing(self._planner.plan(request)) as pieces:
                 async for piece in pieces:
@@ -58,28 +61,34 @@ class DirectPlanner(Planner):
 
     def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
         """Return the maximum that the other planner may spend; nothing for a direct question."""
-        return Spend() if _plan(request) else self._planner.worst_case(request, answer_tokens)
+        return Spend() if self._direct(request) else self._planner.worst_case(request, answer_tokens)
 
     def messages(self, request: PlanRequest) -> Sequence[Message]:
         """Return the messages that the other planner sends to its model."""
         return self._planner.messages(request)
 
+    def _direct(self, request: PlanRequest) -> PlanText | None:
+        """Return the plan with one step; `None` if the other planner must plan the request."""
+        question = request.query[-1].text.strip()
+        fit = best_fit(question, request.cards)
+        if fit is None or not _is_simple(question, request):
+            return None
+        names = [card.name for card in request.cards]
+        if fit.alone:
+            worker, reason = fit.worker, "whose description fits it best"
+        elif self._otherwise in names:
+            worker, reason = names.index(self._otherwise), "the worker for simple questions"
+        else:
+            return None
+        if len(names) == 1:
+            reason = "the only worker"
+        subtask = f"Answer this question: {literal(question)}{with_texts(request)}"
+        text = write_plan(Plan((Step(worker, subtask),)), "rows")
+        why = f"one short question without parts; sent to {names[worker]!r}, {reason}"
+        return PlanText(text=text, why=why, cost=0.0)
+
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return (self._planner,)
-
-
-def _plan(request: PlanRequest) -> PlanText | None:
-    """Return the plan with one step; `None` if the other planner must plan the request."""
-    question = request.query[-1].text.strip()
-    fit = best_fit(question, request.cards)
-    if not (fit and fit.alone and _is_simple(question, request)):
-        return None
-    subtask = f"Answer this question: {literal(question)}{with_texts(request)}"
-    text = write_plan(Plan((Step(fit.worker, subtask),)), "rows")
-    name = request.cards[fit.worker].name
-    reason = "the only worker" if len(request.cards) == 1 else "whose description fits it best"
-    why = f"one short question without parts; sent to {name!r}, {reason}"
-    return PlanText(text=text, why=why, cost=0.0)
 
 
 def _is_simple(question: str, request: PlanRequest) -> bool:

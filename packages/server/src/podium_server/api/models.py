@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import parse_qs
 
+from podium_server.api.codex_models import codex_form
 from podium_server.http import Exchange
 from podium_server.keys import Caller
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
@@ -29,7 +31,14 @@ class ModelsApi:
             )
             return
         data = [_openai_form(model) for model in models]
-        await exchange.json({"object": "list", "data": data, "models": []})
+        listed: dict[str, Any] = {"object": "list", "data": data}
+        if _is_codex(exchange):
+            listed["models"] = [
+                codex_form(model, model.codex_instructions, number)
+                for number, model in enumerate(models)
+                if model.codex_instructions is not None
+            ]
+        await exchange.json(listed)
 
     async def show(self, exchange: Exchange, caller: Caller) -> None:
         """Show one model.
@@ -47,6 +56,11 @@ class ModelsApi:
 def _is_anthropic(exchange: Exchange) -> bool:
     """Return whether the client uses Anthropic's API."""
     return exchange.header("anthropic-version") is not None
+
+
+def _is_codex(exchange: Exchange) -> bool:
+    """Return whether the client is Codex, which sends its version and reads the key `models`."""
+    return "client_version" in parse_qs(exchange.query, keep_blank_values=True)
 
 
 def _anthropic_form(model: ServedModel) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from pathlib import Path
 from time import time
 from typing import Any
 
@@ -16,7 +17,7 @@ from podium.hosted import HostedConductor
 from podium.journal import Journal
 from podium.planners import FixedPlanner
 from podium.types import Plan, Step
-from podium_server.models.presets import DESCRIPTIONS, EFFORTS, LIMITS, cheap_workers
+from podium_server.models.presets import DESCRIPTIONS, EFFORTS, LIMITS, cheap_workers, strongest_worker
 from podium_server.models.served_model import ModelUnknown, ServedModel
 from podium_server.settings import ModelSection, ModelsTable
 
@@ -27,6 +28,8 @@ _DEFAULTS: Mapping[str, ModelSection] = {
     "mini": ModelSection(preset="mini"),
     "ultra": ModelSection(preset="ultra"),
 }
+_SHOWN_ONLY = {"aliases", "description", "show", "codex_instructions"}
+"""The keys of a model that do not change its answers."""
 _ONE_STEP = Plan((Step(0, "Answer the question."),))
 """The plan of a worker that answers as itself."""
 
@@ -104,7 +107,7 @@ class _Maker:
     def make(self, name: str, section: ModelSection) -> ServedModel:
         """Return a model."""
         self._check(name, section)
-        conductor = self._hosted(name, section) if self._config.is_hosted else self._conductor(section)
+        conductor = self._hosted(name, section) if self._config.is_hosted else self._conductor(name, section)
         described = DESCRIPTIONS[section.preset] if section.preset else ""
         efforts = EFFORTS[section.preset] if section.preset else {}
         return ServedModel(
@@ -117,9 +120,23 @@ class _Maker:
             show=section.show or ("none" if section.worker is not None else "steps"),
             efforts=section.efforts or efforts,
             created=self._created,
+            codex_instructions=self._instructions(name, section),
         )
 
-    def _conductor(self, section: ModelSection) -> Conductor | HostedConductor:
+    def _instructions(self, name: str, section: ModelSection) -> str | None:
+        """Return the text of the file with the instructions of Codex."""
+        if section.codex_instructions is None:
+            return None
+        path = self._config.path.parent / Path(section.codex_instructions).expanduser()
+        try:
+            text = path.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise self._refusal(name, "codex_instructions", f"cannot be read: {path}: {error}") from error
+        if not text:
+            raise self._refusal(name, "codex_instructions", f"is an empty file: {path}")
+        return text
+
+    def _conductor(self, name: str, section: ModelSection) -> Conductor | HostedConductor:
         if section.worker is not None:
             self._config.worker(section.worker)  # the tools of an MCP server are several workers
             planner = FixedPlanner(_ONE_STEP)
@@ -130,7 +147,11 @@ class _Maker:
         direct = section.direct
         if section.preset == "mini":
             workers = workers or cheap_workers(self._config)
-            direct = True if direct is None else direct
+            direct = (strongest_worker(self._config, workers) or True) if direct is None else direct
+        known = workers or self._config.worker_names
+        if isinstance(direct, str) and direct not in known:
+            told = f"names {direct!r}; the workers of the model are {', '.join(known)}"
+            raise self._refusal(name, "direct", told)
         if section.preset == "ultra" and accept is None:
             accept = self._config.planner().worker
         variant = Variant(workers=workers, accept=accept, direct=direct, journal=self._journal)
@@ -165,6 +186,9 @@ class _Maker:
 
     def _hash(self, section: ModelSection) -> str:
         """Return the version of a model: a hash of the configuration without the other models."""
-        facts = [self._tables, section.model_dump(mode="json", exclude={"aliases", "description", "show"})]
+        facts = [
+            self._tables,
+            section.model_dump(mode="json", exclude={"aliases", "description", "show", "codex_instructions"}),
+        ]
         text = json.dumps(facts, sort_keys=True, default=str)
         return sha256(text.encode()).hexdigest()[:8]

@@ -8,6 +8,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PodiumError
 from podium.hosted import HostedConductor
+from podium.workers import Card
 from podium_server.settings import Effort, EffortSection, Show
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
@@ -34,6 +35,8 @@ class ServedModel:
     description: str = ""
     show: Show = "steps"
     efforts: Mapping[Effort, EffortSection] = field(default_factory=dict)
+    codex_instructions: str | None = None
+    """Instructions that Codex gives to the model; `None` if the model is not in the list for Codex."""
     created: int
     """When the server started, in seconds of Unix time."""
 
@@ -45,7 +48,12 @@ class ServedModel:
     @property
     def workers(self) -> tuple[str, ...]:
         """Names of the workers; empty for a hosted conductor."""
-        return () if isinstance(self.conductor, HostedConductor) else self.conductor.pool.names
+        return tuple(card.name for card in self.cards)
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """The cards of the workers; empty for a hosted conductor."""
+        return () if isinstance(self.conductor, HostedConductor) else self.conductor.pool.cards
 
     def effort(self, asked: Effort | None) -> Effort | None:
         """Return the effort of the model for a requested effort; `None` if the request changes nothing.
