@@ -213,6 +213,19 @@ def test_rates_are_measured_on_other_questions_and_as_noisy_as_probes() -> None:
     )
 
 
+def test_a_kind_that_cannot_be_measured_is_not_shown() -> None:
+    """Of the kind `words`, one question is held out, so the other one has none on which to measure."""
+    few = RECORDING.where(lambda question: question.kind != "words" or question.id in ("words/1", "words/2"))
+    episodes = RecordedAnswers(few, SINGLE).episodes("train", 100, seed=1)
+    shown = {
+        episode.kind: {rate.kind.name: rate.kind.questions for rate in episode.cards[0].measured}
+        for episode in episodes
+    }
+    assert "words" not in shown["words"]
+    assert any("words" in kinds for kinds in shown.values())
+    assert all(questions for kinds in shown.values() for questions in kinds.values())
+
+
 def test_episodes_are_the_same_in_each_process() -> None:
     """Keys, which are the keys of the cache of rewards, do not depend on the hash seed of Python."""
     code = (

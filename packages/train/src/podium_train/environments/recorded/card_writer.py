@@ -65,18 +65,27 @@ class CardWriter:
             return cards
         day = _FIRST_DAY + timedelta(days=random.randrange(365))
         without = {question.key for question in asked}
-        columns = [self._measured(kind, workers, without, day, random) for kind in self._kinds(asked, random)]
+        kinds = self._kinds(asked, without, random)
+        columns = [self._measured(kind, workers, without, day, random) for kind in kinds]
         measured = zip(*columns, strict=True) if columns else [()] * len(cards)
         return tuple(
             replace(card, measured=tuple(rates)) for card, rates in zip(cards, measured, strict=True)
         )
 
-    def _kinds(self, asked: Sequence[Question], random: Random) -> list[str]:
-        """Return the kinds that are shown: those of the questions, and others, in random order."""
+    def _kinds(self, asked: Sequence[Question], without: Collection[str], random: Random) -> list[str]:
+        """Return the kinds that are shown: those of the questions, and others, in random order.
+
+        A kind is left out if there is no question on which it can be measured.
+        """
+        free = [
+            kind
+            for kind, questions in self._questions.items()
+            if any(question.key not in without for question in questions)
+        ]
         kinds = list(dict.fromkeys(question.kind for question in asked))[: self._settings.shown_kinds]
-        others = [kind for kind in self._questions if kind not in kinds]
+        others = [kind for kind in free if kind not in kinds]
         missing = min(self._settings.shown_kinds - len(kinds), len(others))
-        found = [kind for kind in kinds if kind in self._questions] + random.sample(others, missing)
+        found = [kind for kind in kinds if kind in free] + random.sample(others, missing)
         random.shuffle(found)
         return found
 
