@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from servers.chat_server import ChatServer
+from servers.chat_server import ChatServer, says
 from servers.docs_model import answer
 
 from podium import Conductor
@@ -15,6 +15,7 @@ from podium.errors import ConfigError, PlannerError
 from podium_train import PromptStyle, fingerprint
 from podium_train.export import FACTS_FILE, ConductorFacts, PoolFacts, export_conductor, read_facts
 from podium_train.export.facts import FACTS
+from podium_train.prefill import with_prefill
 from podium_train.recipes import load_recipe
 
 FACTS_OF = ConductorFacts(
@@ -50,7 +51,7 @@ plan_steps = {steps}
 """
 
 
-def trained(folder: Path) -> Path:
+def trained(folder: Path, prefill: str = "") -> Path:
     """Write a recipe and the files of a trained model."""
     model = folder / "run" / "best"
     model.mkdir(parents=True)
@@ -61,7 +62,7 @@ def trained(folder: Path) -> Path:
         "rng_state.pth": "state",
         "tokenizer.json": "{}",
         "tokenizer_config.json": "{}",
-        "chat_template.jinja": "{{ messages }}",
+        "chat_template.jinja": with_prefill("{{ messages }}", prefill),
         "best.json": '{"step": 20, "accuracy": 0.75}',
     }.items():
         (model / name).write_text(text)
@@ -95,6 +96,7 @@ def test_an_export_has_the_model_and_its_facts(tmp_path: Path) -> None:
         ("config.json", "there is no model"),
         ("chat_template.jinja", "no chat template"),
         ("tiny", "cannot be served"),
+        ("prefill", "trained with the prefill '', and the recipe has 'Plan: '"),
     ],
 )
 def test_exports_that_are_refused(change: str, told: str, tmp_path: Path) -> None:
@@ -105,11 +107,28 @@ def test_exports_that_are_refused(change: str, told: str, tmp_path: Path) -> Non
         (tmp_path / "out").mkdir()
     elif change == "tiny":
         path.write_text(RECIPE + '[prompt]\nform = "tiny"\n')
+    elif change == "prefill":
+        path.write_text(RECIPE + '[prompt]\nstyle = { prefill = "Plan: " }\n')
     else:
         (model / change).unlink()
     with pytest.raises(ConfigError, match=told):
         export_conductor(load_recipe(path), tmp_path, model, tmp_path / "out")
     assert change == "out" or not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_export_with_a_prefill(tmp_path: Path, *, inside: bool) -> None:
+    """In its chat template, wherever the tokenizer keeps it, and in its fingerprint."""
+    path = trained(tmp_path, 'model_id = ["')
+    model = tmp_path / "run/best"
+    if inside:
+        template = (model / "chat_template.jinja").read_text()
+        (model / "chat_template.jinja").unlink()
+        (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    path.write_text(RECIPE + "[prompt]\nstyle = { prefill = 'model_id = [\"' }\n")
+    facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "out")
+    assert facts.style.prefill == 'model_id = ["'
+    assert facts.fingerprint != FACTS_OF.fingerprint
 
 
 def configured(
@@ -137,6 +156,22 @@ async def test_an_export_plans_with_the_prompt_of_its_training(tmp_path: Path, a
         (tmp_path / "podium.toml").write_text(CONFIG.format(url=server.url, steps=3, provider="vllm"))
         with pytest.raises(PlannerError, match="plan_steps = 5"):
             await load_config(tmp_path / "podium.toml").conductor(journaled=False).plan("What is 2 + 2?")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_plan_begins_with_the_prefill(tmp_path: Path, anyio_backend: str) -> None:
+    """The server's model has written what follows it, in pieces and as a whole."""
+    style = PromptStyle(spelling="lists", prefill="Let us see. model_id = [")
+    facts = replace(FACTS_OF, style=style, fingerprint=fingerprint(style))
+    rest = '0]\nsubtasks = ["What is 2 + 2?"]\naccess_list = [[]]'
+    with ChatServer(lambda call: says(call, rest)).in_thread() as server:
+        config = load_config(configured(tmp_path, server.url, facts))
+        conductor = config.conductor(journaled=False)
+        plan = await conductor.plan("What is 2 + 2?")
+        assert [step.subtask for step in plan.steps] == ["What is 2 + 2?"]
+        result = await conductor.run("What is 2 + 2?")
+        assert result.rounds[0].proposals[0].text == style.prefill + rest
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ STYLES = [
     PromptStyle(spelling="rows"),
     PromptStyle(show="ordinals", examples=0),
     PromptStyle(spelling="json", max_steps=3, examples=1),
+    PromptStyle(prefill="Let us see."),
 ]
 
 
@@ -134,6 +135,7 @@ def test_the_fingerprint_changes_with_each_text_of_the_prompt() -> None:
         ({"show": "names"}, "show"),
         ({"examples": 9}, "examples"),
         ({"max_steps": 0}, "max_steps"),
+        ({"prefill": " Plan:"}, "prefill"),
     ],
 )
 def test_wrong_styles_are_refused(settings: dict[str, object], told: str) -> None:

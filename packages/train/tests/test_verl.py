@@ -51,7 +51,11 @@ def test_a_job_has_data_settings_and_a_script(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "gpus", "told"),
-    [(RECIPE.partition("[reward]")[0], 8, "serve-rewards"), (RECIPE, 7, "not a multiple of the 14 GPUs")],
+    [
+        (RECIPE.partition("[reward]")[0], 8, "serve-rewards"),
+        (RECIPE, 7, "not a multiple of the 14 GPUs"),
+        (RECIPE + '[prompt]\nstyle = { prefill = "Plan:" }\n', 8, "a prefill is only for TRL"),
+    ],
 )
 def test_jobs_that_cannot_run(text: str, gpus: int, told: str, tmp_path: Path) -> None:
     """The error says what to write."""

@@ -36,12 +36,17 @@ class PromptStyle:
     """`Limits.plan_steps` of the runs in production."""
     rounds: int = 1
     """1, or 2 for a conductor that also learns to improve or keep the answer of its plan."""
+    prefill: str = ""
+    """Text with which each text of the conductor begins, in all rounds. The chat template writes it, so the
+    model continues it."""
 
     def __post_init__(self) -> None:
         if self.max_steps < 1:
             raise ConfigError(f"max_steps is {self.max_steps!r}: it must be 1 or more")
         if self.rounds not in (1, 2):
             raise ConfigError(f"rounds is {self.rounds!r}: write 1 or 2")
+        if self.prefill != self.prefill.lstrip():
+            raise ConfigError(f"prefill is {self.prefill!r:.60}: it must not begin with blank space")
         _planner(self.spelling, self.show, self.examples)
 
 

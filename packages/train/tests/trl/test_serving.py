@@ -24,7 +24,7 @@ folder = "run"
 [environment]
 type = "specialists"
 [prompt]
-style = { spelling = "lists", show = "ordinals", examples = 0 }
+style = { spelling = "lists", show = "ordinals", examples = 0, prefill = "Let us see. model_id = [" }
 [model]
 base = "base"
 dtype = "float32"
@@ -73,7 +73,7 @@ def command(*words: str) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_trained_conductor_plans(tmp_path: Path) -> None:
-    """With the preset `conductor`; another prompt than the one of the training is refused."""
+    """With the preset `conductor` and a prefill; another prompt than that of the training is refused."""
     make_base(tmp_path / "base")
     path = tmp_path / "recipe.toml"
     path.write_text(RECIPE)
@@ -82,7 +82,7 @@ def test_a_trained_conductor_plans(tmp_path: Path) -> None:
     rows = [
         {
             "messages": [{"role": m.role, "content": m.text} for m in messages_of(recipe.prompt, episode)],
-            "completion": PLAN,
+            "completion": "Let us see. " + PLAN,
         }
         for episode in episodes
     ]

@@ -17,12 +17,13 @@ import torch
 from peft import AutoPeftModelForCausalLM
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl_base import PLAN, QUIET, make_base
 
+from podium.errors import ConfigError
 from podium_train.recipes import environment_of, load_recipe, messages_of
 from podium_train.rewards import episode_json
-from podium_train.trl import PlanReward, async_grpo_classes, merge_lora
+from podium_train.trl import PlanReward, async_grpo_classes, merge_lora, tokens_of
 
 RECIPE = """
 folder = "run"
@@ -157,6 +158,34 @@ def test_sft_then_grpo(tmp_path: Path, base: Path) -> None:
         shown = [round(event.value, 5) for event in board.Scalars(name)]
         assert shown == [round(line[name], 5) for line in logged]
     assert [event.step for event in board.Scalars("validation/sampled")] == [2]
+
+
+@pytest.mark.timeout(300)
+def test_a_prefill(tmp_path: Path, base: Path) -> None:
+    """It is in each prompt, is not learnt, and belongs to the text that is rewarded."""
+    text = RECIPE.replace("steps = 6", "steps = 2").replace(
+        'form = "tiny"', 'form = "tiny"\nstyle = { prefill = "model_id = [" }'
+    )
+    recipe = prepare(tmp_path, base, text)
+    done = run("grpo", recipe)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in _log(recipe).splitlines()]
+    assert lines[-1]["valid_plans"] > 0.2
+    assert lines[-1]["held_out"]["validation"]["greedy"] > 0
+    measured = run("eval", recipe)
+    assert "validation: 0." in measured.stdout, measured.stderr
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run/checkpoint-2")
+    asked = [{"role": "user", "content": "Why?"}]
+    shown = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+    assert shown == "<user>Why?<assistant>model_id = ["
+    assert tokenizer.apply_chat_template(asked, tokenize=False) == "<user>Why?"
+    for completion in (PLAN, PLAN.removeprefix("model_id = [")):
+        found = tokens_of(asked, completion, tokenizer=tokenizer, prefill="model_id = [")
+        learnt = found["completion_mask"].index(1)
+        assert tokenizer.decode(found["input_ids"][:learnt]) == shown
+        assert tokenizer.decode(found["input_ids"][learnt:]) == PLAN.removeprefix("model_id = [") + "<end>"
+    with pytest.raises(ConfigError, match="changes the plan of the example"):
+        tokens_of(asked, PLAN, tokenizer=tokenizer, prefill="<think>")
 
 
 @pytest.mark.timeout(300)

@@ -37,13 +37,13 @@ def conductor_arm(name: str, complete: Complete, style: PromptStyle, *, samples:
 
     Args:
         name: the name in tables.
-        complete: returns the text of the model.
+        complete: returns the text of the model, without the prefill of `style`.
         style: how the model is asked.
         samples: number of texts for each episode; 1 for a greedy model.
     """
 
     async def text(episode: Episode, _sample: int) -> str:
-        return await complete(messages(episode, style))
+        return style.prefill + await complete(messages(episode, style))
 
     return PlanArm(name=name, text=text, samples=samples, spelling=style.spelling)
 

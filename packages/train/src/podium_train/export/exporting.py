@@ -9,6 +9,7 @@ from podium.errors import ConfigError
 from podium_train.environments import Environment
 from podium_train.export.facts import FACTS, FACTS_FILE, ConductorFacts, PoolFacts
 from podium_train.guards import Best
+from podium_train.prefill import prefill_of
 from podium_train.recipes import Recipe, environment_of, fingerprint_of
 
 _KEPT = (
@@ -38,16 +39,14 @@ def export_conductor(recipe: Recipe, folder: Path, model: Path, out: Path) -> Co
         out: the folder to write, which must not exist.
 
     Raises:
-        ConfigError: there is no model, the folder exists, the tokenizer has no chat template, or the prompt
-        is
-            not the prompt of production.
+        ConfigError: there is no model, the folder exists, the tokenizer has no chat template or one with
+            another prefill, or the prompt is not the prompt of production.
     """
     if out.exists():
         raise ConfigError(f"{out} exists: name a new folder with --out")
     if not (model / "config.json").exists() and not (model / "adapter_config.json").exists():
         raise ConfigError(f"there is no model in {model}: train one, or name its folder with --model")
-    if not _has_chat_template(model):
-        raise ConfigError(f"the tokenizer in {model} has no chat template: take a chat model as base")
+    _check_template(model, recipe.prompt.style.prefill)
     fingerprint = fingerprint_of(recipe.prompt)
     environment = environment_of(recipe.environment, folder)
     new = out.with_name(f"{out.name}.new")
@@ -81,10 +80,25 @@ def _copy(model: Path, out: Path) -> None:
                 shutil.copy2(path, out / path.name)
 
 
-def _has_chat_template(model: Path) -> bool:
-    settings = model / "tokenizer_config.json"
-    inside = settings.exists() and "chat_template" in json.loads(settings.read_text(encoding="utf-8"))
-    return inside or any(model.glob("chat_template*"))
+def _check_template(model: Path, prefill: str) -> None:
+    """Check that the tokenizer has a chat template with this prefill, because servers write it.
+
+    Raises:
+        ConfigError: it has none, or another prefill.
+    """
+    own, settings = model / "chat_template.jinja", model / "tokenizer_config.json"
+    template = None
+    if own.exists():
+        template = own.read_text(encoding="utf-8")
+    elif settings.exists():
+        template = json.loads(settings.read_text(encoding="utf-8")).get("chat_template")
+    if not isinstance(template, str):
+        raise ConfigError(f"the tokenizer in {model} has no chat template: take a chat model as base")
+    if (found := prefill_of(template)) != prefill:
+        raise ConfigError(
+            f"the model in {model} was trained with the prefill {found!r:.60}, and the recipe has "
+            f"{prefill!r:.60}: export with the recipe of the training"
+        )
 
 
 def _pool(environment: Environment) -> PoolFacts:

@@ -1,6 +1,8 @@
 """The planner of a trained conductor."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
 
 from podium.errors import ConfigError
 from podium.planners import ChatPlanner, PlanRequest, PlanText
@@ -33,9 +35,10 @@ class ConductorPlanner(ChatPlanner):
             worker, spelling=style.spelling, show=style.show, examples=style.examples, constrain=False
         )
         self._max_steps, self._rounds = style.max_steps, style.rounds
+        self._prefill = style.prefill
 
     def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Call the model and yield its text.
+        """Call the model and yield its text, after the prefill that the model's chat template has.
 
         Raises:
             ConfigError: the run allows another number of steps than the training, or asks for a second round
@@ -52,4 +55,16 @@ class ConductorPlanner(ChatPlanner):
                 f"{trained}, and the run allows {request.max_steps}: write "
                 f"plan_steps = {self._max_steps} in [limits]"
             )
-        return super().plan(request)
+        return self._after_prefill(super().plan(request))
+
+    async def _after_prefill(
+        self, call: AsyncGenerator[str | PlanText, None]
+    ) -> AsyncGenerator[str | PlanText, None]:
+        before = self._prefill
+        async with aclosing(call) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, PlanText):
+                    yield replace(piece, text=self._prefill + piece.text)
+                else:
+                    yield before + piece
+                    before = ""

@@ -21,4 +21,5 @@ from .plan_reward import (
 )
 from .sft import (
     run_sft as run_sft,
+    tokens_of as tokens_of,
 )

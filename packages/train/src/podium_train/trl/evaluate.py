@@ -5,13 +5,14 @@ from pathlib import Path
 
 import anyio
 from peft import AutoPeftModelForCausalLM
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from podium.errors import ConfigError
 from podium_train.guards import HeldOut
 from podium_train.recipes import Recipe
 from podium_train.trl.generate import Generator
 from podium_train.trl.held_out import measure_held_out
+from podium_train.trl.loading import tokenizer_of
 from podium_train.trl.plan_reward import PlanReward
 
 
@@ -33,7 +34,7 @@ def evaluate(recipe: Recipe, folder: Path, model: Path) -> Mapping[str, HeldOut]
     kind = AutoPeftModelForCausalLM if (model / "adapter_config.json").exists() else AutoModelForCausalLM
     generator = Generator(
         kind.from_pretrained(model, dtype=recipe.model.dtype),
-        AutoTokenizer.from_pretrained(model),
+        tokenizer_of(str(model), recipe.prompt.style.prefill),
         max_tokens=grpo.max_tokens,
         temperature=grpo.temperature,
     )

@@ -45,7 +45,7 @@ def run_grpo(
     run = folder / recipe.folder
     arguments = grpo_config(recipe, run, report_to)  # first, because it joins the processes of the training
     base = _start_of(recipe, folder)
-    tokenizer = tokenizer_of(base)
+    tokenizer = tokenizer_of(base, recipe.prompt.style.prefill)
     reward = PlanReward(recipe, folder)
     checkpoint = last_checkpoint(run)
 

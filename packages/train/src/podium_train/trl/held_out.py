@@ -7,6 +7,7 @@ from pathlib import Path
 from accelerate import PartialState
 from accelerate.utils import gather_object
 
+from podium.types import Message
 from podium_train.environments import Episode
 from podium_train.guards import HeldOut, SecondRounds, accuracy, second_rounds
 from podium_train.recipes import Recipe, environment_of, messages_of
@@ -55,7 +56,7 @@ class _Measuring:
         """Return the accuracy of first rounds, and what second rounds change if the prompt has two."""
         section, seed = self.recipe.prompt, self.recipe.held_out.seed
         prompts = [messages_of(section, episode) for episode in self.episodes]
-        texts = self.generator.texts(prompts, is_greedy=is_greedy, seed=seed)
+        texts = self._texts(prompts, is_greedy=is_greedy, seed=seed)
         firsts = [
             ScoreRequest(episode=episode, text=text)
             for episode, text in zip(self.episodes, texts, strict=True)
@@ -65,7 +66,7 @@ class _Measuring:
             return accuracy(gather_object(scores)), None
         able = [at for at, score in enumerate(scores) if score.answer]
         prompts = [messages_of(section, self.episodes[at], (texts[at], scores[at].answer)) for at in able]
-        seconds = self.generator.texts(prompts, is_greedy=is_greedy, seed=seed + 1)
+        seconds = self._texts(prompts, is_greedy=is_greedy, seed=seed + 1)
         found = self.score(
             [
                 replace(firsts[at], text=text, earlier=texts[at])
@@ -75,3 +76,7 @@ class _Measuring:
         found, scores = gather_object(found), gather_object(scores)
         others = [score for score in scores if not score.answer]
         return accuracy(scores), second_rounds(found, others)
+
+    def _texts(self, prompts: Sequence[Sequence[Message]], *, is_greedy: bool, seed: int) -> list[str]:
+        prefill = self.recipe.prompt.style.prefill
+        return [prefill + text for text in self.generator.texts(prompts, is_greedy=is_greedy, seed=seed)]

@@ -9,6 +9,7 @@ from transformers import AutoTokenizer, PrinterCallback
 from transformers.utils import logging
 
 from podium.errors import ConfigError
+from podium_train.prefill import with_prefill
 from podium_train.recipes import ModelSection
 
 
@@ -18,18 +19,32 @@ def base_of(model: ModelSection, folder: Path) -> str:
     return str(path.resolve()) if path.is_dir() else model.base
 
 
-def tokenizer_of(base: str) -> Any:
-    """Return the tokenizer of a model.
+def tokenizer_of(base: str, prefill: str = "") -> Any:
+    """Return the tokenizer of a model, whose chat template ends each prompt with the prefill.
 
     Raises:
-        ConfigError: there is no such model, or the Hub cannot be reached.
+        ConfigError: there is no such model, the Hub cannot be reached, or the chat template cannot take the
+            prefill.
     """
     try:
-        return AutoTokenizer.from_pretrained(base)
+        tokenizer = AutoTokenizer.from_pretrained(base)
     except (OSError, ValueError) as error:
         told = str(error).strip().splitlines()[0]
         fix = "write a folder, or a name on the Hugging Face Hub, as 'base' in [model]"
         raise ConfigError(f"the model {base} cannot be loaded: {told} To mend it, {fix}") from error
+    if not isinstance(tokenizer.chat_template, str):
+        raise ConfigError(f"the tokenizer of {base} has not one chat template: take a chat model as base")
+    tokenizer.chat_template = with_prefill(tokenizer.chat_template, "")
+    plain = _prompt(tokenizer)
+    tokenizer.chat_template = with_prefill(tokenizer.chat_template, prefill)
+    if _prompt(tokenizer) != plain + prefill:
+        raise ConfigError(f"the chat template of {base} cannot take a prefill: leave it out of 'style'")
+    return tokenizer
+
+
+def _prompt(tokenizer: Any) -> str:
+    asked = [{"role": "user", "content": "What is 2 + 2?"}]
+    return str(tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True))
 
 
 def settings_of(model: ModelSection) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class PlanReward:
         """Return the reward of each completion.
 
         Args:
-            completions: the texts, as messages.
+            completions: the texts after the prefill, as messages.
             completion_ids: their tokens.
             episode: the episode of each text, as JSON.
             earlier: for each text of a second round, the text that it continues.
@@ -78,7 +78,8 @@ class PlanReward:
             trainer_state: the state of TRL's trainer, for the step.
         """
         episodes = [read_episode(text) for text in episode]
-        texts = [messages[-1]["content"] for messages in completions]
+        prefill = self._recipe.prompt.style.prefill
+        texts = [prefill + messages[-1]["content"] for messages in completions]
         earlier = earlier or [None] * len(texts)
         known = list(scored or [None] * len(texts))
         requests = [

@@ -41,7 +41,9 @@ class SecondRoundRollouts:
         groups = [prompts[start : start + self._size] for start in range(0, len(prompts), self._size)]
         firsts = [prompt for group in groups for prompt in group[: self._half]]
         ids, made, logprobs = _sample(trainer, firsts, self._half)
-        texts = trainer.processing_class.batch_decode(made, skip_special_tokens=True)
+        prefill = self._recipe.prompt.style.prefill
+        written = trainer.processing_class.batch_decode(made, skip_special_tokens=True)
+        texts = [prefill + text for text in written]
         episodes = [read_episode(prompt[0][EPISODE]) for prompt in firsts]
         requests = [
             ScoreRequest(episode=episode, text=text) for episode, text in zip(episodes, texts, strict=True)

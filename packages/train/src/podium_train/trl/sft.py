@@ -12,6 +12,7 @@ from trl import SFTConfig, SFTTrainer
 from podium.errors import ConfigError
 from podium_train.forecasts import REMEASURED, rest_of_sft
 from podium_train.guards import MEMORY, UPDATES, StepLog, Update, last_checkpoint, read_log, step_of
+from podium_train.prefill import whole_text
 from podium_train.progress import Reporter
 from podium_train.recipes import Recipe
 from podium_train.trl.loading import base_of, common_arguments, lora_of, make_quiet, settings_of, tokenizer_of
@@ -59,8 +60,11 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
     assert sft is not None
     run = folder / recipe.folder / "sft"
     base = base_of(recipe.model, folder)
-    tokenizer = tokenizer_of(base)
-    examples = _short_enough(read_examples(folder / sft.examples), tokenizer, sft.max_tokens, report)
+    tokenizer = tokenizer_of(base, recipe.prompt.style.prefill)
+    read = read_examples(folder / sft.examples)
+    prefill = recipe.prompt.style.prefill
+    tokens = [tokens_of(*example, tokenizer=tokenizer, prefill=prefill) for example in read]
+    examples = _short_enough(tokens, sft.max_tokens, report)
     checkpoint = last_checkpoint(run)
     trainer = SFTTrainer(
         model=base,
@@ -95,16 +99,37 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
     return final
 
 
+def tokens_of(
+    messages: list[dict[str, str]], completion: str, *, tokenizer: Any, prefill: str
+) -> dict[str, list[int]]:
+    """Return the tokens of an example, and which of them are learnt: those after the prefill.
+
+    The prompt has the tokens that it has when it is served, whatever the chat template does with earlier
+    answers, and whatever tokens could span the end of the prompt.
+
+    Raises:
+        ConfigError: the chat template changes the text of the example.
+    """
+    text = whole_text(completion, prefill)
+    prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    answer = {"role": "assistant", "content": text}
+    _, found, end = tokenizer.apply_chat_template([*messages, answer], tokenize=False).rpartition(
+        text.strip()
+    )
+    if not found:
+        raise ConfigError(f"the chat template changes the example {text!r:.60}: take another base")
+    asked, learnt = (
+        tokenizer(part, add_special_tokens=False)["input_ids"]
+        for part in (prompt, text.removeprefix(prefill).rstrip() + end)
+    )
+    return {"input_ids": asked + learnt, "completion_mask": [0] * len(asked) + [1] * len(learnt)}
+
+
 def _short_enough(
-    examples: list[dict[str, Any]], tokenizer: Any, most: int, report: Reporter
-) -> list[dict[str, Any]]:
-    """Return the examples that fit, because TRL drops the others without a word."""
-
-    def length(example: dict[str, Any]) -> int:
-        messages = [*example["prompt"], *example["completion"]]
-        return len(tokenizer(tokenizer.apply_chat_template(messages, tokenize=False))["input_ids"])
-
-    short = [example for example in examples if length(example) <= most]
+    examples: list[dict[str, list[int]]], most: int, report: Reporter
+) -> list[dict[str, list[int]]]:
+    """Return the examples that fit, because TRL leaves out or cuts the others without a word."""
+    short = [example for example in examples if len(example["input_ids"]) <= most]
     if not short:
         raise ConfigError(
             f"all {len(examples)} examples are longer than {most} tokens: raise max_tokens in [sft]"
@@ -116,8 +141,8 @@ def _short_enough(
     return short
 
 
-def read_examples(path: Path) -> list[dict[str, Any]]:
-    """Return the examples of a file as prompts and completions of chats.
+def read_examples(path: Path) -> list[tuple[list[dict[str, str]], str]]:
+    """Return the messages and the completion of each example of a file.
 
     Raises:
         ConfigError: the file cannot be read, is empty, or a line is not an example. The message has the line.
@@ -130,11 +155,10 @@ def read_examples(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
             match json.loads(line):
-                case {"messages": [*messages], "completion": str(completion)}:
-                    answer = [{"role": "assistant", "content": completion}]
-                    found.append({"prompt": messages, "completion": answer})
+                case {"messages": [*messages], "completion": str(completion)} if completion.strip():
+                    found.append((messages, completion))
                 case _:
-                    raise ConfigError(f"{path}:{number}: an example needs `messages` and `completion`")
+                    raise ConfigError(f"{path}:{number}: an example needs `messages` and a `completion`")
         except json.JSONDecodeError as error:
             raise ConfigError(f"{path}:{number}: not JSON: {error}") from error
     if not found:

@@ -35,7 +35,8 @@ def write_job(recipe: Recipe, folder: Path, out: Path, *, nodes: int, gpus: int)
         gpus: GPUs of each machine.
 
     Raises:
-        ConfigError: the recipe has no reward server or has second rounds, or its batches do not fit the GPUs.
+        ConfigError: the recipe has no reward server, or has second rounds or a prefill, or its batches do not
+            fit the GPUs.
     """
     grpo = recipe.grpo
     assert grpo is not None
@@ -45,6 +46,8 @@ def write_job(recipe: Recipe, folder: Path, out: Path, *, nodes: int, gpus: int)
         )
     if recipe.recursion is not None:
         raise ConfigError("[recursion] is only for TRL: run podium-train grpo, or leave the table out")
+    if recipe.prompt.style.prefill:
+        raise ConfigError("a prefill is only for TRL: run podium-train grpo, or leave it out of 'style'")
     environment = environment_of(recipe.environment, folder)
     out.mkdir(parents=True, exist_ok=True)
     counts: dict[Split, tuple[int, int]] = {
