@@ -45,6 +45,8 @@ STYLES = [
     PromptStyle(show="ordinals", examples=0),
     PromptStyle(spelling="json", max_steps=3, examples=1),
     PromptStyle(prefill="Let us see."),
+    PromptStyle(reasons=True),
+    PromptStyle(reasons=True, spelling="rows"),
 ]
 
 
@@ -52,7 +54,9 @@ def asked_in_production(episode: Episode, style: PromptStyle) -> object:
     """Return the messages that a conductor sends to its planner's model."""
     model = ScriptedWorker("model", "no plan")
     workers = [ScriptedWorker(card, "ok") for card in episode.cards if card.name != "join-parts"]
-    planner = ChatPlanner(model, spelling=style.spelling, show=style.show, examples=style.examples)
+    planner = ChatPlanner(
+        model, spelling=style.spelling, show=style.show, examples=style.examples, reasons=style.reasons
+    )
     conductor = Conductor(
         planner,
         [*workers, *([JoinParts()] if episode.fills else [])],
@@ -106,7 +110,7 @@ def test_the_fingerprint_changes_with_each_text_of_the_prompt() -> None:
         "def changed(file):\n"
         "    text = read(file)\n"
         "    if file != name: return text\n"
-        "    return text.replace('violin', 'cello') if file.endswith('json') else text + ' Really.'\n"
+        "    return text.replace('violin', 'cello') if file.endswith('json') else 'Really. ' + text\n"
         "render.read_prompt = changed\n"
         "import podium.planners.planner_prompt as prompt\n"
         "prompt.read_prompt = changed\n"
@@ -118,6 +122,7 @@ def test_the_fingerprint_changes_with_each_text_of_the_prompt() -> None:
         "conductor.txt",
         "system.txt",
         "lists.txt",
+        "thoughts.txt",
         "references.txt",
         "texts.txt",
         "examples.json",

@@ -154,6 +154,14 @@ async def test_examples(site: Site, line: str, shown: int) -> None:
     assert told.count("Question: ") == shown
 
 
+@pytest.mark.parametrize(("line", "asked"), [("", False), ("reasons = true", True)])
+async def test_reasons(site: Site, line: str, *, asked: bool) -> None:
+    """`reasons` asks for the reason of each step, and decoding is then free."""
+    await site.run(planner=line)
+    assert ("what its step needs" in site.told("boss")[0]) is asked
+    assert (GRAMMAR in site.bodies("boss")[0]) is not asked
+
+
 @pytest.mark.parametrize(("line", "held"), [("", True), ("constrain = false", False)])
 async def test_constrain(site: Site, line: str, *, held: bool) -> None:
     """`constrain` decides whether the server is given the grammar of plans."""

@@ -3,6 +3,7 @@
 import json
 import re
 from importlib.resources import files
+from typing import Literal
 
 import pytest
 from core.actors import boss, told
@@ -153,6 +154,48 @@ def test_a_number_of_examples_that_there_is_not_is_refused(examples: object) -> 
     """There are four."""
     with pytest.raises(ConfigError, match="from 0 to 4"):
         ChatPlanner(ScriptedWorker("boss", "x"), examples=examples)  # type: ignore[arg-type]  # as meant
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_reasons_are_lines_beside_an_unchanged_plan(spelling: Spelling) -> None:
+    """Each example has a line for each step, and the same plan as without reasons."""
+
+    def examples(*, reasons: bool) -> list[str]:
+        request = _request(cards=(*CARDS, Card(name="gamma")))
+        messages = planner_messages(
+            request, spelling=spelling, show="cards", examples=MAX_EXAMPLES, reasons=reasons
+        )
+        assert (
+            "what its step needs" in messages[1].text or "what the step needs" in messages[1].text
+        ) is reasons
+        return messages[1].text.split("Now your own.")[0].split("Question: ")[1:]
+
+    for plain, reasoned in zip(examples(reasons=False), examples(reasons=True), strict=True):
+        plan = parse_plan(plain, workers=3)
+        assert parse_plan(reasoned, workers=3) == plan
+        lines = re.findall(r"^Step (\d) needs .+: worker (\d)\.$", reasoned, re.MULTILINE)
+        assert lines == [(str(index), str(step.worker)) for index, step in enumerate(plan.steps)]
+
+
+class _Constrained(ScriptedWorker):
+    @property
+    def constraint_kinds(self) -> frozenset[Literal["json", "grammar"]]:
+        return frozenset({"grammar"})
+
+
+async def test_a_planner_that_reasons_is_not_constrained() -> None:
+    """Grammars of plans have no reasons; the plan is read from between them."""
+    rows = [
+        '{"worker": 0, "subtask": "Guess.", "access": []}\n',
+        'Step 1 needs a check: worker 0.\n{"worker": 0, "subtask": "Check.", "access": [0]}\n',
+    ]
+    model = _Constrained("boss", "Step 0 needs a guess: worker 0.\n" + "".join(rows))
+    result = await Conductor(ChatPlanner(model, reasons=True), [ScriptedWorker("a", "A")]).run("Why?")
+    assert [step.subtask for step in result.rounds[0].plan.steps] == ["Guess.", "Check."]  # type: ignore[union-attr]
+    assert model.requests[0].sampling.constraint is None
+    plain = _Constrained("boss", "".join(rows))
+    await Conductor(ChatPlanner(plain), [ScriptedWorker("a", "A")]).run("Why?")
+    assert plain.requests[0].sampling.constraint is not None
 
 
 def test_examples_longer_than_the_limit_are_left_out() -> None:

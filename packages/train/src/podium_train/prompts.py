@@ -32,6 +32,8 @@ class PromptStyle:
     """Whether the prompt describes workers by their cards, or only by their numbers."""
     examples: int | None = None
     """Number of example plans, from 0 to 4; `None` takes the planner's default."""
+    reasons: bool = False
+    """Whether the conductor is asked for a line with the reason of each step."""
     max_steps: int = MAX_STEPS
     """`Limits.plan_steps` of the runs in production."""
     rounds: int = 1
@@ -47,7 +49,7 @@ class PromptStyle:
             raise ConfigError(f"rounds is {self.rounds!r}: write 1 or 2")
         if self.prefill != self.prefill.lstrip():
             raise ConfigError(f"prefill is {self.prefill!r:.60}: it must not begin with blank space")
-        _planner(self.spelling, self.show, self.examples)
+        _planner(self)
 
 
 def messages(episode: Episode, style: PromptStyle) -> tuple[Message, ...]:
@@ -56,7 +58,7 @@ def messages(episode: Episode, style: PromptStyle) -> tuple[Message, ...]:
     A run in production adds what remains of its budget, if a limit is near.
     """
     request = plan_request(episode, max_steps=style.max_steps)
-    return tuple(_planner(style.spelling, style.show, style.examples).messages(request))
+    return tuple(_planner(style).messages(request))
 
 
 def second_messages(episode: Episode, style: PromptStyle, *, text: str, answer: str) -> tuple[Message, ...]:
@@ -70,8 +72,7 @@ def second_messages(episode: Episode, style: PromptStyle, *, text: str, answer: 
     """
     request = plan_request(episode, max_steps=style.max_steps)
     turn = Turn(text, round_feedback(answer, spelling=style.spelling))
-    planner = _planner(style.spelling, style.show, style.examples)
-    return tuple(planner.messages(replace(request, turns=(turn,), may_keep=True)))
+    return tuple(_planner(style).messages(replace(request, turns=(turn,), may_keep=True)))
 
 
 def plan_request(episode: Episode, *, max_steps: int = MAX_STEPS) -> PlanRequest:
@@ -107,9 +108,15 @@ def fingerprint(style: PromptStyle) -> str:
 
 
 @cache
-def _planner(spelling: Spelling, show: Show, examples: int | None) -> ChatPlanner:
-    worker = ScriptedWorker("conductor", "")
-    return ChatPlanner(worker, spelling=spelling, show=show, examples=examples, constrain=False)
+def _planner(style: PromptStyle) -> ChatPlanner:
+    return ChatPlanner(
+        ScriptedWorker("conductor", ""),
+        spelling=style.spelling,
+        show=style.show,
+        examples=style.examples,
+        reasons=style.reasons,
+        constrain=False,
+    )
 
 
 @cache

@@ -365,6 +365,7 @@ class Config:
             show=section.show,
             shuffle=section.shuffle,
             examples=section.examples,
+            reasons=section.reasons,
             constrain=section.constrain,
             sampling=section.sampling,
         )

@@ -181,6 +181,8 @@ class ChatPlannerSection(Section):
     """Whether each run lists the workers in another order."""
     examples: int | None = Field(default=None, ge=0, le=MAX_EXAMPLES)
     """Number of example plans in the prompt, 0 to 4; default: 4 for `lists` and 2 otherwise."""
+    reasons: bool = False
+    """Whether the model writes the reason of each step, in a line that is not part of the plan."""
     constrain: bool = True
     """Whether requests have a schema or grammar for the plan, if the server supports it."""
     cache: bool = False

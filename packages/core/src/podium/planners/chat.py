@@ -37,6 +37,9 @@ class ChatPlanner(Planner):
             first. Do not use it with a conductor that was trained on a fixed order.
         examples: number of example plans in the prompt, from 0 to 4; `None` means 4 for
             `lists`, as in the training of the paper's conductors, else 2.
+        reasons: ask for a line with the reason of each step before the step, or before the plan if its
+            spelling is not `rows`. Decoding is then not constrained, because grammars of plans have no
+            reasons.
         constrain: use constrained decoding if the server supports it.
         sampling: the sampling settings; `None` means the worker's.
 
@@ -54,6 +57,7 @@ class ChatPlanner(Planner):
         show: Show = "cards",
         shuffle: bool = False,
         examples: int | None = None,
+        reasons: bool = False,
         constrain: bool = True,
         sampling: Sampling | None = None,
     ) -> None:
@@ -67,7 +71,8 @@ class ChatPlanner(Planner):
         self._show = show
         self._shuffle = shuffle
         self._examples = _EXAMPLES[spelling] if examples is None else examples
-        self._constrain = constrain
+        self._reasons = reasons
+        self._constrain = constrain and not reasons
         self._sampling = sampling or Sampling()
 
     def order(self, workers: int, run_id: str) -> Sequence[int]:
@@ -99,7 +104,11 @@ class ChatPlanner(Planner):
             sampling = replace(sampling, max_tokens=request.max_tokens)
         return Request(
             messages=planner_messages(
-                request, spelling=self.spelling, show=self._show, examples=self._examples
+                request,
+                spelling=self.spelling,
+                show=self._show,
+                examples=self._examples,
+                reasons=self._reasons,
             ),
             sampling=sampling,
             deadline=request.deadline,

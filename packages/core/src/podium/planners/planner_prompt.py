@@ -32,7 +32,7 @@ MAX_KINDS = 3
 
 
 def planner_messages(
-    request: PlanRequest, *, spelling: Spelling, show: Show, examples: int
+    request: PlanRequest, *, spelling: Spelling, show: Show, examples: int, reasons: bool = False
 ) -> tuple[Message, ...]:
     """Return the messages that ask a chat model for a plan.
 
@@ -44,21 +44,32 @@ def planner_messages(
         spelling: the spelling of the plan.
         show: how the workers are described.
         examples: number of example plans, from 0 to `MAX_EXAMPLES`.
+        reasons: whether a line with the reason of each step is asked for.
     """
     task = fill(
         "conductor",
         sees=_SEES[request.shows_question],
         spelling=fill(spelling),
-        examples=_examples(spelling, len(request.cards), request.asked_steps, examples),
+        examples=_examples(
+            spelling, len(request.cards), request.asked_steps, count=examples, reasons=reasons
+        ),
         workers=_workers(request, show) + _references(request.fills),
         question=_conversation(request.query) + _texts(request.context),
         max_steps=request.asked_steps,
         left="" if request.left is None else _left(request.left),
+        thoughts=_thoughts(spelling, reasons=reasons),
     )
     messages = [Message("system", fill("system")), Message("user", task)]
     for turn in request.turns:
         messages += [Message("assistant", turn.text), Message("user", turn.feedback)]
     return tuple(messages)
+
+
+def _thoughts(spelling: Spelling, *, reasons: bool) -> str:
+    """Return the prompt on the text before the plan or, for reasons with rows, before each row."""
+    if not reasons:
+        return fill("thoughts")
+    return fill("reasons_rows" if spelling == "rows" else "reasons")
 
 
 def repair_feedback(error: PodiumError) -> str:
@@ -177,7 +188,7 @@ def _card(number: int, card: Card, show: Show, kinds: Sequence[Kind]) -> str:
 
 
 @cache
-def _examples(spelling: Spelling, workers: int, max_steps: int, count: int) -> str:
+def _examples(spelling: Spelling, workers: int, max_steps: int, *, count: int, reasons: bool) -> str:
     """Return up to `count` examples that have at most `max_steps` steps, with workers of this pool."""
     shown: list[str] = []
     for example in json.loads(read_prompt("examples.json")):
@@ -194,7 +205,21 @@ def _examples(spelling: Spelling, workers: int, max_steps: int, count: int) -> s
                 )
             )
             text = write_plan(plan, spelling).strip()
-            shown.append(f"Question: {example['question']}\n{example['thought']}\n{text}\n")
+            told = f"{example['thought']}\n{text}"
+            if reasons:
+                told = _with_reasons(text, plan, [step["needs"] for step in steps], spelling)
+            shown.append(f"Question: {example['question']}\n{told}\n")
     if not shown:
         return ""
     return "\n".join(["\nExamples, from other teams and other questions:\n", *shown, "Now your own.\n"])
+
+
+def _with_reasons(text: str, plan: Plan, needs: Sequence[str], spelling: Spelling) -> str:
+    """Return a plan with the reason of each step: before its row, or before the whole plan."""
+    told = [
+        f"Step {index} needs {need}: worker {step.worker}."
+        for index, (step, need) in enumerate(zip(plan.steps, needs, strict=True))
+    ]
+    if spelling != "rows":
+        return "\n".join([*told, text])
+    return "\n".join(line for pair in zip(told, text.splitlines(), strict=True) for line in pair)

@@ -32,7 +32,12 @@ class ConductorPlanner(ChatPlanner):
                 "conductor again"
             )
         super().__init__(
-            worker, spelling=style.spelling, show=style.show, examples=style.examples, constrain=False
+            worker,
+            spelling=style.spelling,
+            show=style.show,
+            examples=style.examples,
+            reasons=style.reasons,
+            constrain=False,
         )
         self._max_steps, self._rounds = style.max_steps, style.rounds
         self._prefill = style.prefill
