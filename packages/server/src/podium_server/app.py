@@ -11,9 +11,11 @@ from starlette.routing import Route
 
 from podium.config import Config
 from podium.journal import SqlJournal
+from podium_server.api.a2a.route import CARD_PATH, PATH as A2A_PATH, A2aApi
 from podium_server.api.chat.route import PATH as CHAT_PATH, ChatApi
 from podium_server.api.endpoint import Endpoint, Handler, Service
 from podium_server.api.errors import ANTHROPIC_ERRORS, OPENAI_ERRORS, ErrorForm, Fault
+from podium_server.api.mcp.route import PATH as MCP_PATH, McpApi
 from podium_server.api.messages.route import COUNT_PATH, PATH as MESSAGES_PATH, MessagesApi
 from podium_server.api.metrics import MetricsApi
 from podium_server.api.models import ModelsApi
@@ -52,6 +54,8 @@ class App:
         self._access = access or NoKeys()
         self._service = Service(self._access, self.settings, is_local=access is None)
         self._turns = Turns(self.catalogue, self._access, self.journal)
+        self._mcp = McpApi(self._turns)
+        self._a2a = A2aApi(self._turns, self.settings)
         self._responses = None if self.journal is None else ResponseStore.beside(self.journal)
 
     @asynccontextmanager
@@ -65,6 +69,8 @@ class App:
                 await stack.enter_async_context(forgetting(self._responses))
             await stack.enter_async_context(self._access)
             await stack.enter_async_context(self.catalogue.opened())
+            await stack.enter_async_context(self._mcp.server.opened())
+            await stack.enter_async_context(self._a2a.server.opened())
             try:
                 yield
             finally:
@@ -94,6 +100,10 @@ class App:
             self._route("GET", f"{RESPONSES_PATH}/{{response_id}}/input_items", stored.input_items),
             self._route("POST", MESSAGES_PATH, messages.create, errors=ANTHROPIC_ERRORS),
             self._route("POST", COUNT_PATH, messages.count, errors=ANTHROPIC_ERRORS),
+            self._route("POST", MCP_PATH, self._mcp.answer),
+            self._route("GET", CARD_PATH, self._a2a.card),
+            self._route("GET", A2A_PATH + CARD_PATH, self._a2a.card),
+            self._route("POST", A2A_PATH, self._a2a.answer),
         ]
         refusals = {404: self._no_route, 405: self._no_route}
         return Starlette(routes=routes, exception_handlers=refusals, lifespan=lambda _: self.opened())

@@ -4,12 +4,12 @@ A client that disconnects cancels the work on its request.
 """
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import aclosing
 from typing import Any
 
 import anyio
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from podium.errors import PodiumError
 from podium_server.http.protocol import ABORT
@@ -55,6 +55,7 @@ class Exchange:
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, bounds: ServerSection) -> None:
+        self._scope = scope
         self._receive = receive
         self._send = send
         self._bounds = bounds
@@ -119,8 +120,14 @@ class Exchange:
             told = f"the request did not arrive within {self._bounds.read_seconds:g} seconds"
             raise BadRequest(told, status=408, code="request_timeout") from error
 
-    async def while_connected(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def while_connected(
+        self, work: Callable[[], Awaitable[None]], on_gone: Callable[[], None] = lambda: None
+    ) -> None:
         """Do the work on a request whose body was read; cancel it when the client disconnects.
+
+        Args:
+            work: the work.
+            on_gone: called when the client disconnects, before the cancellation.
 
         Raises:
             ClientGone: the client disconnected.
@@ -132,6 +139,7 @@ class Exchange:
         async def watch() -> None:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
+            on_gone()
             tasks.cancel_scope.cancel()
 
         async with anyio.create_task_group() as tasks:
@@ -146,6 +154,47 @@ class Exchange:
             raise failure
         if not is_done:
             raise ClientGone
+
+    async def forward(
+        self,
+        app: ASGIApp,
+        body: bytes,
+        facts: Mapping[str, Any],
+        *,
+        headers: Mapping[str, str] | None = None,
+        on_gone: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Let another application answer the request; see `while_connected`.
+
+        Args:
+            app: the application.
+            body: the body of the request, which was read.
+            facts: added to the ASGI scope.
+            headers: added to the response, in lower case.
+            on_gone: called when the client disconnects.
+
+        Raises:
+            ClientGone: the client disconnected, or does not read the response.
+        """
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+        added = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in (headers or {}).items()]
+
+        async def receive() -> dict[str, Any]:
+            if not messages:
+                await anyio.sleep_forever()  # `while_connected` notices the end of the connection
+            return messages.pop()
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                self.status = message["status"]
+                message = {**message, "headers": [*message["headers"], *added]}
+            await self._sent(message)
+
+        await self.while_connected(lambda: app({**self._scope, **facts}, receive, send), on_gone)
+
+    async def end(self) -> None:
+        """End a response that was begun."""
+        await self._sent({"type": "http.response.body", "body": b""})
 
     async def json(
         self, value: object, *, status: int = 200, headers: Mapping[str, str] | None = None
@@ -243,7 +292,7 @@ class Exchange:
         ]
         await self._sent({"type": "http.response.start", "status": status, "headers": raw})
 
-    async def _sent(self, message: dict[str, Any]) -> None:
+    async def _sent(self, message: MutableMapping[str, Any]) -> None:
         try:
             with anyio.fail_after(self._bounds.write_seconds):
                 await self._send(message)

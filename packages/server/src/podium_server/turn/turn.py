@@ -17,7 +17,7 @@ from podium.run import RunOptions
 from podium.types import Part, Problem, Result, RunEnded, estimate_usage
 from podium.usage import Usage
 from podium_server.keys import Access, Admission, Ask, Caller
-from podium_server.models import Catalogue, ServedModel
+from podium_server.models import Catalogue, ModelUnknown, ServedModel
 from podium_server.settings import Effort
 from podium_server.turn.asked import Asked
 from podium_server.turn.idempotency import NamedRun
@@ -91,13 +91,14 @@ class Turn:
     @property
     def summary(self) -> dict[str, Any]:
         """The id and the status of the run, as plain JSON; with the problem of an incomplete answer."""
-        problem = self._problem()
+        problem = self.problem
         status = "ok" if problem is None and self.answer.result.status == "ok" else "partial"
         told = None if problem is None else {"code": problem.code, "message": problem.message}
         return {"run_id": self.run_id, "status": status, "problem": told}
 
-    def _problem(self) -> Problem | None:
-        """Return why the answer is incomplete, or not in the requested form; `None` for a good answer."""
+    @property
+    def problem(self) -> Problem | None:
+        """Why the answer is incomplete, or not in the requested form; `None` for a good answer."""
         result = self.answer.result
         is_text = not self.answer.tool_calls and self._facts.asked.sampling.constraint is not None
         if result.problem is not None or not is_text:
@@ -169,6 +170,19 @@ class Turns:
         if idempotency_key is None:
             return uuid4().hex
         return NamedRun(caller.caller_id, idempotency_key, fingerprint).run_id
+
+    def find(self, caller: Caller, name: str | None) -> ServedModel:
+        """Return the model with this name; with `None`, the first that the caller may call.
+
+        Raises:
+            ModelUnknown: there is no such model, or the caller may not call it.
+        """
+        models = self.catalogue if name is None else (self.catalogue.find(name),)
+        for model in models:
+            if caller.may_call(model.name):
+                return model
+        told = "any model" if name is None else f"the model {name!r:.200}"
+        raise ModelUnknown(f"{told} does not exist, or your API key may not call it")
 
     @asynccontextmanager
     async def admitted(self, caller: Caller, asked: Asked) -> AsyncGenerator[Turn, None]:

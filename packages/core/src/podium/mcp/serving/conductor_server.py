@@ -16,9 +16,9 @@ from podium.mcp.serving.answers import answer, failure, plan_answer, refusal
 from podium.mcp.serving.progress import Listen, Progress
 from podium.mcp.serving.sdk_server import (
     Elicitation,
+    add_tool,
     call_tool_result,
     close_schemas,
-    context_class,
     new_server,
     tool_annotations,
 )
@@ -73,23 +73,15 @@ def make_server(
     server = new_server(name, instructions=_INSTRUCTIONS, host=host, lifespan=lifespan)
     changes, reads = tool_annotations({"readOnlyHint": False}), tool_annotations({"readOnlyHint": True})
     if isinstance(conductor, HostedConductor):
-        _add(server, _HostedTools(conductor).ask, changes)
+        add_tool(server, _HostedTools(conductor).ask, changes)
         close_schemas(server)
         return server
     tools = _Tools(conductor)
-    _add(server, tools.ask, changes)
-    _add(server, tools.plan, reads)
-    _add(server, tools.run_plan, changes)
+    add_tool(server, tools.ask, changes)
+    add_tool(server, tools.plan, reads)
+    add_tool(server, tools.run_plan, changes)
     close_schemas(server)
     return server
-
-
-def _add(server: Any, tool: Callable[..., Awaitable[Any]], annotations: Any) -> None:
-    function: Any = getattr(tool, "__func__")  # noqa: B009 - mypy rejects the attribute
-    function.__annotations__["context"] = (
-        context_class()
-    )  # the SDK passes the context to a parameter of this type
-    server.add_tool(tool, annotations=annotations, structured_output=False)
 
 
 class _HostedTools:

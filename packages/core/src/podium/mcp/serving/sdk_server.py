@@ -1,6 +1,6 @@
 """Wraps the server of the MCP SDK, for versions 1 (`FastMCP`) and 2 (`MCPServer`)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from typing import Any
@@ -14,7 +14,12 @@ _MODERN = "2026-07-28"
 
 
 def new_server(
-    name: str, *, instructions: str, host: str, lifespan: Callable[[Any], AbstractAsyncContextManager[None]]
+    name: str,
+    *,
+    instructions: str,
+    host: str,
+    lifespan: Callable[[Any], AbstractAsyncContextManager[None]],
+    is_stateless: bool = False,
 ) -> Any:
     """Return a server without tools.
 
@@ -23,9 +28,11 @@ def new_server(
         instructions: its description for clients.
         host: the host on which it listens, if it serves HTTP; on loopback, requests for other hosts fail.
         lifespan: a context manager that is entered while the server runs.
+        is_stateless: whether HTTP requests have no session.
     """
     settings: dict[str, Any] = {"instructions": instructions, "lifespan": lifespan, "log_level": "WARNING"}
     if sdk_version() < 2:
+        settings["stateless_http"] = is_stateless
         return import_module("mcp.server.fastmcp").FastMCP(name, host=host, **settings)
     return import_module("mcp.server.mcpserver").MCPServer(name, **settings)
 
@@ -39,9 +46,18 @@ def close_schemas(server: Any) -> None:
         tool.parameters = model.model_json_schema(by_alias=True)
 
 
-def http_app(server: Any, host: str) -> Any:
+def http_app(server: Any, host: str, *, is_stateless: bool = False) -> Any:
     """Return the ASGI application that serves streamable HTTP at `/mcp`."""
-    return server.streamable_http_app() if sdk_version() < 2 else server.streamable_http_app(host=host)
+    if sdk_version() < 2:
+        return server.streamable_http_app()
+    return server.streamable_http_app(host=host, stateless_http=is_stateless)
+
+
+def add_tool(server: Any, tool: Callable[..., Awaitable[Any]], annotations: Any) -> None:
+    """Add a method as a tool; the SDK passes the context to its argument `context`."""
+    function: Any = getattr(tool, "__func__")  # noqa: B009 - mypy rejects the attribute
+    function.__annotations__["context"] = context_class()
+    server.add_tool(tool, annotations=annotations, structured_output=False)
 
 
 def context_class() -> type[Any]:

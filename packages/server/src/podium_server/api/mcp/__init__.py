@@ -1,0 +1,1 @@
+"""`POST /mcp`: the models as tools of an MCP server."""

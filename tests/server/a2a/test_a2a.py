@@ -1,0 +1,257 @@
+"""The agents of the models with the client of the A2A SDK, and with Podium as a client."""
+
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import httpx
+import httpx2
+import pytest
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    SendMessageRequest,
+    SubscribeToTaskRequest,
+)
+from a2a.utils.errors import TaskNotFoundError
+from google.protobuf.json_format import MessageToDict, ParseDict
+from server.chat.test_completions import team
+from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says
+from servers.podium_server import Served
+
+from podium import Conductor
+from podium.a2a import RemoteAgent
+from podium.planners import FixedPlanner
+from podium.types import Plan, Step
+
+pytestmark = pytest.mark.anyio
+NewKey = Callable[..., str]
+ASKED = "Why is the sky blue?"
+
+
+@asynccontextmanager
+async def client_of(
+    served: Served, key: str, model: str = "", *, streams: bool = True
+) -> AsyncGenerator[Any, None]:
+    """Yield a client of a model's agent, which was found by its card."""
+    headers = {"Authorization": f"Bearer {key}"}
+    async with httpx.AsyncClient(headers=headers, timeout=20) as http:
+        place = f"{served.root}/a2a/{model}" if model else served.root
+        card = await A2ACardResolver(http, place).get_agent_card()
+        yield ClientFactory(ClientConfig(httpx_client=http, streaming=streams)).create(card)
+
+
+def message_of(text: str, *, now: bool = False, **more: Any) -> SendMessageRequest:
+    """Return a request with a message; `now` returns before the end of the task."""
+    message = {"role": "ROLE_USER", "messageId": "m", "parts": [{"text": text}], **more}
+    wire = {"message": message, "configuration": {"returnImmediately": now}}
+    return ParseDict(wire, SendMessageRequest())
+
+
+async def send(client: Any, text: str = ASKED, **more: Any) -> list[dict[str, Any]]:
+    """Send a message, and return the events."""
+    return [MessageToDict(event) async for event in client.send_message(message_of(text, **more))]
+
+
+def answer_of(task: dict[str, Any]) -> str:
+    """Return the text of the artifacts of a task."""
+    return "".join(part["text"] for each in task.get("artifacts", []) for part in each["parts"])
+
+
+async def test_a_question(keyed: Served, new_key: NewKey) -> None:
+    """The answer is an artifact, and the task has the run, its tokens and its status."""
+    async with client_of(keyed, new_key(), streams=False) as client:
+        (event,) = await send(client)
+    task = event["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert answer_of(task) == "the answer"
+    facts = task["metadata"]["podium"]
+    assert (facts["status"], facts["usage"]["total_tokens"]) == ("ok", 3 * 218)
+    assert keyed.app.journal is not None
+    (row,) = await keyed.app.journal.runs()
+    assert row.run_id == facts["run_id"]
+
+
+async def test_a_stream(keyed: Served, new_key: NewKey) -> None:
+    """The plan and the steps are messages of the working task, the answer comes in pieces."""
+    async with client_of(keyed, new_key()) as client:
+        events = await send(client)
+    told = "\n".join(
+        part["text"]
+        for event in events
+        for part in event.get("statusUpdate", {}).get("status", {}).get("message", {}).get("parts", [])
+    )
+    assert "0. one: Collect facts." in told
+    pieces = [event["artifactUpdate"]["artifact"] for event in events if "artifactUpdate" in event]
+    assert "".join(part["text"] for piece in pieces for part in piece["parts"]) == "the answer"
+    assert events[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+async def test_podium_as_the_client(keyed: Served, new_key: NewKey) -> None:
+    """A model of another server is a worker."""
+    headers = {"Authorization": f"Bearer {new_key()}"}
+    worker = await RemoteAgent(f"{keyed.root}/a2a/podium", headers=headers).worker()
+    planner = FixedPlanner(Plan((Step(0, "Say why the sky is blue."),)))
+    result = await Conductor(planner, [worker]).run(ASKED)
+    assert result.answer == "the answer"
+
+
+async def test_a_conversation(keyed: Served, new_key: NewKey, upstream: ChatServer) -> None:
+    """A second message of a context comes with the first one and its answer."""
+    async with client_of(keyed, new_key(), "podium", streams=False) as client:
+        (first,) = await send(client, "My name is Ada.")
+        before = len(upstream.calls)
+        await send(client, "What is my name?", contextId=first["task"]["contextId"])
+    prompt = str(upstream.calls[before].body["messages"])
+    assert "My name is Ada." in prompt
+    assert "What is my name?" in prompt
+
+
+async def test_two_clients_do_not_see_each_other(keyed: Served, new_key: NewKey) -> None:
+    """Another key finds, lists, cancels and follows no task of a client, and continues no conversation."""
+    async with (
+        client_of(keyed, new_key()) as one,
+        client_of(keyed, new_key()) as two,
+    ):
+        task = (await send(one))[0]["task"]
+        assert (await one.get_task(GetTaskRequest(id=task["id"]))).id == task["id"]
+        assert len((await one.list_tasks(ListTasksRequest())).tasks) == 1
+        assert not (await two.list_tasks(ListTasksRequest())).tasks
+        for attempt in (
+            lambda: two.get_task(GetTaskRequest(id=task["id"])),
+            lambda: two.cancel_task(CancelTaskRequest(id=task["id"])),
+            lambda: send(two, taskId=task["id"]),
+            lambda: anext(aiter(two.subscribe(SubscribeToTaskRequest(id=task["id"])))),
+        ):
+            with pytest.raises(TaskNotFoundError):
+                await attempt()
+
+
+async def test_a_key_sees_its_models_only(keyed: Served, new_key: NewKey) -> None:
+    """The card without a name is that of its first model."""
+    headers = {"Authorization": f"Bearer {new_key(models=('mini',))}"}
+    async with httpx2.AsyncClient(base_url=keyed.root, headers=headers) as http:
+        card = (await http.get("/.well-known/agent-card.json")).json()
+        assert card["name"] == "mini"
+        assert card["supportedInterfaces"][0]["url"] == f"{keyed.root}/a2a/mini"
+        assert (await http.get("/a2a/podium/.well-known/agent-card.json")).status_code == 404
+        assert (await http.post("/a2a/podium", json={})).status_code == 404
+    assert httpx2.get(f"{keyed.root}/.well-known/agent-card.json").status_code == 401
+
+
+async def test_limits_of_a_key_hold(keyed: Served, new_key: NewKey) -> None:
+    """A refused message is a rejected task with the code."""
+    async with client_of(keyed, new_key(requests_per_minute=1), streams=False) as client:
+        await send(client)
+        (event,) = await send(client)
+    task = event["task"]
+    assert task["status"]["state"] == "TASK_STATE_REJECTED"
+    assert task["metadata"]["podium"]["code"] == "rate_limit_exceeded"
+
+
+async def test_a_failed_run(keyed: Served, new_key: NewKey, upstream: ChatServer) -> None:
+    """It is a failed task with the code and the run."""
+    upstream.reply = lambda call: Reply((b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\n{}",))
+    async with client_of(keyed, new_key(), streams=False) as client:
+        (event,) = await send(client)
+    task = event["task"]
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+    facts = task["metadata"]["podium"]
+    assert facts["code"] == "planner_refused"
+    assert facts["run_id"]
+
+
+async def test_a_file_is_refused(keyed: Served, new_key: NewKey) -> None:
+    """Nothing is left out silently."""
+    async with client_of(keyed, new_key(), streams=False) as client:
+        (event,) = await send(client, parts=[{"url": "https://example.com/a.png"}])
+    assert event["task"]["status"]["state"] == "TASK_STATE_REJECTED"
+
+
+def stalls(upstream: ChatServer) -> threading.Semaphore:
+    """Let all calls stall, and return a semaphore that each call releases."""
+    began = threading.Semaphore(0)
+
+    def reply(call: Call) -> Reply:
+        began.release()
+        return Reply((STALL,))
+
+    upstream.reply = reply
+    return began
+
+
+async def acquired(began: threading.Semaphore) -> None:
+    """Wait for a call."""
+    assert await anyio.to_thread.run_sync(partial(began.acquire, timeout=10))
+
+
+async def hung_up(call: Call) -> None:
+    """Wait until the connection of a call was closed."""
+    for _ in range(250):
+        if call.hung_up.is_set():
+            break
+        await anyio.sleep(0.02)
+    assert call.hung_up.is_set()
+
+
+async def test_a_client_that_waits_and_leaves(keyed: Served, new_key: NewKey, upstream: ChatServer) -> None:
+    """Its run is cancelled."""
+    began = stalls(upstream)
+    async with client_of(keyed, new_key(), streams=False) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(send, client)
+        await acquired(began)
+        tasks.cancel_scope.cancel()
+    await hung_up(upstream.calls[0])
+
+
+async def test_a_task_that_is_cancelled(keyed: Served, new_key: NewKey, upstream: ChatServer) -> None:
+    """The connection to the worker is closed; the task is cancelled."""
+    began = stalls(upstream)
+    async with client_of(keyed, new_key(), streams=False) as client:
+        (event,) = await send(client, now=True)
+        await acquired(began)
+        task = await client.cancel_task(CancelTaskRequest(id=event["task"]["id"]))
+        assert MessageToDict(task)["status"]["state"] == "TASK_STATE_CANCELED"
+    await hung_up(upstream.calls[0])
+
+
+async def test_a_task_goes_on_after_its_stream(keyed: Served, new_key: NewKey, upstream: ChatServer) -> None:
+    """Its client finds it again."""
+    began = threading.Semaphore(0)
+
+    def reply(call: Call) -> Reply:
+        began.release()
+        return Reply((Pause(0.3), *team(call).parts))
+
+    upstream.reply = reply
+    async with client_of(keyed, new_key()) as client:
+        async for event in client.send_message(message_of(ASKED)):
+            first = MessageToDict(event)
+            break
+        await acquired(began)
+        for _ in range(100):
+            task = MessageToDict(await client.get_task(GetTaskRequest(id=first["task"]["id"])))
+            if task["status"]["state"] == "TASK_STATE_COMPLETED":
+                break
+            await anyio.sleep(0.05)
+    assert answer_of(task) == "the answer"
+
+
+async def test_an_answer_that_is_cut(keyed: Served, new_key: NewKey, upstream: ChatServer) -> None:
+    """The completed task says so."""
+
+    def reply(call: Call) -> Reply:
+        return says(call, "half", finish_reason="length") if call.body["model"] == "two" else team(call)
+
+    upstream.reply = reply
+    async with client_of(keyed, new_key(), streams=False) as client:
+        (event,) = await send(client)
+    task = event["task"]
+    assert task["metadata"]["podium"]["status"] == "partial"
+    assert "The answer is incomplete (cut" in task["status"]["message"]["parts"][0]["text"]

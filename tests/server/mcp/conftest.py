@@ -1,0 +1,33 @@
+"""A server with keys, for clients of MCP and A2A."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from server.chat.conftest import CONFIG, upstream
+from server.chat.test_completions import team
+from servers.chat_server import ChatServer
+from servers.podium_server import Served, serving
+
+from podium.aio import run_sync
+from podium.journal import SqlJournal
+from podium_server.keys import KeyAccess, KeyRules, KeyStore
+
+__all__ = ["upstream"]
+
+
+@pytest.fixture
+def new_key(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that creates a key."""
+    names, store = iter(range(100)), KeyStore(tmp_path / "runs.db")
+    return lambda **rules: run_sync(lambda: store.create(f"key {next(names)}", KeyRules(**rules)))[1]
+
+
+@pytest.fixture
+def keyed(upstream: ChatServer, tmp_path: Path) -> Iterator[Served]:
+    """Serve a team to callers with keys."""
+    upstream.reply = team
+    journal = SqlJournal(tmp_path / "runs.db")
+    text = CONFIG.format(url=upstream.url, models="", server="drain_seconds = 5.0")
+    with serving(text, tmp_path, KeyAccess(KeyStore.beside(journal), journal=journal)) as running:
+        yield running

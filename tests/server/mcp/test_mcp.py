@@ -1,0 +1,213 @@
+"""`POST /mcp` with the client of the MCP SDK."""
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import httpx2
+import pytest
+from server.chat.conftest import CONFIG
+from server.chat.test_completions import team
+from server.test_serve import process
+from servers.chat_server import STALL, Call, ChatServer, Pause, Reply
+from servers.mcp_client import MODES, connect, http_of
+from servers.podium_server import Served
+
+from podium.aio import run_sync
+
+pytestmark = pytest.mark.anyio
+NewKey = Callable[..., str]
+ASKED = "Why is the sky blue?"
+
+
+async def ask(served: Served, key: str = "", **arguments: Any) -> dict[str, Any]:
+    """Call `ask` in a session of its own."""
+    async with connect(http_of(f"{served.root}/mcp", key)) as client:
+        return await client.call("ask", **{"question": ASKED, **arguments})
+
+
+def session_of(served: Served, key: str) -> dict[str, str]:
+    """Begin a session, and return the headers of its requests."""
+    headers = {"authorization": f"Bearer {key}", "accept": "application/json, text/event-stream"}
+    client = {"name": "test", "version": "1"}
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    answer = httpx2.post(f"{served.root}/mcp", headers=headers, json=body)
+    assert answer.status_code == 200
+    return {**headers, "mcp-session-id": answer.headers["mcp-session-id"]}
+
+
+async def send(
+    served: Served, headers: dict[str, str], method: str, params: Any, number: int | None = 7
+) -> None:
+    """Send a message."""
+    body = {"jsonrpc": "2.0", "method": method, "params": params}
+    async with httpx2.AsyncClient(timeout=20) as client:
+        numbered = body if number is None else {**body, "id": number}
+        await client.post(f"{served.root}/mcp", headers=headers, json=numbered)
+
+
+async def hung_up(call: Call) -> None:
+    """Wait until the connection of a call was closed."""
+    for _ in range(250):
+        if call.hung_up.is_set():
+            break
+        await anyio.sleep(0.02)
+    assert call.hung_up.is_set()
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_question(mode: str, keyed: Served, new_key: NewKey) -> None:
+    """The answer, the run and its tokens; the plan and the steps are progress notifications."""
+    async with connect(http_of(f"{keyed.root}/mcp", new_key()), mode=mode) as client:
+        assert await client.tools() == ["ask", "list_models"]
+        wire = await client.call("ask", question=ASKED)
+        notes = "\n".join(message or "" for _, _, message in client.notes)
+    assert wire["content"] == [{"type": "text", "text": "the answer"}]
+    facts = wire["structuredContent"]
+    assert (facts["status"], facts["usage"]["total_tokens"]) == ("ok", 3 * 218)
+    assert facts["model"].startswith("podium-")
+    assert "0. one: Collect facts." in notes
+    assert "Step 0: ok" in notes
+    assert keyed.app.journal is not None
+    (row,) = await keyed.app.journal.runs()
+    assert row.run_id == facts["run_id"]
+
+
+async def test_a_key_sees_and_calls_its_models_only(keyed: Served, new_key: NewKey) -> None:
+    """Its first model is the default."""
+    key = new_key(models=("mini",))
+    async with connect(http_of(f"{keyed.root}/mcp", key)) as client:
+        listed = (await client.call("list_models"))["structuredContent"]["models"]
+        assert [model["name"] for model in listed] == ["mini"]
+        refused = await client.call("ask", question=ASKED, model="podium")
+        assert refused["isError"]
+        assert refused["structuredContent"]["code"] == "model_not_found"
+        answered = await client.call("ask", question=ASKED)
+    assert answered["structuredContent"]["model"].startswith("mini-")
+
+
+async def test_limits_of_a_key_hold(keyed: Served, new_key: NewKey) -> None:
+    """A refused call is a failed tool with the code; nothing is run."""
+    key = new_key(requests_per_minute=1)
+    assert not (await ask(keyed, key)).get("isError")
+    refused = await ask(keyed, key)
+    assert refused["isError"]
+    assert refused["structuredContent"]["code"] == "rate_limit_exceeded"
+
+
+async def test_without_a_key(keyed: Served) -> None:
+    """The status is 401."""
+    answer = httpx2.post(f"{keyed.root}/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    assert answer.status_code == 401
+
+
+async def test_a_client_that_leaves_cancels_its_run(
+    keyed: Served, new_key: NewKey, upstream: ChatServer
+) -> None:
+    """The connection to the worker is closed."""
+    began = threading.Event()
+
+    def reply(call: Call) -> Reply:
+        began.set()
+        return Reply((STALL,))
+
+    upstream.reply = reply
+    key = new_key()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask, keyed, key)
+        assert await anyio.to_thread.run_sync(began.wait, 10)
+        tasks.cancel_scope.cancel()
+    await hung_up(upstream.calls[0])
+
+
+async def test_a_call_that_is_cancelled(keyed: Served, new_key: NewKey, upstream: ChatServer) -> None:
+    """The client names the call in another request; a call of another session has the same number."""
+    began = threading.Semaphore(0)
+
+    def reply(call: Call) -> Reply:
+        began.release()
+        return Reply((STALL,))
+
+    upstream.reply = reply
+    sessions = [session_of(keyed, key) for key in [new_key()] * 2]
+    tool = {"name": "ask", "arguments": {"question": ASKED}}
+    async with anyio.create_task_group() as tasks:
+        for headers in sessions:
+            tasks.start_soon(send, keyed, headers, "tools/call", tool)
+            assert await anyio.to_thread.run_sync(partial(began.acquire, timeout=10))
+        await send(keyed, sessions[0], "notifications/cancelled", {"requestId": 7}, number=None)
+        await hung_up(upstream.calls[0])
+        assert not upstream.calls[1].hung_up.is_set()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_failed_run_and_a_wrong_argument(
+    keyed: Served, new_key: NewKey, upstream: ChatServer
+) -> None:
+    """Both are failed calls; the failure of a run has its code and its id."""
+
+    def reply(call: Call) -> Reply:
+        return Reply((b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\n{}",))
+
+    upstream.reply = reply
+    failed = await ask(keyed, new_key())
+    assert failed["isError"]
+    assert failed["structuredContent"]["code"] == "planner_refused"
+    assert failed["structuredContent"]["run_id"]
+    wrong = await ask(keyed, new_key(), colour="red")
+    assert wrong["isError"]
+
+
+def test_a_method_and_a_body_that_do_not_exist(keyed: Served, new_key: NewKey) -> None:
+    """They are refused before the SDK reads them."""
+    headers = {"authorization": f"Bearer {new_key()}"}
+    assert httpx2.get(f"{keyed.root}/mcp", headers=headers).status_code == 405
+    plain = httpx2.post(f"{keyed.root}/mcp", headers=headers, content="x")
+    assert plain.status_code == 415
+    broken = httpx2.post(
+        f"{keyed.root}/mcp", headers={**headers, "content-type": "application/json"}, content="{"
+    )
+    assert broken.status_code in (400, 406)
+    assert keyed.app.journal is not None
+    assert not run_sync(keyed.app.journal.runs)
+
+
+async def test_a_signal_lets_a_call_end(upstream: ChatServer, tmp_path: Path) -> None:
+    """The streams of the SDK end with their answers, not at once."""
+
+    def reply(call: Call) -> Reply:
+        made = team(call)
+        if call.body["model"] != "two":
+            return made
+        running.send_signal(signal.SIGTERM)
+        return Reply((Pause(1.5), *made.parts))
+
+    upstream.reply = reply
+    text = CONFIG.format(url=upstream.url, models="", server="drain_seconds = 10.0")
+    (tmp_path / "podium.toml").write_text(text)
+    with process(tmp_path) as running:
+        async with connect(http_of(running.url.replace("/v1", "/mcp"))) as client:
+            await client.tools()  # else the SDK asks for them after the call
+            wire = await client.call("ask", question=ASKED)
+        assert wire["content"][0]["text"] == "the answer"
+        assert await anyio.to_thread.run_sync(running.wait, 20) == 0
+
+
+@pytest.mark.parametrize(("module", "path"), [("mcp", "/mcp"), ("a2a", "/a2a/podium")])
+def test_without_the_extra(
+    module: str, path: str, keyed: Served, new_key: NewKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path is answered with 404 and the command that installs the extra."""
+    monkeypatch.setitem(sys.modules, module, None)
+    answer = httpx2.post(keyed.root + path, headers={"authorization": f"Bearer {new_key()}"}, json={})
+    assert answer.status_code == 404
+    error = answer.json()["error"]
+    assert error["code"] == f"{module}_not_installed"
+    assert f"server[{module}]" in error["message"]
