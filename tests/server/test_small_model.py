@@ -1,0 +1,51 @@
+"""A real small model answers as the worker of a served model."""
+
+from pathlib import Path
+
+from servers.podium_server import serving
+from servers.small_model import small_model
+
+CONFIG = """
+[endpoints.here]
+base_url = "{url}"
+
+[workers.smollm]
+endpoint = "here"
+model = "SmolLM2-135M-Instruct"
+sampling = {{ max_tokens = 16, temperature = 0.0 }}
+price = {{ input = 1.0, output = 2.0 }}
+
+[planner]
+type = "rule"
+
+[journal]
+path = "runs.db"
+
+[models.small]
+worker = "smollm"
+show = "none"
+
+[models.team]
+workers = ["smollm"]
+"""
+
+
+def test_a_small_model_answers(tmp_path: Path) -> None:
+    """Whole from a worker, and streamed from a conducted run, with the tokens that the model counted."""
+    question = {"role": "user", "content": "What is the capital of France?"}
+    with small_model() as url, serving(CONFIG.format(url=url), tmp_path) as served:
+        client = served.client()
+        answer = client.chat.completions.create(model="small", messages=[question])
+        chunks = list(
+            client.chat.completions.create(
+                model="team", messages=[question], stream=True, stream_options={"include_usage": True}
+            )
+        )
+    assert answer.choices[0].message.content
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == 16
+    assert answer.usage.prompt_tokens > 8
+    assert "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert chunks[-1].usage is not None
+    assert 0 < chunks[-1].usage.completion_tokens <= 16
