@@ -1,8 +1,8 @@
 """`python -m podium_train.tiny.recorded RECORDING`: trains the tiny model on recorded answers.
 
 The model is trained from nothing on single questions and bundles of the recording, and compared with other
-ways to plan. A seed takes about twenty
-minutes of CPU. Seeds that have a result in the folder are not trained again.
+ways to plan. A seed takes about fifteen minutes of CPU. Seeds that have a result in the folder are not
+trained again.
 """
 
 import argparse

@@ -38,8 +38,8 @@ class Settings:
     """The warm start. After 600 steps the model takes the first worker of a row for 88 % of the parts of
     bundles, after 1,200 for nearly all."""
     grpo: Grpo = field(default_factory=lambda: Grpo(updates=200, lr=1e-4))
-    """GRPO. Recorded outcomes are noisier than the synthetic world's: with its learning rate, plans of bundles
-    get worse."""
+    """GRPO. Recorded outcomes are noisier than the synthetic world's: with its learning rate, plans of
+    bundles get worse."""
     guards: GuardSettings = field(default_factory=GuardSettings)
     validate_every: int = 20
     """Number of updates between measurements on validation episodes."""
