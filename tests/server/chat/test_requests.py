@@ -44,10 +44,10 @@ def test_the_answer_has_the_sampling_of_the_request(served: Served, upstream: Ch
     [
         ({"type": "json_object"}, {"type": "json_object"}),
         (
-            {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "array"}}},
+            {"type": "json_schema", "json_schema": {"name": "n", "schema": {"required": ["a"]}}},
             {
                 "type": "json_schema",
-                "json_schema": {"name": "answer", "schema": {"type": "array"}, "strict": True},
+                "json_schema": {"name": "answer", "schema": {"required": ["a"]}, "strict": True},
             },
         ),
     ],
@@ -67,6 +67,73 @@ def test_json(given: Any, sent: Any, served: Served, upstream: ChatServer) -> No
     )
     assert raw.headers["x-podium-status"] == "partial"
     assert raw.parse().podium["problem"]["code"] == "not_json"  # type: ignore[attr-defined]
+
+
+BOMB = {
+    "$defs": {
+        **{
+            f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}, {"$ref": f"#/$defs/d{n + 1}"}]}
+            for n in range(40)
+        },
+        "d40": True,
+    },
+    "$ref": "#/$defs/d0",
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "code"),
+    [
+        ({"type": "object", "properties": {"a": {"type": "string"}}}, "not_schema"),
+        ({"type": "object", "required": ["b"]}, "not_schema"),
+        ({"type": "object", "properties": {"a": {"enum": [1]}}, "additionalProperties": False}, None),
+        ({"properties": {"a": {"pattern": "(x+)+$"}}, "patternProperties": {"(x+)+$": False}}, None),
+        ({"$ref": "https://example.com/schema"}, "not_checked"),
+        ({"$ref": "#"}, "not_checked"),
+        (BOMB, "not_checked"),
+    ],
+    ids=["type", "required", "good", "patterns", "url", "loop", "bomb"],
+)
+def test_an_answer_is_checked_with_its_schema(
+    schema: Any, code: str | None, served: Served, upstream: ChatServer
+) -> None:
+    """An answer that does not fit, or cannot be checked, is not `ok`; also in streams and Responses."""
+    upstream.reply = lambda call: says(call, PLAN if call.body["model"] == "planner" else '{"a": 1}')
+    client = served.client()
+    form: Any = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    answer: Any = client.chat.completions.create(model="podium", messages=ASKED, response_format=form)
+    assert answer.podium["status"] == ("ok" if code is None else "partial")
+    assert (answer.podium["problem"] or {"code": None})["code"] == code
+    *_, last = client.chat.completions.create(
+        model="podium", messages=ASKED, response_format=form, stream=True
+    )
+    assert last.podium == {**answer.podium, "run_id": last.podium["run_id"]}  # type: ignore[attr-defined]
+    text: Any = {"format": {"type": "json_schema", "name": "n", "schema": schema}}
+    response: Any = client.responses.create(model="podium", input="Why?", text=text)
+    assert response.podium["status"] == answer.podium["status"]
+
+
+def test_an_invalid_schema(served: Served, upstream: ChatServer) -> None:
+    """It is refused before anything is spent."""
+    form: Any = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "colour"}}}
+    with pytest.raises(openai.BadRequestError, match="the JSON schema of the answer is invalid"):
+        served.client().chat.completions.create(model="podium", messages=ASKED, response_format=form)
+    assert not upstream.calls
+
+
+@pytest.mark.parametrize("status", [401, 404, 503])
+def test_an_error_has_no_address(
+    status: int, served: Served, upstream: ChatServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It names the worker and the code; the log has the address."""
+    said = {"error": {"message": f"see {upstream.url}/help or 127.0.0.1"}}
+    upstream.reply = lambda call: team(call) if call.body["model"] != "two" else whole(said, status=status)
+    with pytest.raises(openai.APIStatusError) as caught:
+        served.client().chat.completions.create(model="podium", messages=ASKED)
+    told = str(caught.value)
+    assert "127.0.0.1" not in told
+    assert f"step 1 (two): its server answered {status}" in told
+    assert f"{upstream.url} answered {status}" in caplog.text
 
 
 def test_a_cut_answer(served: Served, upstream: ChatServer) -> None:

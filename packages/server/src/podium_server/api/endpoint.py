@@ -7,6 +7,7 @@ from time import monotonic
 
 from starlette.types import Receive, Scope, Send
 
+from podium.errors import PodiumError
 from podium.secrets import scrub
 from podium_server.api.callers import caller_of, check_local
 from podium_server.api.errors import OPENAI_ERRORS, ErrorForm, Fault, fault_of
@@ -101,8 +102,13 @@ class Endpoint:
 
 
 def logged_fault(error: Exception) -> Fault:
-    """Return the HTTP error for an exception, and log an internal error."""
+    """Return the HTTP error for an exception.
+
+    An internal error is logged, and a message from which an address was removed.
+    """
     fault = fault_of(error)
     if fault.status == 500:
         LOGGER.error("a request failed\n%s", scrub("".join(traceback.format_exception(error))))
+    elif isinstance(error, PodiumError) and fault.message != (told := scrub(str(error))):
+        LOGGER.warning("a request failed: %s", told)
     return fault

@@ -25,7 +25,7 @@ from podium.types import Result
 from podium_server.http import BadRequest, ServerBusy
 from podium_server.keys import KeyRefused, refusal_headers
 from podium_server.models import ModelUnknown
-from podium_server.turn import KeyReused
+from podium_server.turn import KeyReused, without_urls
 
 _NO_RETRY = {"x-should-retry": "false"}
 """Tells OpenAI's and Anthropic's clients not to repeat a request that was paid for."""
@@ -43,6 +43,8 @@ _OF_CLASS: tuple[tuple[type[PodiumError], int], ...] = (
     (RunDead, 409),
     (JournalError, 503),
 )
+_UPSTREAM = (RunFailed, PlannerError, WorkerError)
+"""Errors whose messages may have the addresses of the servers of workers."""
 _RETRIED = (ServerBusy, JournalError, RunHeld)
 """Errors after which a client should repeat the request."""
 _OF_PROBLEM: Mapping[str, int] = {
@@ -182,10 +184,11 @@ def _fault(
     param: str | None = None,
     run_id: str | None = None,
 ) -> Fault:
+    told = scrub(str(error))
     return Fault(
         status=status,
         code=error.code,
-        message=scrub(str(error)),
+        message=without_urls(told) if isinstance(error, _UPSTREAM) else told,
         param=param,
         run_id=run_id,
         headers=headers,

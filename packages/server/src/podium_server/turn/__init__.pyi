@@ -4,3 +4,4 @@ from .pieces import Piece as Piece, ProgressPiece as ProgressPiece, TextPiece as
 from .progress import Progress as Progress
 from .turn import Turn as Turn, Turns as Turns
 from .usage import answer_usage as answer_usage
+from .without_urls import without_urls as without_urls

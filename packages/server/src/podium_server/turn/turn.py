@@ -1,13 +1,14 @@
 """Runs a request, and yields the pieces of its answer."""
 
-import json
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+
+import anyio.to_thread
 
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
@@ -25,6 +26,10 @@ from podium_server.turn.pieces import Piece, ProgressPiece, TextPiece
 from podium_server.turn.progress import Progress
 from podium_server.turn.usage import answer_usage
 from podium_server.turn.verbatim import verbatim
+from podium_server.turn.without_urls import without_urls
+
+if TYPE_CHECKING:
+    from podium_server.turn.answer_form import AnswerForm
 
 _MOST_STORES = 1000
 _MOST_CONTINUATIONS = 64
@@ -58,6 +63,8 @@ class Turn:
         self.created = int(time())
         """When the turn began, in seconds of Unix time."""
         self._answer: ChatAnswer | None = None
+        self._misfit: Problem | None = None
+        """Why the answer does not have the requested form."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -99,15 +106,8 @@ class Turn:
     @property
     def problem(self) -> Problem | None:
         """Why the answer is incomplete, or not in the requested form; `None` for a good answer."""
-        result = self.answer.result
-        is_text = not self.answer.tool_calls and self._facts.asked.sampling.constraint is not None
-        if result.problem is not None or not is_text:
-            return result.problem
-        try:
-            json.loads(result.answer)
-        except (ValueError, RecursionError):
-            return Problem("not_json", "the request asked for JSON, and the answer is not JSON")
-        return None
+        problem = self.answer.result.problem or self._misfit
+        return None if problem is None else Problem(problem.code, without_urls(problem.message))
 
     async def run(self) -> str:
         """Run the request, and return the text about its progress. `pieces` describes the exceptions."""
@@ -127,7 +127,7 @@ class Turn:
         recorded, call = self._facts.recorded, self._facts.call
         if recorded is not None:
             self._facts.admission.settle(recorded)
-            self._answer = ChatAnswer(answered(recorded), spent_before=recorded.usage)
+            await self._check(ChatAnswer(answered(recorded), spent_before=recorded.usage))
             if recorded.answer:
                 yield TextPiece(recorded.answer)
             return
@@ -142,9 +142,16 @@ class Turn:
                     yield ProgressPiece(told)
                 if text:
                     yield TextPiece(text)
-        self._answer = call.answer()
+        await self._check(call.answer())
         if rest := call.rest():
             yield TextPiece(rest)
+
+    async def _check(self, answer: ChatAnswer) -> None:
+        """Set the answer, and check its form."""
+        form = _form_of(self._facts.asked)
+        if form is not None and not answer.tool_calls:
+            self._misfit = await anyio.to_thread.run_sync(form.problem, answer.text)  # it may take seconds
+        self._answer = answer
 
 
 class Turns:
@@ -197,6 +204,7 @@ class Turns:
         """
         model = self.catalogue.find(asked.model)
         caller.check_model(model.name)
+        _form_of(asked)  # before anything is spent
         named = self._named_run(caller, asked, model)
         with nullcontext() if named is None else named.held(self._named):
             recorded = None if named is None else await self._recorded(named)
@@ -282,3 +290,16 @@ class Turns:
                 self._stores.popitem(last=False)
         self._stores.move_to_end(key)
         return self._stores[key]
+
+
+def _form_of(asked: Asked) -> "AnswerForm | None":
+    """Return the form that a request asks for.
+
+    Raises:
+        ConfigError: its JSON schema is invalid.
+    """
+    if asked.sampling.constraint is None:
+        return None
+    from podium_server.turn.answer_form import AnswerForm  # noqa: PLC0415 - jsonschema is slow to import
+
+    return AnswerForm(asked.sampling.constraint)
