@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
+.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -73,12 +73,23 @@ test-trainers: $(TRAINERS)/installed
 test-trainers-long: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m pytest -q -n 2 -m long $(TRAIN)/tests/tiny $(TRAIN)/tests/trl
 
+# Clients of podium serve that come from npm: they need Node.js 20 or later, and 500 MB.
+CLIENTS := .clients
+$(CLIENTS)/installed: tests/server/clients/package.json
+	mkdir -p $(CLIENTS)
+	cp tests/server/clients/package.json $(CLIENTS)/
+	npm install --prefix $(CLIENTS) --no-package-lock --no-audit --no-fund
+	touch $@
+
+test-clients: $(UV) $(CLIENTS)/installed
+	$(RUN) $(PYTEST) -n 2 tests/server/clients
+
 # Trains the tiny model from nothing and measures it on held-out episodes; about fifteen minutes of CPU.
 train-tiny: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m podium_train.tiny --seeds 1 --out .tiny
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
-nightly: $(PYTHONS:%=test-%) properties soak mutation wheels test-trainers-long train-tiny
+nightly: $(PYTHONS:%=test-%) properties soak mutation wheels test-trainers-long test-clients train-tiny
 
 $(PYTHONS:%=test-%): test-%: $(UV)
 	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST)

@@ -63,6 +63,8 @@ def _wanted(body: Mapping[str, Any], messages: list[dict[str, Any]]) -> Mapping[
 
 def _value(schema: Mapping[str, Any], asked: str) -> Any:
     """Return a value for the schema, from the question if possible."""
+    if "enum" in schema:
+        return schema["enum"][0]
     match schema.get("type"):
         case "object":
             return {name: _value(part, asked) for name, part in schema.get("properties", {}).items()}

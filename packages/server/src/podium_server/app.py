@@ -95,6 +95,7 @@ class App:
             self._route("GET", "/v1/models/{model:path}", models.show),
             self._route("POST", CHAT_PATH, chat.create),
             self._route("POST", RESPONSES_PATH, responses.create),
+            self._route("POST", f"{RESPONSES_PATH}/compact", responses.compact),
             self._route("GET", f"{RESPONSES_PATH}/{{response_id}}", stored.show),
             self._route("DELETE", f"{RESPONSES_PATH}/{{response_id}}", stored.delete),
             self._route("GET", f"{RESPONSES_PATH}/{{response_id}}/input_items", stored.input_items),

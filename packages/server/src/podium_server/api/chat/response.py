@@ -21,6 +21,7 @@ def whole_response(turn: Turn, progress: str) -> dict[str, Any]:
         "role": "assistant",
         "content": turn.answer.text or (None if calls else ""),
         "refusal": None,
+        "annotations": [],
     }
     if progress:
         message["reasoning_content"] = progress

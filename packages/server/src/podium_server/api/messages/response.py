@@ -1,13 +1,14 @@
 """The bodies of messages responses: the whole message, and the events of a stream."""
 
 import json
-from typing import Any, Literal
+from typing import Any
 
 from podium.hosts import run_failed, tool_arguments
 from podium.types import Part
 from podium.usage import Usage
 from podium_server.turn import Turn
 
+_TEXT = {"type": "text", "citations": None}
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
@@ -25,7 +26,7 @@ def whole_message(turn: Turn, thinking: str) -> dict[str, Any]:
     if thinking:
         content.append({"type": "thinking", "thinking": thinking, "signature": turn.run_id})
     if turn.answer.text or not turn.tool_calls:
-        content.append({"type": "text", "text": turn.answer.text})
+        content.append({**_TEXT, "text": turn.answer.text})
     content += [{**_tool_use(call), "input": _input(turn, call)} for call in turn.tool_calls]
     end = {"stop_reason": _STOP_REASONS[turn.answer.finish_reason], "usage": usage_form(turn.usage)}
     return {**_head(turn), "content": content, **end, "podium": turn.summary}
@@ -52,11 +53,11 @@ class Events:
 
     def text(self, text: str) -> bytes:
         """Return the events for a piece of the answer."""
-        return self._in_block("text", {"text": ""}) + self._delta({"type": "text_delta", "text": text})
+        return self._in_block({**_TEXT, "text": ""}) + self._delta({"type": "text_delta", "text": text})
 
     def thinking(self, text: str) -> bytes:
         """Return the events for a piece of text about the progress."""
-        begin = self._in_block("thinking", {"thinking": "", "signature": ""})
+        begin = self._in_block({"type": "thinking", "thinking": "", "signature": ""})
         return begin + self._delta({"type": "thinking_delta", "thinking": text})
 
     def end(self) -> bytes:
@@ -84,11 +85,11 @@ class Events:
         message = {**_head(self._turn), "content": [], "stop_reason": None, "usage": usage_form(Usage())}
         return event({"type": "message_start", "message": message})
 
-    def _in_block(self, kind: Literal["text", "thinking"], empty: dict[str, str]) -> bytes:
-        """Return the events that begin a block of text; nothing if the last block has this type."""
-        if self._open == kind:
+    def _in_block(self, block: dict[str, Any]) -> bytes:
+        """Return the events that begin a block of text; nothing if the last block has its type."""
+        if self._open == block["type"]:
             return b""
-        return self._begin() + self._end_block() + self._begin_block({"type": kind, **empty})
+        return self._begin() + self._end_block() + self._begin_block(block)
 
     def _begin_block(self, block: dict[str, Any]) -> bytes:
         self._index += 1
@@ -108,13 +109,18 @@ class Events:
         return event({"type": "content_block_delta", "index": self._index, "delta": delta})
 
 
-def usage_form(usage: Usage) -> dict[str, int]:
+def usage_form(usage: Usage) -> dict[str, Any]:
     """Return a usage as messages have it; as Anthropic counts, `input_tokens` has no cached tokens."""
     return {
         "input_tokens": usage.input_tokens - usage.cached_tokens,
         "output_tokens": usage.output_tokens,
+        "output_tokens_details": None,
+        "cache_creation": None,
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": usage.cached_tokens,
+        "server_tool_use": None,
+        "service_tier": None,
+        "inference_geo": None,
         "orchestration_input_tokens": usage.orchestration_input_tokens,
         "orchestration_input_cached_tokens": usage.orchestration_cached_tokens,
         "orchestration_output_tokens": usage.orchestration_output_tokens,
@@ -129,11 +135,13 @@ def event(data: dict[str, Any]) -> bytes:
 
 def _head(turn: Turn) -> dict[str, Any]:
     names = {"id": f"msg_{turn.run_id}", "type": "message", "role": "assistant"}
-    return {**names, "model": turn.model.versioned_id, "stop_sequence": None}
+    unused = {"stop_sequence": None, "stop_details": None, "container": None}
+    return {**names, "model": turn.model.versioned_id, **unused}
 
 
 def _tool_use(call: Part) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call["id"], "name": call["function"]["name"]}
+    named = {"id": call["id"], "name": call["function"]["name"]}
+    return {"type": "tool_use", **named, "caller": {"type": "direct"}}
 
 
 def _input(turn: Turn, call: Part) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from podium_server.api.responses.asks import Ask, Asks
 from podium_server.api.responses.request import ResponseRequest
 from podium_server.api.responses.store import ResponseStore
 from podium_server.api.responses.writer import Event, ResponseWriter
-from podium_server.http import Exchange
+from podium_server.http import BadRequest, Exchange
 from podium_server.keys import Caller
 from podium_server.turn import Turn, Turns
 
@@ -56,6 +56,16 @@ class ResponsesApi:
                     await exchange.json(writer.response.to_json(), headers=turn.headers)
 
         await exchange.while_connected(answer)
+
+    async def compact(self, exchange: Exchange, caller: Caller) -> None:
+        """Refuse to compact a conversation; clients that get this status send the whole conversation.
+
+        Raises:
+            BadRequest: always.
+        """
+        del exchange, caller
+        told = "this server does not compact conversations: send all items, or set previous_response_id"
+        raise BadRequest(told, status=404, code="not_supported")
 
     async def _run(self, ask: Ask, turn: Turn, writer: ResponseWriter) -> None:
         writer.begin()
