@@ -73,12 +73,13 @@ test-trainers: $(TRAINERS)/installed
 test-trainers-long: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m pytest -q -n 2 -m long $(TRAIN)/tests/tiny $(TRAIN)/tests/trl
 
-# Clients of podium serve that come from npm: they need Node.js 20 or later, and 500 MB.
+# Clients of podium serve that come from npm: they need Node.js 20 or later, and 800 MB.
 CLIENTS := .clients
 $(CLIENTS)/installed: tests/server/clients/package.json
 	mkdir -p $(CLIENTS)
 	cp tests/server/clients/package.json $(CLIENTS)/
 	npm install --prefix $(CLIENTS) --no-package-lock --no-audit --no-fund
+	node $(CLIENTS)/node_modules/@anthropic-ai/claude-code/install.cjs
 	touch $@
 
 test-clients: $(UV) $(CLIENTS)/installed

@@ -1,8 +1,7 @@
 """A server for programs that check APIs: its workers can plan, call tools, and answer in a schema."""
 
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,14 +28,9 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="session")
-def npm_program() -> Callable[..., "subprocess.CompletedProcess[str]"]:
-    """Return a function that runs a program of the npm packages that `make test-clients` installs."""
+def npm_programs() -> Path:
+    """Return the folder with the programs of the npm packages that `make test-clients` installs."""
     programs = Path(__file__).parents[3] / ".clients" / "node_modules" / ".bin"
-
-    def run(name: str, *arguments: str, **options: object) -> "subprocess.CompletedProcess[str]":
-        if shutil.which("node") is None or not (programs / name).exists():
-            pytest.skip(f"{name} is not installed: run `make test-clients`, which needs Node.js 20 or later")
-        command = [str(programs / name), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)  # type: ignore[call-overload,no-any-return]
-
-    return run
+    if shutil.which("node") is None or not programs.exists():
+        pytest.skip("run `make test-clients`, which needs Node.js 20 or later: the clients are not installed")
+    return programs
