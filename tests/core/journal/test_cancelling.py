@@ -12,6 +12,7 @@ import anyio.lowlevel
 import pytest
 from core.journal.happenings import course, ended, started, step_ended
 
+from podium.errors import RunExists
 from podium.journal import SqlJournal
 
 pytestmark = pytest.mark.anyio
@@ -146,3 +147,23 @@ async def test_leaving_by_a_cancel_waits_for_no_patience(
     locking.close()
     await record_one(SqlJournal(path), "other")
     assert {run.run_id for run in await SqlJournal(path).runs()} >= {"first", "other"}
+
+
+async def test_a_caller_that_is_cancelled_while_it_begins_a_run_that_exists(place: Place) -> None:
+    """It is cancelled, whenever it is; the refusal never replaces its one cancellation."""
+    swallowed: list[int] = []
+    async with SqlJournal(place) as journal:
+        await record_one(journal, "r")
+        for turns in range(40):
+            task = asyncio.create_task(journal.begin(started("r"), minted=False))
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+            is_late = task.done()
+            task.cancel()
+            await asyncio.wait([task])
+            if is_late:
+                assert isinstance(task.exception(), RunExists)
+            elif not task.cancelled():
+                swallowed.append(turns)
+                task.exception()
+    assert not swallowed

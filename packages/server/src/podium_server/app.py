@@ -19,6 +19,7 @@ from podium_server.api.mcp.route import PATH as MCP_PATH, McpApi
 from podium_server.api.messages.route import COUNT_PATH, PATH as MESSAGES_PATH, MessagesApi
 from podium_server.api.metrics import MetricsApi
 from podium_server.api.models import ModelsApi
+from podium_server.api.responses.background import Background
 from podium_server.api.responses.housekeeping import forgetting
 from podium_server.api.responses.route import PATH as RESPONSES_PATH, ResponsesApi
 from podium_server.api.responses.store import ResponseStore
@@ -57,6 +58,11 @@ class App:
         self._mcp = McpApi(self._turns)
         self._a2a = A2aApi(self._turns, self.settings)
         self._responses = None if self.journal is None else ResponseStore.beside(self.journal)
+        self._background = (
+            None
+            if self._responses is None
+            else Background(self._responses, self._turns, self._access, self._service.in_flight)
+        )
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
@@ -72,7 +78,11 @@ class App:
             await stack.enter_async_context(self._mcp.server.opened())
             await stack.enter_async_context(self._a2a.server.opened())
             try:
-                yield
+                async with AsyncExitStack() as jobs:
+                    if self._background is not None:
+                        running = self._background.opened(self.settings.drain_seconds)
+                        await jobs.enter_async_context(running)
+                    yield
             finally:
                 await self._service.in_flight.ended(_END_SECONDS)
 
@@ -81,8 +91,8 @@ class App:
         chat, models = ChatApi(self._turns), ModelsApi(self.catalogue)
         messages = MessagesApi(self._turns)
         session = SessionApi(self._access)
-        responses = ResponsesApi(self._turns, self._responses)
-        stored = StoredApi(self._responses, self.journal)
+        responses = ResponsesApi(self._turns, self._responses, self._background)
+        stored = StoredApi(self._responses, self._background, self.journal)
         health = Health(self.journal)
         routes = [
             self._route("GET", "/healthz", health.live, is_open=True),
@@ -98,6 +108,7 @@ class App:
             self._route("POST", f"{RESPONSES_PATH}/compact", responses.compact),
             self._route("GET", f"{RESPONSES_PATH}/{{response_id}}", stored.show),
             self._route("DELETE", f"{RESPONSES_PATH}/{{response_id}}", stored.delete),
+            self._route("POST", f"{RESPONSES_PATH}/{{response_id}}/cancel", stored.cancel),
             self._route("GET", f"{RESPONSES_PATH}/{{response_id}}/input_items", stored.input_items),
             self._route("POST", MESSAGES_PATH, messages.create, errors=ANTHROPIC_ERRORS),
             self._route("POST", COUNT_PATH, messages.count, errors=ANTHROPIC_ERRORS),

@@ -42,6 +42,10 @@ from .memory import (
 from .sql.database import (
     Transaction as Transaction,
 )
+from .sql.lease import (
+    has_ended as has_ended,
+    new_holder as new_holder,
+)
 from .sql.schema import (
     Schema as Schema,
 )

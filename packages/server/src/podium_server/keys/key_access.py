@@ -62,13 +62,12 @@ class KeyAccess(Access):
         if not is_token(token):
             raise KeyInvalid("the API key is malformed: it begins with podium_sk_ and may be cut or mistyped")
         found = await self._find(token)
-        if found is None:
-            raise KeyInvalid("the API key is unknown")
-        if found.key.revoked is not None:
-            raise KeyInvalid("the API key is revoked")
-        if found.until is not None and found.until <= time():
-            raise KeyInvalid("the API key has expired")
-        return Caller(found.key)
+        return _valid(None if found is None else found.key, None if found is None else found.until)
+
+    async def caller(self, caller_id: str) -> Caller:
+        """Return the caller with this id."""
+        key = await self._store.by_id(caller_id)
+        return _valid(key, None if key is None else key.expires)
 
     async def _find(self, token: str) -> Found | None:
         digest, now = token_hash(token), monotonic()
@@ -156,6 +155,22 @@ class KeyAccess(Access):
         traceback: TracebackType | None,
     ) -> None:
         await self._opened.__aexit__(kind, error, traceback)
+
+
+def _valid(key: Key | None, until: float | None) -> Caller:
+    """Return the caller with a key; raise `KeyInvalid` if the key cannot be used.
+
+    Args:
+        key: the key; `None` if it does not exist.
+        until: its end; `None` if it has none.
+    """
+    if key is None:
+        raise KeyInvalid("the API key is unknown")
+    if key.revoked is not None:
+        raise KeyInvalid("the API key is revoked")
+    if until is not None and until <= time():
+        raise KeyInvalid("the API key has expired")
+    return Caller(key)
 
 
 @dataclass(slots=True)

@@ -135,6 +135,12 @@ class KeyStore(SqlTables):
             raise ConfigError(f"there is no key {name!r}: `podium keys list` lists the keys")
         return _key(rows[0])
 
+    async def by_id(self, key_id: str) -> Key | None:
+        """Return the key with this id; `None` if there is none."""
+        query = f"{_SELECT} WHERE key_id = ?"
+        rows = await self.transaction(lambda each: each.fetch(query, key_id), reads=True)
+        return _key(rows[0]) if rows else None
+
     async def tokens(self, key_id: str) -> Sequence[Token]:
         """Return the valid and former texts of a key, oldest first."""
         rows = await self.transaction(lambda each: each.fetch(_TOKENS, key_id), reads=True)

@@ -35,3 +35,5 @@ class Asked:
     """The id of the run; `None` for a new id, or the id for the idempotency key."""
     is_recorded: bool = True
     """Whether the run may be recorded."""
+    may_exist: bool = False
+    """Whether an earlier process may have begun the run with the id `run_id`."""

@@ -213,7 +213,7 @@ class Turns:
                 conductor=model.conductor,
                 run_id=asked.run_id or (uuid4().hex if named is None else named.run_id),
                 tokens=0 if caller.key is None else estimate_usage(asked.messages, "").input_tokens,
-                may_exist=named is not None,
+                may_exist=named is not None or asked.may_exist,
                 is_recorded=asked.is_recorded,
             )
             async with self._access.admit(caller, ask) as admission:

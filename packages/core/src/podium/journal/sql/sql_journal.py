@@ -1,6 +1,7 @@
 """A journal in a database: SQLite for one machine, PostgreSQL for many."""
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from uuid import uuid4
@@ -119,7 +120,8 @@ class SqlJournal(PerLoop[_Open], Journal):
             try:
                 await log.flush()
             except BaseException:  # also after a cancellation: release the run
-                await log.aclose()
+                with suppress(JournalError):  # the first exception is raised
+                    await log.aclose()
                 raise
         return log
 
@@ -140,7 +142,8 @@ class SqlJournal(PerLoop[_Open], Journal):
             await shielded(take())
         except BaseException:  # also after a cancellation: release the run
             if is_ours:
-                await log.aclose()
+                with suppress(JournalError):  # as above
+                    await log.aclose()
             else:
                 forget_fence(log.fence)
                 await self._leave()

@@ -7,7 +7,9 @@ from typing import Any, Literal
 from podium.usage import Usage
 from podium_server.api.responses.request import ResponseRequest
 
-Status = Literal["in_progress", "completed", "incomplete", "failed"]
+Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
+ENDED: tuple[Status, ...] = ("completed", "incomplete", "failed", "cancelled")
+"""The states in which a response does not change any more."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -62,7 +62,7 @@ class ResponseRequest(Body):
     reasoning: Reasoning | None = None
     metadata: Annotated[dict[str, str], Field(max_length=16)] | None = None
     store: bool | None = None
-    background: Literal[False] | None = None
+    background: bool | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     truncation: Literal["auto", "disabled"] | None = None
@@ -109,6 +109,7 @@ class ResponseRequest(Body):
         keeps: bool,
         idempotency_key: str | None = None,
         fingerprint: str = "",
+        may_exist: bool = False,
     ) -> Asked:
         """Return the request in the words of Podium.
 
@@ -118,6 +119,7 @@ class ResponseRequest(Body):
             keeps: whether the run is recorded.
             idempotency_key: names the run; `None` for a new run.
             fingerprint: hash of the request.
+            may_exist: see `Asked`.
 
         Raises:
             BadRequest: a tool or the format of the text is invalid.
@@ -129,12 +131,13 @@ class ResponseRequest(Body):
             tools=self._tools(),
             sampling=self._sampling(),
             effort=None if self.reasoning is None else self.reasoning.effort,
-            stream=bool(self.stream),
+            stream=bool(self.stream) and not self.background,
             idempotency_key=idempotency_key,
             is_parallel=self.parallel_tool_calls is not False,
             fingerprint=fingerprint,
             run_id=run_id,
             is_recorded=keeps,
+            may_exist=may_exist,
         )
 
     def _tools(self) -> Tools:

@@ -1,22 +1,24 @@
 """Answers requests for responses."""
 
-import json
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 
 from podium_server.api.bodies import fingerprint_of, read_body
 from podium_server.api.endpoint import logged_fault
 from podium_server.api.responses.asks import Ask, Asks
+from podium_server.api.responses.background import Background
+from podium_server.api.responses.form import id_of
+from podium_server.api.responses.frames import END, frames
 from podium_server.api.responses.request import ResponseRequest
 from podium_server.api.responses.store import ResponseStore
-from podium_server.api.responses.writer import Event, ResponseWriter
+from podium_server.api.responses.stored import stream_events
+from podium_server.api.responses.writer import ResponseWriter
 from podium_server.http import BadRequest, Exchange
 from podium_server.keys import Caller
 from podium_server.turn import Turn, Turns
 
 PATH = "/v1/responses"
-END = b"data: [DONE]\n\n"
 
 
 class ResponsesApi:
@@ -25,11 +27,13 @@ class ResponsesApi:
     Args:
         turns: makes the turns.
         store: stores the responses; `None` stores none.
+        background: runs responses in the background; `None` if the server stores none.
     """
 
-    def __init__(self, turns: Turns, store: ResponseStore | None) -> None:
+    def __init__(self, turns: Turns, store: ResponseStore | None, background: Background | None) -> None:
         self._turns = turns
         self._store = store
+        self._background = background
         self._asks = Asks(store)
 
     async def create(self, exchange: Exchange, caller: Caller) -> None:
@@ -46,6 +50,9 @@ class ResponsesApi:
                 idempotency_key=key,
                 fingerprint=fingerprint,
             )
+            if request.background:
+                await self._begin(exchange, ask)
+                return
             async with self._turns.admitted(caller, ask.asked) as turn:
                 writer = ResponseWriter(ask.response(turn.model.versioned_id))
                 if request.stream:
@@ -56,6 +63,18 @@ class ResponsesApi:
                     await exchange.json(writer.response.to_json(), headers=turn.headers)
 
         await exchange.while_connected(answer)
+
+    async def _begin(self, exchange: Exchange, ask: Ask) -> None:
+        """Begin a response in the background, and show it or stream its events."""
+        assert self._store is not None
+        assert self._background is not None
+        headers = await self._background.begin(ask)
+        response_id = id_of(ask.run_id)
+        if ask.request.stream:
+            await stream_events(exchange, self._background.events(response_id), headers)
+        else:
+            stored = await self._store.find(ask.caller.caller_id, response_id)
+            await exchange.json(stored.response, headers=headers)
 
     async def compact(self, exchange: Exchange, caller: Caller) -> None:
         """Refuse to compact a conversation; clients that get this status send the whole conversation.
@@ -92,15 +111,5 @@ class ResponsesApi:
             await self._store.put(ask.stored(writer.response))
 
 
-def frames(events: Iterable[Event]) -> bytes:
-    """Return events of a response as server-sent events."""
-    return b"".join(map(_frame, events))
-
-
-def _frame(event: Event) -> bytes:
-    text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
-    return f"event: {event['type']}\ndata: {text}\n\n".encode("utf-8", "replace")
-
-
 def _error_frame(writer: ResponseWriter, error: Exception) -> bytes:
-    return _frame(writer.error(logged_fault(error))) + END
+    return frames([writer.error(logged_fault(error))]) + END

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from podium.journal import Location, SqlJournal, SqlTables
+from podium.journal import Location, SqlJournal, SqlTables, Transaction
 from podium.secrets import scrub_data
+from podium_server.api.responses.form import ENDED
 from podium_server.api.responses.items import Item
 from podium_server.api.responses.tables import SCHEMA
 from podium_server.http import BadRequest
@@ -17,7 +18,7 @@ _COLUMNS = (
     "response_id", "caller_id", "previous_id", "run_id", "created", "request", "items", "response",
     "forget_at",
 )  # fmt: skip
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM podium_responses"  # noqa: S608 - no value from outside
+_SELECT = f"SELECT {', '.join(_COLUMNS)}, is_background, is_cancelled FROM podium_responses"  # noqa: S608 - no value from outside
 _ADD = f"""
 INSERT INTO podium_responses ({", ".join(_COLUMNS)}, status)
 VALUES ({", ".join("?" * (len(_COLUMNS) + 1))})
@@ -70,11 +71,23 @@ class Stored:
     """The response object."""
     forget_at: float | None = None
     """When the response is deleted; `None` if it is kept."""
+    is_background: bool = False
+    is_cancelled: bool = False
+    """Whether the client has cancelled the response, which may not have ended yet."""
 
     @property
     def status(self) -> str:
         """The status of the response."""
         return str(self.response["status"])
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the response does not change any more."""
+        return self.status in ENDED
+
+    async def insert(self, transaction: Transaction) -> bool:
+        """Add the row; return whether there was none with its id."""
+        return bool(await transaction.execute(f"{_ADD} ON CONFLICT DO NOTHING", *self.row(), self.status))
 
     def row(self) -> tuple[Any, ...]:
         """Return the values of the columns, without secrets."""
@@ -122,6 +135,11 @@ class ResponseStore(SqlTables):
         )
         return rows[0] if rows else None
 
+    async def any(self, response_id: str) -> Stored | None:
+        """Return a response of any caller; `None` if there is none."""
+        rows = await self._select("WHERE response_id = ?", response_id)
+        return rows[0] if rows else None
+
     async def chain(self, caller_id: str, response_id: str) -> list[Stored]:
         """Return a response and all responses before it in its conversation, oldest first.
 
@@ -146,9 +164,14 @@ class ResponseStore(SqlTables):
         return found[::-1]
 
     async def delete(self, stored: Stored) -> None:
-        """Delete a response."""
-        statement = "DELETE FROM podium_responses WHERE response_id = ?"
-        await self.transaction(lambda each: each.execute(statement, stored.response_id))
+        """Delete a response and its events."""
+
+        async def delete(transaction: Transaction) -> None:
+            for table in ("podium_responses", "podium_response_events"):
+                statement = f"DELETE FROM {table} WHERE response_id = ?"  # noqa: S608 - no value from outside
+                await transaction.execute(statement, stored.response_id)
+
+        await self.transaction(delete)
 
     async def forget_expired(self) -> Sequence[Stored]:
         """Delete the responses whose time has ended, and return them."""
@@ -167,6 +190,7 @@ class ResponseStore(SqlTables):
 def _stored(row: Any) -> Stored:
     facts = {name: row[name] for name in _COLUMNS}
     facts |= {name: json.loads(facts[name]) for name in ("request", "items", "response")}
+    facts |= {name: bool(row[name]) for name in ("is_background", "is_cancelled")}
     return Stored(**facts)
 
 

@@ -1,13 +1,18 @@
-"""Shows and deletes stored responses."""
+"""Shows, cancels and deletes stored responses."""
 
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
 from urllib.parse import parse_qs
 
 from podium.errors import RunUnknown
 from podium.journal import Journal
+from podium_server.api.endpoint import logged_fault
 from podium_server.api.responses.asks import Asks
+from podium_server.api.responses.background import Background
 from podium_server.api.responses.form import list_form
+from podium_server.api.responses.frames import END, frames
 from podium_server.api.responses.store import ResponseStore, ResponseUnknown, Stored
+from podium_server.api.responses.writer import Event, error_event
 from podium_server.http import BadRequest, Exchange
 from podium_server.keys import Caller
 
@@ -16,29 +21,61 @@ _LISTED = 20
 
 
 class StoredApi:
-    """`GET` and `DELETE /v1/responses/{response_id}`, and `GET …/input_items`.
+    """`GET` and `DELETE /v1/responses/{response_id}`, `POST …/cancel`, and `GET …/input_items`.
 
     Args:
         store: has the responses; `None` if the server stores none.
+        background: runs responses in the background; `None` if the server stores none.
         journal: has their runs.
     """
 
-    def __init__(self, store: ResponseStore | None, journal: Journal | None) -> None:
+    def __init__(
+        self, store: ResponseStore | None, background: Background | None, journal: Journal | None
+    ) -> None:
         self._store = store
+        self._background = background
         self._journal = journal
         self._asks = Asks(store)
 
     async def show(self, exchange: Exchange, caller: Caller) -> None:
-        """Show a response.
+        """Show a response, or with `stream=true` its events after the number `starting_after`.
 
         Raises:
             ResponseUnknown: the caller has stored no response with this id.
+            BadRequest: a parameter of the URL is invalid, or the response has no events, because it does not
+                run in the background.
         """
+        stored = await self._find(exchange, caller)
+        is_stream = _one_of(exchange, "stream", ("false", "true")) == "true"
+        after = number(exchange, "starting_after", -1)
+        headers = {"x-podium-run-id": stored.run_id}
+        if not is_stream:
+            if parameter(exchange, "starting_after") is not None:
+                raise BadRequest("starting_after needs stream=true", param="starting_after")
+            await exchange.json(stored.response, headers=headers)
+            return
+        if not stored.is_background:
+            raise BadRequest("only a response with `background` has events to stream", param="stream")
+        assert self._background is not None
+        events = self._background.events(stored.response_id, after)
+        await exchange.while_connected(lambda: stream_events(exchange, events, headers))
+
+    async def cancel(self, exchange: Exchange, caller: Caller) -> None:
+        """Cancel a response in the background, and show it. A response that has ended is only shown.
+
+        Raises:
+            ResponseUnknown: as above.
+            BadRequest: the response does not run in the background.
+        """
+        stored = await self._find(exchange, caller)
+        if not stored.is_background:
+            raise BadRequest("only a response with `background` can be cancelled", param="response_id")
+        await self._end(stored)
         stored = await self._find(exchange, caller)
         await exchange.json(stored.response, headers={"x-podium-run-id": stored.run_id})
 
     async def delete(self, exchange: Exchange, caller: Caller) -> None:
-        """Delete a response and its run.
+        """Delete a response and its run; a running response is cancelled before.
 
         Raises:
             ResponseUnknown: as above.
@@ -46,6 +83,7 @@ class StoredApi:
         """
         stored = await self._find(exchange, caller)
         assert self._store is not None
+        await self._end(stored)
         if self._journal is not None:
             with suppress(RunUnknown):  # it was deleted before
                 await self._journal.delete(stored.run_id)
@@ -75,11 +113,35 @@ class StoredApi:
             items = items[at + 1 :]
         await exchange.json(list_form(items[:limit], has_more=len(items) > limit))
 
+    async def _end(self, stored: Stored) -> None:
+        if self._background is not None and not stored.has_ended:
+            await self._background.cancel(stored)
+
     async def _find(self, exchange: Exchange, caller: Caller) -> Stored:
         response_id = str(exchange.path_params["response_id"])
         if self._store is None:
             raise ResponseUnknown(response_id)
         return await self._store.find(caller.caller_id, response_id)
+
+
+async def stream_events(
+    exchange: Exchange, events: AsyncGenerator[Event, None], headers: Mapping[str, str]
+) -> None:
+    """Send the events of a response in the background, until it has ended or the client has gone."""
+    number = 0
+
+    async def written() -> AsyncGenerator[bytes, None]:
+        nonlocal number
+        async with aclosing(events):
+            async for event in events:
+                number = event["sequence_number"] + 1
+                yield frames([event])
+        yield END
+
+    def error(failure: Exception) -> bytes:
+        return frames([error_event(logged_fault(failure), number)]) + END
+
+    await exchange.stream(written(), lambda: headers, error)
 
 
 def parameter(exchange: Exchange, name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The table of stored responses, in the database of the journal. Times are seconds of Unix time."""
+"""The tables of stored responses, in the database of the journal. Times are seconds of Unix time."""
 
 from podium.journal import Schema
 
@@ -17,11 +17,26 @@ SCHEMA = Schema(
             CREATE INDEX podium_responses_forget ON podium_responses (forget_at)
             WHERE forget_at IS NOT NULL
             """,
-        ]
+        ],
+        [
+            "ALTER TABLE podium_responses ADD COLUMN is_background INTEGER NOT NULL DEFAULT 0",
+            "ALTER TABLE podium_responses ADD COLUMN is_cancelled INTEGER NOT NULL DEFAULT 0",
+            "ALTER TABLE podium_responses ADD COLUMN holder TEXT",
+            "ALTER TABLE podium_responses ADD COLUMN until DOUBLE PRECISION",
+            "CREATE INDEX podium_responses_open ON podium_responses (until) WHERE until IS NOT NULL",
+            """
+            CREATE TABLE podium_response_events (
+                response_id TEXT NOT NULL, number INTEGER NOT NULL, event TEXT NOT NULL,
+                PRIMARY KEY (response_id, number)
+            )
+            """,
+        ],
     ],
 )
-"""The table.
+"""The tables.
 
 `request` is the body of the request, `items` its input without the input of earlier responses, and `response`
-the response object.
+the response object. `podium_response_events` has the events of responses in the background. While such a
+response has not ended, `until` is the end of the lease of the job `holder`; after its end, both are NULL. If
+`holder` is empty, its job has released it. `is_cancelled` asks the job to end.
 """

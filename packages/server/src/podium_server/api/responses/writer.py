@@ -1,8 +1,8 @@
 """Writes a response: the pieces of a turn become output items, and numbered events of a stream."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from time import time
-from typing import Any
+from typing import Any, Self
 
 from podium.types import Part
 from podium_server.api.errors import Fault
@@ -33,9 +33,40 @@ class ResponseWriter:
         self._late: list[str] = []
         """Progress that was reported after the message began."""
 
-    def begin(self) -> list[Event]:
-        """Begin the response."""
-        return [self._state("response.created"), self._state("response.in_progress")]
+    @classmethod
+    def continued(cls, response: Response, events: Iterable[Event]) -> Self:
+        """Return the writer of a response that another writer began.
+
+        Args:
+            response: the response at its beginning.
+            events: the events that the other writer wrote.
+        """
+        writer = cls(response)
+        for event in events:
+            writer._number = event["sequence_number"] + 1
+            kind = event["type"]
+            if kind == "response.output_item.added":
+                writer._open, writer._texts = event["item"]["type"], []
+            elif kind == "response.output_item.done":
+                response.output.append(event["item"])
+                writer._open = None
+            elif kind.endswith("text.delta"):
+                writer._texts.append(event["delta"])
+        return writer
+
+    def begin(self, status: Status = "in_progress") -> list[Event]:
+        """Begin the response.
+
+        Args:
+            status: `queued` for a response that is run later; then `proceed` begins its run.
+        """
+        self.response.status = status
+        return [self._state("response.created"), self._state(f"response.{status}")]
+
+    def proceed(self) -> list[Event]:
+        """Begin the run of a queued response."""
+        self.response.status = "in_progress"
+        return [self._state("response.in_progress")]
 
     def piece(self, piece: Piece) -> list[Event]:
         """Write a piece of the answer or of the progress."""
@@ -53,7 +84,7 @@ class ResponseWriter:
         response.why_incomplete = "max_output_tokens" if is_cut else None
         status: Status = "incomplete" if is_cut else "completed"
         events: list[Event] = []
-        if not calls and not self._has_message:
+        if not calls and not self.has_text:
             events += self._turn_to("message")
         events += self._close(status)
         for call in calls:
@@ -66,18 +97,23 @@ class ResponseWriter:
         self.response.error = {"code": fault.code, "message": fault.message}
         return [*self._close("incomplete"), *self._ended("failed")]
 
+    def cancel(self) -> list[Event]:
+        """Write the end of a response that was cancelled; the API has no event with this name."""
+        return [*self._close("incomplete"), *self._ended("cancelled")]
+
     def error(self, fault: Fault) -> Event:
         """Return the event for an error of the stream itself."""
-        return self._event("error", code=fault.code, message=fault.message, param=fault.param)
+        return error_event(fault, self._number)
 
     @property
-    def _has_message(self) -> bool:
+    def has_text(self) -> bool:
+        """Whether the text of the answer has begun."""
         return self._open == "message" or any(item["type"] == "message" for item in self.response.output)
 
     def _ended(self, status: Status) -> list[Event]:
         self.response.status = status
         self.response.completed = int(time()) if status == "completed" else None
-        return [self._state(f"response.{status}")]
+        return [self._state("response.incomplete" if status == "cancelled" else f"response.{status}")]
 
     def _turn_to(self, kind: str) -> list[Event]:
         """Close the open item and open one of another type, unless it is open already."""
@@ -172,6 +208,12 @@ class ResponseWriter:
         event = {"type": kind, "sequence_number": self._number, **facts}
         self._number += 1
         return event
+
+
+def error_event(fault: Fault, number: int) -> Event:
+    """Return the event for an error of a stream."""
+    error = {"code": fault.code, "message": fault.message, "param": fault.param}
+    return {"type": "error", "sequence_number": number, **error}
 
 
 def _summary(text: str) -> dict[str, Any]:

@@ -1,0 +1,169 @@
+"""Responses in the background survive the end of their process: another process or the next start goes on."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from server.chat.conftest import CONFIG
+from server.chat.test_bounds import until
+from server.chat.test_completions import team
+from server.responses.test_background import ended, stalls
+from server.responses.test_responses import ASKED
+from server.test_serve import process
+from servers.chat_server import ChatServer
+
+from podium.aio import run_sync
+from podium.journal import Schema, SqlTables
+from podium_server.api.responses.store import ResponseStore
+from podium_server.api.responses.tables import SCHEMA
+from podium_server.keys import KeyRules, KeyStore
+
+
+@pytest.fixture
+def upstream() -> Iterator[ChatServer]:
+    """Serve the models behind the workers; the last worker never answers."""
+    with ChatServer(stalls).in_thread() as server:
+        yield server
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, tmp_path: Path, upstream: ChatServer) -> Path:
+    """A folder with the config of a team; with PostgreSQL, if a test asks for it."""
+    text = CONFIG.format(url=upstream.url, models="", server="drain_seconds = 1.0")
+    if getattr(request, "param", "sqlite") == "postgres":
+        text = text.replace('path = "runs.db"', f'url = "{request.getfixturevalue("postgres_url")}"')
+    (tmp_path / "podium.toml").write_text(text)
+    return tmp_path
+
+
+def client_of(running: Any, key: str = "none") -> openai.OpenAI:
+    """Return a client of a process."""
+    return openai.OpenAI(base_url=running.url, api_key=key, max_retries=0, timeout=20)
+
+
+def begun(client: openai.OpenAI, upstream: ChatServer, **options: Any) -> str:
+    """Begin a response, and return its id when its last worker is called."""
+    before = len(upstream.calls)
+    response = client.responses.create(model="podium", input=ASKED, background=True, **options)
+    assert until(lambda: len(upstream.calls) == before + 3)
+    return response.id
+
+
+def models(upstream: ChatServer) -> list[str]:
+    """Return the names of the models that were called."""
+    return [call.body["model"] for call in upstream.calls]
+
+
+@pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=True)
+def test_a_killed_process(folder: Path, upstream: ChatServer) -> None:
+    """The next start finishes the response; only the call that had no answer is made again."""
+    with process(folder) as running, client_of(running) as client:
+        response_id = begun(client, upstream)
+        events: list[Any] = []
+        with client.responses.retrieve(response_id, stream=True) as stream:
+            for event in stream:
+                events.append(event)
+                if "Step 0: ok" in getattr(event, "delta", ""):
+                    break
+        os.kill(running.pid, signal.SIGKILL)
+        running.wait(10)
+    upstream.reply = team
+    with process(folder) as running, client_of(running) as client:
+        last = events[-1].sequence_number
+        events += client.responses.retrieve(response_id, stream=True, starting_after=last)
+        answer = client.responses.retrieve(response_id)
+    assert models(upstream) == ["planner", "one", "two", "two"]
+    assert (answer.status, answer.output_text) == ("completed", "the answer")
+    assert [item.type for item in answer.output] == ["reasoning", "message"]
+    assert answer.usage is not None
+    assert answer.usage.total_tokens > 3 * 218  # the call that was killed may have been paid for
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert [event.type for event in events].count("response.in_progress") == 1
+    assert events[-1].response == answer
+
+
+def test_a_process_that_stops(folder: Path, upstream: ChatServer) -> None:
+    """It releases the response after `drain_seconds`, and the next start finishes it."""
+    with process(folder) as running, client_of(running) as client:
+        response_id = begun(client, upstream)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(20) == 0
+    upstream.reply = team
+    with process(folder) as running, client_of(running) as client:
+        answer = ended(client, response_id)
+    assert (answer.status, answer.output_text) == ("completed", "the answer")
+    assert models(upstream) == ["planner", "one", "two", "two"]
+
+
+def test_another_process(folder: Path, upstream: ChatServer) -> None:
+    """It streams the events of the first, cancels its responses, and takes over when the first is killed."""
+    with (
+        process(folder) as first,
+        process(folder) as second,
+        client_of(first) as own,
+        client_of(second) as other,
+    ):
+        cancelled = begun(own, upstream)
+        assert other.responses.cancel(cancelled).status == "cancelled"
+        response_id = begun(own, upstream)
+        upstream.reply = team
+        with other.responses.retrieve(response_id, stream=True) as stream:
+            events: list[Any] = [next(stream)]
+            first.kill()
+            events += stream
+        assert events[-1].type == "response.completed"
+        assert [event.sequence_number for event in events] == list(range(len(events)))
+        assert other.responses.retrieve(response_id) == events[-1].response
+    assert models(upstream) == ["planner", "one", "two"] * 2 + ["two"]
+
+
+def test_a_response_that_was_cancelled_without_a_process(folder: Path, upstream: ChatServer) -> None:
+    """The next start ends it without a call."""
+    with process(folder) as running, client_of(running) as client:
+        response_id = begun(client, upstream)
+        running.kill()
+        running.wait(10)
+    store = ResponseStore(folder / "runs.db")
+    cancel = "UPDATE podium_responses SET is_cancelled = 1"
+    run_sync(lambda: store.transaction(lambda each: each.execute(cancel)))
+    with process(folder) as running, client_of(running) as client:
+        assert ended(client, response_id).status == "cancelled"
+    assert models(upstream) == ["planner", "one", "two"]
+
+
+def test_a_key_that_was_revoked(folder: Path, upstream: ChatServer) -> None:
+    """A restarted server does not continue its responses; what was called is charged once."""
+    keys = KeyStore(folder / "runs.db")
+    _, good = run_sync(lambda: keys.create("good", KeyRules(day_cost=1.0, run_cost=0.5)))
+    _, bad = run_sync(lambda: keys.create("bad", KeyRules()))
+    with process(folder) as running, client_of(running, good) as own, client_of(running, bad) as other:
+        kept, refused = begun(own, upstream), begun(other, upstream)
+        running.kill()
+        running.wait(10)
+    run_sync(lambda: keys.revoke("bad"))
+    upstream.reply = team
+    with process(folder) as running, client_of(running, good) as own:
+        assert ended(own, kept).status == "completed"
+    assert models(upstream) == ["planner", "one", "two"] * 2 + ["two"]
+    stored = run_sync(lambda: ResponseStore(folder / "runs.db").any(refused))
+    assert stored is not None
+    assert (stored.status, stored.response["error"]["code"]) == ("failed", "invalid_api_key")
+
+
+def test_responses_of_an_earlier_version(folder: Path, upstream: ChatServer) -> None:
+    """The tables are upgraded, and their responses can still be read."""
+    upstream.reply = team
+    before = SqlTables(Schema(SCHEMA.name, SCHEMA.versions[:1]), folder / "runs.db")
+    row = """
+        INSERT INTO podium_responses
+        (response_id, caller_id, run_id, created, status, request, items, response) VALUES
+        ('resp_1', 'local', '1', 1.0, 'completed', '{}', '[]', '{"id": "resp_1", "output": []}')
+    """
+    run_sync(lambda: before.transaction(lambda each: each.execute(row)))
+    with process(folder) as running, client_of(running) as client:
+        assert client.responses.retrieve("resp_1").id == "resp_1"
+        assert client.responses.create(model="podium", input=ASKED).output_text == "the answer"
