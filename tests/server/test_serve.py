@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,9 +16,12 @@ import openai
 import pytest
 from server.chat.conftest import CONFIG
 from server.chat.test_completions import ASKED, team
-from servers.chat_server import STALL, Call, ChatServer, Pause, Reply
+from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, whole
 from servers.podium_server import serving
 from typer.testing import Result
+
+from podium.aio import run_sync
+from podium.journal import SqlJournal
 
 Run = Callable[..., Result]
 
@@ -142,13 +146,62 @@ def test_a_kill_and_the_same_request_again(team_folder: Path, upstream: ChatServ
 
 
 def test_the_check(team_folder: Path, podium: Run) -> None:
-    """It shows the models, the journal and the address, and calls no model."""
+    """It shows the models, the endpoint, the journal and the address, and calls no model."""
     done = podium("serve", "--check", "--port", "0", "--config", str(team_folder / "podium.toml"))
     assert done.exit_code == 0, done.output
+    assert "✓ API keys: there are none" in done.stdout
     assert "✓ model podium: podium-" in done.stdout
+    assert "✓ endpoint http://127.0.0.1:" in done.stdout
     assert "✓ journal: works" in done.stdout
     assert "✓ address: http://127.0.0.1:" in done.stdout
     assert "no model was called" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("base_url", 'key_env = "NO_SUCH_KEY"\nbase_url', "variable NO_SUCH_KEY is not set"),
+        ('"runs.db"', '"/proc/none/runs.db"', "journal: the journal in"),
+        ('"runs.db"', '"text.db"', "journal: the journal in"),
+        ('"runs.db"', '"future.db"', "999"),
+        ("[server]", '[models.a]\nworker = "three"\n[server]', "'worker' in [models.a] names 'three'"),
+        ("http://127.0.0.1:", "http://127.0.0.1:1/", "no connection to http://127.0.0.1:1/"),
+        ("[server]", '[server]\nhost = "0.0.0.0"', "address: 0.0.0.0 can be reached from other machines"),
+    ],
+    ids=["key", "path", "no database", "version", "worker", "endpoint", "host"],
+)
+def test_the_check_of_something_missing(
+    old: str, new: str, told: str, team_folder: Path, podium: Run
+) -> None:
+    """Each is a line with a cross, beside the lines of everything else; the exit code is 1."""
+    (team_folder / "text.db").write_text("not a database")
+    run_sync(SqlJournal(team_folder / "future.db").runs)
+    with sqlite3.connect(team_folder / "future.db") as database:
+        database.execute("UPDATE podium_schema SET version = 999")
+    database.close()
+    file = team_folder / "podium.toml"
+    file.write_text(file.read_text().replace(old, new, 1))
+    done = podium("serve", "--check", "--port", "0", "--config", str(file))
+    assert done.exit_code == 1, done.output
+    (line,) = [line for line in done.stdout.splitlines() if told in line]
+    assert line.startswith("✗")
+    assert "✓ address: http://" in done.stdout
+
+
+def test_the_check_of_a_refused_key_and_of_unlisted_models(
+    team_folder: Path, podium: Run, upstream: ChatServer
+) -> None:
+    """A refused key is missing; a model that is not listed may exist."""
+    file = str(team_folder / "podium.toml")
+    upstream.reply = lambda call: whole({"error": {"message": "no"}}, status=401)
+    done = podium("serve", "--check", "--port", "0", "--config", file)
+    assert done.exit_code == 1
+    assert "answered 401" in done.stdout
+    upstream.reply = lambda call: whole({"data": [{"id": "one"}, {"id": "two"}]})
+    done = podium("serve", "--check", "--port", "0", "--config", file)
+    assert done.exit_code == 0, done.output
+    assert "answers; it does not list planner" in done.stdout
+    assert [call.method for call in upstream.calls] == ["GET", "GET"]
 
 
 def test_the_check_of_the_demo(tmp_path: Path, podium: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +253,7 @@ def test_a_missing_key_of_an_endpoint(tmp_path: Path, podium: Run) -> None:
     """The message names the variable."""
     text = CONFIG.format(url="http://127.0.0.1:1/v1", models="", server="")
     (tmp_path / "podium.toml").write_text(text.replace("base_url", 'key_env = "NO_SUCH_KEY"\nbase_url', 1))
-    done = podium("serve", "--check", "--config", str(tmp_path / "podium.toml"))
+    done = podium("serve", "--config", str(tmp_path / "podium.toml"))
     assert done.exit_code == 2
     assert "NO_SUCH_KEY" in done.stderr
 

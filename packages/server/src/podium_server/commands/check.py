@@ -1,13 +1,30 @@
 """`podium serve --check`: what a server would serve, and what it lacks. No model is called."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+import anyio
 
 from podium.conductor import Conductor
-from podium.errors import ConfigError, JournalError
+from podium.config import Config
+from podium.errors import (
+    ConfigError,
+    JournalError,
+    PodiumError,
+    WorkerError,
+    WorkerTimeout,
+    WorkerUnavailable,
+)
+from podium.workers import ChatWorker, Endpoint, Worker
 from podium_server.app import App
+from podium_server.commands.access import check_host, find_keys
 from podium_server.http import listen, url_of
 from podium_server.models import ServedModel
+
+_ENDPOINT_SECONDS = 10.0
+"""Timeout for an answer of an endpoint."""
+_KEY_REFUSED = (401, 403)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +35,28 @@ class Finding:
     ok: bool = True
 
 
-async def check(app: App, host: str, port: int) -> Sequence[Finding]:
-    """Check the models, the journal and the address of a server."""
-    found = [finding for model in app.catalogue for finding in _of_model(model)]
-    return [*found, await _of_journal(app), _of_address(host, port)]
+def check(config: Config, host: str, port: int) -> Sequence[Finding]:
+    """Check the keys, the models, their endpoints, the journal and the address of a server."""
+    found: list[Finding] = []
+    try:
+        access = find_keys(config)
+    except (ConfigError, JournalError) as error:
+        found.append(Finding(f"journal: {error}", ok=False))
+    else:
+        told = "there are none, so only programs of this machine can use the server"
+        found.append(Finding(f"API keys: {told if access is None else 'requests need one'}"))
+        try:
+            check_host(host, access)
+        except ConfigError as error:
+            found.append(Finding(f"address: {error}", ok=False))
+    try:
+        app = App(config)
+    except PodiumError as error:
+        found += [Finding(line, ok=False) for line in str(error).splitlines()]
+    else:
+        found += [finding for model in app.catalogue for finding in _of_model(model)]
+        found += anyio.run(_of_connections, app)
+    return [*dict.fromkeys(found), _of_address(host, port)]
 
 
 def _of_model(model: ServedModel) -> list[Finding]:
@@ -36,6 +71,63 @@ def _of_model(model: ServedModel) -> list[Finding]:
             told = f"model {model.name}: no worker judges its answers, so only its planner decides on further"
             found.append(Finding(f"{told} rounds: set `accept` in [models.{model.name}]"))
     return found
+
+
+async def _of_connections(app: App) -> Sequence[Finding]:
+    """Check the endpoints at the same time, and the journal."""
+    found: dict[str, Finding] = {}
+
+    async def note(place: str, check: Callable[[], Awaitable[Finding]]) -> None:
+        found[place] = await check()
+
+    checks = {
+        f"endpoint {number}": partial(_of_endpoint, endpoint, models)
+        for number, (endpoint, models) in enumerate(_endpoints(app).items())
+    }
+    checks["journal"] = partial(_of_journal, app)
+    async with anyio.create_task_group() as tasks:
+        for place, each in checks.items():
+            tasks.start_soon(note, place, each)
+    return [found[place] for place in checks]
+
+
+def _endpoints(app: App) -> Mapping[Endpoint, list[str]]:
+    """Return the endpoints of the models, each with the names of the models that are called there."""
+    called: dict[Endpoint, list[str]] = {}
+    for worker in _workers(app):
+        if isinstance(worker, ChatWorker):
+            models = called.setdefault(worker.endpoint, [])
+            if worker.model not in models:
+                models.append(worker.model)
+    return called
+
+
+def _workers(app: App) -> Iterator[Worker]:
+    for model in app.catalogue:
+        if isinstance(model.conductor, Conductor):
+            yield from model.conductor.pool
+            if model.conductor.planner.worker is not None:
+                yield model.conductor.planner.worker
+
+
+async def _of_endpoint(endpoint: Endpoint, models: Sequence[str]) -> Finding:
+    """Check that an endpoint can be reached, accepts the key, and lists the models, if it lists any."""
+    place = f"endpoint {endpoint.base_url}"
+    try:
+        answer = await endpoint.get("/models", deadline=anyio.current_time() + _ENDPOINT_SECONDS)
+    except WorkerError as error:
+        is_unreachable = isinstance(error, WorkerUnavailable | WorkerTimeout) and error.status is None
+        if is_unreachable or error.status in _KEY_REFUSED:
+            return Finding(f"{place}: {error}", ok=False)
+        return Finding(f"{place}: answers; it has no list of models")
+    rows = answer.get("data")
+    listed = (
+        {str(row.get("id")) for row in rows if isinstance(row, dict)} if isinstance(rows, list) else set()
+    )
+    absent = [model for model in models if model not in listed and f"models/{model}" not in listed]
+    if listed and absent:
+        return Finding(f"{place}: answers; it does not list {', '.join(absent)}")
+    return Finding(f"{place}: answers")
 
 
 async def _of_journal(app: App) -> Finding:

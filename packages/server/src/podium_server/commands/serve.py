@@ -16,9 +16,9 @@ from podium.cli import EXIT_CODES, ConfigPath, Screen, reporting
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium_server.app import App
-from podium_server.commands.check import check as check_app
-from podium_server.http import HttpServer, is_loopback, listen, url_of
-from podium_server.keys import KeyAccess, KeyStore
+from podium_server.commands.access import check_host, find_keys
+from podium_server.commands.check import check as check_server
+from podium_server.http import HttpServer, listen, url_of
 from podium_server.models import demo_config
 from podium_server.settings import ServerSection
 
@@ -47,14 +47,12 @@ def run(
     with reporting() as screen, _config(screen, config) as loaded:
         settings = loaded.table("server", ServerSection) or ServerSection()
         host, port = host or settings.host, settings.port if port is None else port
-        access = find_keys(loaded)
-        if access is None and not is_loopback(host):
-            told = f"{host} can be reached from other machines, and the server has no API keys"
-            raise ConfigError(f"{told}: create one with `podium keys create NAME`, or listen on 127.0.0.1")
-        app = App(loaded, access)
         if check:
-            _check(screen, app, host, port)
+            _check(screen, loaded, host, port)
             return
+        access = find_keys(loaded)
+        check_host(host, access)
+        app = App(loaded, access)
         backend = {"use_uvloop": sys.platform != "win32"}
         anyio.run(partial(_serve, screen, app, host, port), backend_options=backend)
 
@@ -71,23 +69,6 @@ def _config(screen: Screen, path: Path | None) -> Iterator[Config]:
             yield demo
         return
     yield load_config(found)
-
-
-def find_keys(config: Config) -> KeyAccess | None:
-    """Return the keys in the database of the config's journal; `None` if there are none.
-
-    A revoked or expired key counts too: the server never opens because its last key has ended.
-
-    Raises:
-        JournalError: the database cannot be used.
-    """
-    journal = config.journal()
-    if journal is None:
-        return None
-    store = KeyStore.beside(journal)
-    if not anyio.run(store.keys):
-        return None
-    return KeyAccess(store, journal=None if config.is_hosted else journal)
 
 
 async def _serve(screen: Screen, app: App, host: str, port: int) -> None:
@@ -114,9 +95,9 @@ def _names(app: App) -> str:
     return ", ".join(model.name for model in app.catalogue)
 
 
-def _check(screen: Screen, app: App, host: str, port: int) -> None:
+def _check(screen: Screen, config: Config, host: str, port: int) -> None:
     """Show what the server would serve and what it lacks; exit with 1 if it cannot start."""
-    found = anyio.run(check_app, app, host, port)
+    found = check_server(config, host, port)
     for finding in found:
         screen.result(f"{'✓' if finding.ok else '✗'} {finding.told}")
     screen.note("podium: no model was called: `podium check` calls each worker once")

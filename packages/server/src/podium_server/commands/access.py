@@ -1,0 +1,32 @@
+"""Who may use a server: finds its API keys, and checks its address."""
+
+import anyio
+
+from podium.config import Config
+from podium.errors import ConfigError
+from podium_server.http import is_loopback
+from podium_server.keys import KeyAccess, KeyStore
+
+
+def find_keys(config: Config) -> KeyAccess | None:
+    """Return the keys in the database of the config's journal; `None` if there are none.
+
+    A revoked or expired key counts too: the server never opens because its last key has ended.
+
+    Raises:
+        JournalError: the database cannot be used.
+    """
+    journal = config.journal()
+    if journal is None:
+        return None
+    store = KeyStore.beside(journal)
+    if not anyio.run(store.keys):
+        return None
+    return KeyAccess(store, journal=None if config.is_hosted else journal)
+
+
+def check_host(host: str, access: KeyAccess | None) -> None:
+    """Raise `ConfigError` if other machines could use a server without keys."""
+    if access is None and not is_loopback(host):
+        told = f"{host} can be reached from other machines, and the server has no API keys"
+        raise ConfigError(f"{told}: create one with `podium keys create NAME`, or listen on 127.0.0.1")
