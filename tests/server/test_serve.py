@@ -27,11 +27,14 @@ Run = Callable[..., Result]
 
 
 @contextmanager
-def process(folder: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[Any]:
+def process(
+    folder: Path, *options: str, env: Mapping[str, str] | None = None, command: str | None = None
+) -> Iterator[Any]:
     """Run `podium serve` on a free port; `url` of the process is its URL."""
-    command = [str(Path(sys.executable).parent / "podium"), "serve", "--port", "0", *options]
+    podium = command or str(Path(sys.executable).parent / "podium")
+    arguments = [podium, "serve", "--port", "0", *options]
     known = {**os.environ, "XDG_CONFIG_HOME": str(folder / "none"), **(env or {})}
-    running: Any = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=known)
+    running: Any = subprocess.Popen(arguments, cwd=folder, stderr=subprocess.PIPE, text=True, env=known)
     with running:
         try:
             running.url = ""
