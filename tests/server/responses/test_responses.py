@@ -258,8 +258,35 @@ def test_an_idempotency_key(served: Served, upstream: ChatServer) -> None:
     calls = len(upstream.calls)
     again = client.responses.create(model="podium", input=ASKED, extra_headers=headers)
     assert again.id == first.id
-    assert again.output_text == first.output_text
+    assert again.output == first.output
+    assert again.usage == first.usage
     assert len(upstream.calls) == calls
+
+
+def test_an_idempotency_key_with_tool_calls(served: Served, upstream: ChatServer) -> None:
+    """The same request again returns the same calls; so does the request with their results."""
+
+    def reply(call: Call) -> Reply:
+        has_result = any(message["role"] == "tool" for message in call.body["messages"])
+        if call.body["model"] == "two" and not has_result:
+            return says(call, "", tool_calls=calls_add(1), finish_reason="tool_calls")
+        return team(call)
+
+    upstream.reply = reply
+    client = served.client()
+
+    def ask(key: str, **asked: Any) -> Any:
+        options: Any = {"model": "podium", "tools": TOOLS, "extra_headers": {"Idempotency-Key": key}, **asked}
+        return client.responses.create(**options)
+
+    first = ask("k1", input=ASKED)
+    assert [item.type for item in first.output] == ["reasoning", "function_call"]
+    assert ask("k1", input=ASKED).output == first.output
+    result = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": "1"}
+    second = ask("k2", input=[result], previous_response_id=first.id)
+    assert second.output_text == "the answer"
+    assert ask("k2", input=[result], previous_response_id=first.id).output == second.output
+    assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two", "two"]
 
 
 def test_the_request_of_codex(served: Served, upstream: ChatServer) -> None:
@@ -333,3 +360,15 @@ def test_progress_can_be_hidden(serve: Callable[..., Served], upstream: ChatServ
     served = serve(models='[models.quiet]\nshow = "none"\n')
     answer = served.client().responses.create(model="quiet", input=ASKED)
     assert [item.type for item in answer.output] == ["message"]
+
+
+def test_outputs_of_steps(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """With `show = "all"`, the reasoning has them, also of calls without a stream and of repetitions."""
+    upstream.reply = team
+    served = serve(models='[models.open]\nshow = "all"\n')
+    client = served.client()
+    options: Any = {"model": "open", "input": ASKED, "extra_headers": {"Idempotency-Key": "k"}}
+    answer = client.responses.create(**options)
+    reasoning: Any = answer.output[0]
+    assert reasoning.summary[0].text.count("Step 0 writes:\nfacts") == 1
+    assert client.responses.create(**options).output == answer.output

@@ -4,14 +4,15 @@ The id of such a run has two hashes: one of the API key and the idempotency key,
 repetition finds its run, and another request with the same key finds a run with another second hash.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import sha256
 
 from podium.errors import PodiumError, RunUnknown
 from podium.journal import Journal
 from podium.resume import result_of
-from podium.types import Result, RunEnded
+from podium.types import Event, Result, RunEnded
 
 _CHARS = 24
 
@@ -20,6 +21,14 @@ class KeyReused(PodiumError):
     """The idempotency key was used with another request."""
 
     code = "idempotency_key_reused"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A recorded run that has an answer."""
+
+    result: Result
+    events: Sequence[Event]
 
 
 class NamedRun:
@@ -62,8 +71,8 @@ class NamedRun:
         if any(row.run_id != self.run_id for row in rows):
             raise _reused()
 
-    async def recorded(self, journal: Journal) -> Result | None:
-        """Return the recorded answer of the run; `None` if it has none, so that it must be run or resumed."""
+    async def recorded(self, journal: Journal) -> Recorded | None:
+        """Return the recorded run; `None` if it has no answer, so that it must be run or resumed."""
         try:
             events = [entry.event for entry in await journal.read(self.run_id)]
         except RunUnknown:
@@ -71,7 +80,7 @@ class NamedRun:
         if not any(isinstance(event, RunEnded) for event in events[-1:]):
             return None
         result = result_of(events)
-        return result if result.status in ("ok", "partial") else None
+        return Recorded(result, events) if result.status in ("ok", "partial") else None
 
 
 def _reused() -> KeyReused:

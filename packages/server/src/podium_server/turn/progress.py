@@ -33,6 +33,8 @@ class Progress:
         """Index of the last step of the current plan, whose output is the answer."""
         self._speaking: tuple[int, int] | None = None
         """Step and attempt of the output that was shown last."""
+        self._streamed: set[int] = set()
+        """The steps of the current plan whose output was shown while it was written."""
 
     def text(self, event: Event) -> str:
         """Return the text for an event; empty if it has none."""
@@ -46,24 +48,36 @@ class Progress:
         match event:
             case PlanReady():
                 self._last = len(event.plan.steps) - 1
+                self._streamed.clear()
                 by = f"{event.planner}{' (fallback)' if event.is_fallback else ''}"
                 return self._line(f"Plan by {by}:", *plan_lines(event.plan, self._workers))
             case StepDelta() if self._show == "all" and event.step != self._last:
-                return self._output(event)
+                self._streamed.add(event.step)
+                return self._output((event.step, event.attempt), event.text)
             case StepEnded() if event.step == self._last and event.outcome.status == "ok":
                 return ""  # its output is the answer, which the client has begun to read
             case _ if line := _line_of(event):
-                return self._line(line)
+                return self._whole(event) + self._line(line)
         return ""
 
-    def _output(self, event: StepDelta) -> str:
-        """Return a piece of the output of a step, after a title if another step was shown before."""
-        speaking = (event.step, event.attempt)
+    def _whole(self, event: Event) -> str:
+        """Return the output of a step that has ended, if it was not shown while it was written."""
+        if not isinstance(event, StepEnded) or self._show != "all" or event.step in self._streamed:
+            return ""
+        return self._output((event.step, 0), event.outcome.text) if event.outcome.text else ""
+
+    def _output(self, speaking: tuple[int, int], text: str) -> str:
+        """Return a piece of the output of a step, after a title if another step was shown before.
+
+        Args:
+            speaking: step and attempt.
+            text: the piece.
+        """
         if speaking == self._speaking:
-            return event.text
-        title = self._line(f"Step {event.step} writes:")
+            return text
+        title = self._line(f"Step {speaking[0]} writes:")
         self._speaking = speaking
-        return title + event.text
+        return title + text
 
     def _line(self, *lines: str) -> str:
         begin = "\n" if self._speaking is not None else ""

@@ -15,13 +15,13 @@ from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, answered
 from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
-from podium.types import Part, Problem, Result, RunEnded, estimate_usage
+from podium.types import Part, Problem, RunEnded, estimate_usage
 from podium.usage import Usage
 from podium_server.keys import Access, Admission, Ask, Caller
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
 from podium_server.settings import Effort
 from podium_server.turn.asked import Asked
-from podium_server.turn.idempotency import NamedRun
+from podium_server.turn.idempotency import NamedRun, Recorded
 from podium_server.turn.pieces import Piece, ProgressPiece, TextPiece
 from podium_server.turn.progress import Progress
 from podium_server.turn.usage import answer_usage
@@ -45,8 +45,8 @@ class _Facts:
     run_id: str
     admission: Admission
     call: ChatCall
-    recorded: Result | None
-    """The recorded answer of an earlier request with the same idempotency key."""
+    recorded: Recorded | None
+    """The recorded run of an earlier request with the same idempotency key."""
 
 
 class Turn:
@@ -125,13 +125,16 @@ class Turn:
             PodiumError: see `podium.conductor.Conductor.run`.
         """
         recorded, call = self._facts.recorded, self._facts.call
-        if recorded is not None:
-            self._facts.admission.settle(recorded)
-            await self._check(ChatAnswer(answered(recorded), spent_before=recorded.usage))
-            if recorded.answer:
-                yield TextPiece(recorded.answer)
-            return
         progress = Progress(self.model.show, self.run_id)
+        if recorded is not None:
+            result = recorded.result
+            self._facts.admission.settle(result)
+            await self._check(ChatAnswer(answered(result), spent_before=result.usage))
+            if told := "".join(map(progress.text, recorded.events)):
+                yield ProgressPiece(told)
+            if result.answer:
+                yield TextPiece(result.answer)
+            return
         async with aclosing(call.events(stream=self._facts.asked.stream)) as events:
             async for event, text in events:
                 if isinstance(self.model.conductor, HostedConductor):
@@ -219,7 +222,7 @@ class Turns:
             async with self._access.admit(caller, ask) as admission:
                 yield self._turn(caller, asked, model, ask.run_id, admission, recorded)
 
-    async def _recorded(self, named: NamedRun) -> Result | None:
+    async def _recorded(self, named: NamedRun) -> Recorded | None:
         assert self._journal is not None
         await named.check(self._journal)
         return await named.recorded(self._journal)
@@ -231,7 +234,7 @@ class Turns:
         model: ServedModel,
         run_id: str,
         admission: Admission,
-        recorded: Result | None,
+        recorded: Recorded | None,
     ) -> Turn:
         effort = model.effort(asked.effort)
         sampling = replace(asked.sampling, effort=None if effort is None else model.efforts[effort].worker)
