@@ -67,6 +67,9 @@ def check_item(events: Sequence[Event], index: int) -> None:
         case "function_call":
             assert kinds == ["function_call_arguments.done"]
             assert item["arguments"] == inner[-1]["arguments"] == deltas
+        case "custom_tool_call":
+            assert kinds == ["custom_tool_call_input.done"]
+            assert item["input"] == inner[-1]["input"] == deltas
         case kind:
             raise AssertionError(kind)
 

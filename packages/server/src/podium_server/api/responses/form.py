@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from podium.usage import Usage
 from podium_server.api.responses.request import ResponseRequest
+from podium_server.api.responses.tools import LEFT_OUT
 
 Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 ENDED: tuple[Status, ...] = ("completed", "incomplete", "failed", "cancelled")
@@ -65,7 +66,7 @@ class Response:
             "temperature": 1.0 if asked.temperature is None else asked.temperature,
             "text": {"format": (text and text.format) or {"type": "text"}, "verbosity": "medium"},
             "tool_choice": asked.tool_choice or "auto",
-            "tools": [_tool(tool) for tool in asked.tools or () if tool.get("type") == "function"],
+            "tools": [_tool(tool) for tool in asked.tools or () if tool.get("type") not in LEFT_OUT],
             "top_logprobs": 0,
             "top_p": 1.0 if asked.top_p is None else asked.top_p,
             "presence_penalty": 0.0,
@@ -119,4 +120,6 @@ def list_form(items: Sequence[Mapping[str, Any]], *, has_more: bool) -> dict[str
 
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    if tool.get("type") != "function":
+        return dict(tool)
     return {"description": None, "parameters": None, "strict": None, **tool}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podium.types import Message
+from podium_server.api.responses.tools import custom_arguments, offered_name
 from podium_server.http import BadRequest
 
 Item = Mapping[str, Any]
@@ -13,6 +14,8 @@ _PREFIXES: Mapping[str, str] = {
     "message": "msg",
     "function_call": "fc",
     "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
     "reasoning": "rs",
     "item_reference": "ref",
 }
@@ -63,8 +66,10 @@ def messages_of(instructions: str | None, items: Sequence[Item]) -> list[Message
             case "message":
                 wires.append({"role": item.get("role"), "content": _content(item.get("content"), at)})
             case "function_call":
-                _add_call(wires, _call(item, at))
-            case "function_call_output":
+                _add_call(wires, _call(item, _text(item, "arguments", at), at))
+            case "custom_tool_call":
+                _add_call(wires, _call(item, custom_arguments(_text(item, "input", at)), at))
+            case "function_call_output" | "custom_tool_call_output":
                 call_id = _text(item, "call_id", at)
                 wires.append(
                     {"role": "tool", "tool_call_id": call_id, "content": _content(item.get("output"), at)}
@@ -79,8 +84,9 @@ def _add_call(wires: list[dict[str, Any]], call: Mapping[str, Any]) -> None:
     wires[-1].setdefault("tool_calls", []).append(call)
 
 
-def _call(item: Item, at: int) -> dict[str, Any]:
-    function = {"name": _text(item, "name", at), "arguments": _text(item, "arguments", at)}
+def _call(item: Item, arguments: str, at: int) -> dict[str, Any]:
+    name = offered_name(item.get("namespace"), _text(item, "name", at))
+    function = {"name": name, "arguments": arguments}
     return {"id": _text(item, "call_id", at), "type": "function", "function": function}
 
 

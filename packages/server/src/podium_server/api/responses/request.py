@@ -8,14 +8,13 @@ from pydantic import Field
 from podium.hosts import read_sampling, read_tools
 from podium.types import Message, Sampling, Tools
 from podium_server.api.bodies import Body
+from podium_server.api.responses.tools import LEFT_OUT, OfferedTool, read_tools as offered_tools
 from podium_server.http import BadRequest
 from podium_server.settings import Effort
 from podium_server.turn import Asked
 
 _MOST_ITEMS = 10_000
 _MOST_TOOLS = 1_000
-_LEFT_OUT = ("web_search", "web_search_preview", "image_generation", "tool_search", "namespace")
-"""Types of tools that clients offer by default, and that this server cannot execute."""
 
 
 class Reasoning(Body):
@@ -99,7 +98,16 @@ class ResponseRequest(Body):
     @property
     def left_out(self) -> list[str]:
         """The types of the offered tools that this server cannot execute."""
-        return [str(tool["type"]) for tool in self.tools or () if tool.get("type") in _LEFT_OUT]
+        return [str(tool["type"]) for tool in self.tools or () if tool.get("type") in LEFT_OUT]
+
+    @property
+    def offered(self) -> list[OfferedTool]:
+        """The tools that workers are offered.
+
+        Raises:
+            BadRequest: a tool is invalid.
+        """
+        return offered_tools(self.tools or ())
 
     def asked(
         self,
@@ -141,22 +149,19 @@ class ResponseRequest(Body):
         )
 
     def _tools(self) -> Tools:
-        tools = [
-            _tool(tool, at) for at, tool in enumerate(self.tools or ()) if tool.get("type") not in _LEFT_OUT
-        ]
-        choice = self.tool_choice
+        tools, choice = self.offered, self.tool_choice
         match choice:
-            case {"type": "function", "name": str(name)}:
-                choice = name
+            case {"type": "function" | "custom", "name": str(name)} as chosen:
+                choice = next((tool.offered_name for tool in tools if tool.is_named(chosen)), name)
             case {"type": "allowed_tools", "tools": list(allowed), "mode": str(mode)}:
-                names = [each.get("name") for each in allowed if isinstance(each, Mapping)]
-                tools = [tool for tool in tools if tool["function"]["name"] in names]
+                names = [each for each in allowed if isinstance(each, Mapping)]
+                tools = [tool for tool in tools if any(tool.is_named(name) for name in names)]
                 choice = mode
             case dict():
                 raise BadRequest(f"tool_choice {choice!r:.80} is not supported", param="tool_choice")
         if not tools and choice not in (None, "none", "auto"):
-            raise BadRequest("tool_choice needs a tool of the type function", param="tool_choice")
-        return read_tools(tools, choice)
+            raise BadRequest("tool_choice needs a tool that this server supports", param="tool_choice")
+        return read_tools([tool.function for tool in tools], choice)
 
     def _sampling(self) -> Sampling:
         said: dict[str, Any] = {"temperature": self.temperature, "top_p": self.top_p}
@@ -175,17 +180,3 @@ class ResponseRequest(Body):
             'text.format must be {"type": "json_object"} or {"type": "json_schema", "name": …, "schema": …}'
         )
         raise BadRequest(told, param="text.format")
-
-
-def _tool(tool: Mapping[str, Any], at: int) -> dict[str, Any]:
-    """Return a tool in the form of chat completions."""
-    if tool.get("type") != "function":
-        told = f"tools[{at}] has the type {tool.get('type')!r:.80}: this server supports functions"
-        raise BadRequest(told, param=f"tools[{at}].type")
-    if not isinstance(tool.get("name"), str) or not tool["name"]:
-        raise BadRequest(f"tools[{at}] has no name", param=f"tools[{at}].name")
-    names = ("name", "description", "parameters", "strict")
-    return {
-        "type": "function",
-        "function": {name: tool[name] for name in names if tool.get(name) is not None},
-    }

@@ -7,6 +7,7 @@ from typing import Any, Self
 from podium.types import Part
 from podium_server.api.errors import Fault
 from podium_server.api.responses.form import Response, Status
+from podium_server.api.responses.tools import OfferedTool, custom_input
 from podium_server.turn import Piece, TextPiece, Turn
 
 Event = dict[str, Any]
@@ -87,8 +88,9 @@ class ResponseWriter:
         if not calls and not self.has_text:
             events += self._turn_to("message")
         events += self._close(status)
+        tools = {tool.offered_name: tool for tool in response.request.offered} if calls else {}
         for call in calls:
-            events += self._call(call)
+            events += self._call(call, tools)
         response.usage, response.summary = turn.usage, turn.summary
         return [*events, *self._ended(status)]
 
@@ -158,19 +160,23 @@ class ResponseWriter:
             events += [*self._begin("reasoning"), self._delta(late), *self._close("completed")]
         return events
 
-    def _call(self, call: Part) -> list[Event]:
-        function = call["function"]
-        name, arguments = function["name"], function["arguments"]
-        item_id = self._item_id("function_call")
-        item = {"type": "function_call", "id": item_id, "call_id": call["id"], "name": name}
-        place = {"item_id": item_id, "output_index": self._index}
+    def _call(self, call: Part, tools: Mapping[str, OfferedTool]) -> list[Event]:
+        name, arguments = call["function"]["name"], call["function"]["arguments"]
+        tool = tools.get(name)
+        is_custom = tool is not None and tool.type == "custom"
+        kind, field = ("custom_tool_call", "input") if is_custom else ("function_call", "arguments")
+        text = custom_input(arguments) if is_custom else arguments
+        item = {"type": kind, "id": self._item_id(kind), "call_id": call["id"], "name": name}
+        if tool is not None:
+            item |= tool.item(call)
+        place = {"item_id": item["id"], "output_index": self._index}
+        of_done = {} if is_custom else {"name": item["name"]}
+        event = "response.custom_tool_call_input" if is_custom else "response.function_call_arguments"
         return [
-            self._event(
-                "response.output_item.added", item={**item, "arguments": "", "status": "in_progress"}
-            ),
-            self._event("response.function_call_arguments.delta", **place, delta=arguments),
-            self._event("response.function_call_arguments.done", **place, name=name, arguments=arguments),
-            self._done({**item, "arguments": arguments, "status": "completed"}),
+            self._event("response.output_item.added", item={**item, field: "", "status": "in_progress"}),
+            self._event(f"{event}.delta", **place, delta=text),
+            self._event(f"{event}.done", **place, **of_done, **{field: text}),
+            self._done({**item, field: text, "status": "completed"}),
         ]
 
     def _done(self, item: Mapping[str, Any]) -> Event:
@@ -191,7 +197,7 @@ class ResponseWriter:
         return len(self.response.output)
 
     def _item_id(self, kind: str) -> str:
-        prefix = {"reasoning": "rs", "message": "msg"}.get(kind, "fc")
+        prefix = {"reasoning": "rs", "message": "msg", "custom_tool_call": "ctc"}.get(kind, "fc")
         return f"{prefix}_{self.response.run_id}_{self._index}"
 
     def _place(self) -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""Custom tools and tools of namespaces: workers get functions, and clients get calls of their tools."""
+
+import json
+from typing import Any
+
+import openai
+import pytest
+from server.chat.test_completions import team
+from server.responses.test_events import check
+from server.responses.test_responses import ASKED, TOOLS
+from servers.chat_server import Call, ChatServer, Reply, says
+from servers.podium_server import Served
+
+PATCH: Any = {
+    "type": "custom",
+    "name": "apply_patch",
+    "description": "Edits files.",
+    "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"},
+}
+LONG = "a_tool_whose_name_with_that_of_its_namespace_is_too_long"
+FILES: Any = {
+    "type": "namespace",
+    "name": "mcp__files__",
+    "description": "Files.",
+    "tools": [
+        {"type": "function", "name": "read", "parameters": {"type": "object"}, "strict": False},
+        {"type": "function", "name": LONG, "parameters": {"type": "object"}, "strict": False},
+        {"type": "custom", "name": "write"},
+    ],
+}
+EVERY: Any = [*TOOLS, PATCH, FILES, {"type": "web_search"}, {"type": "image_generation"}]
+
+
+def calling(name: str, arguments: str) -> Any:
+    """Return the reply of a team whose last worker calls a tool, and answers when it has the result."""
+
+    def reply(call: Call) -> Reply:
+        if call.body["model"] != "two" or any(message["role"] == "tool" for message in call.body["messages"]):
+            return team(call)
+        calls = [{"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}]
+        return says(call, "", tool_calls=calls, finish_reason="tool_calls")
+
+    return reply
+
+
+def offered(upstream: ChatServer) -> dict[str, Any]:
+    """Return the functions that the last worker was offered, by name."""
+    functions = [tool["function"] for tool in upstream.calls[-1].body["tools"]]
+    return {function["name"]: function for function in functions}
+
+
+def test_tools_are_offered_as_functions(served: Served, upstream: ChatServer) -> None:
+    """A grammar is in the description; names have at most 64 characters; the response has the given tools."""
+    upstream.reply = team
+    answer = served.client().responses.create(model="podium", input=ASKED, tools=EVERY)
+    names = offered(upstream)
+    assert list(names)[:3] == ["add", "apply_patch", "mcp__files__read"]
+    assert "start: /.+/" in names["apply_patch"]["description"]
+    assert names["apply_patch"]["parameters"]["required"] == ["input"]
+    assert all(len(name) <= 64 for name in names)
+    assert len(names) == 5
+    assert [tool.type for tool in answer.tools] == ["function", "custom", "namespace"]
+    facts: Any = answer.model_extra
+    assert facts["podium"]["ignored_tools"] == ["web_search", "image_generation"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "kind", "fields"),
+    [
+        ("apply_patch", '{"input": "a\\nb"}', "custom_tool_call", {"name": "apply_patch", "input": "a\nb"}),
+        ("apply_patch", "a\nb", "custom_tool_call", {"name": "apply_patch", "input": "a\nb"}),
+        ("apply_patch", '{"text": "a"}', "custom_tool_call", {"input": '{"text": "a"}'}),
+        (
+            "mcp__files__read",
+            '{"path": "x"}',
+            "function_call",
+            {"namespace": "mcp__files__", "name": "read", "arguments": '{"path": "x"}'},
+        ),
+        (
+            "mcp__files__write",
+            '{"input": "x"}',
+            "custom_tool_call",
+            {"namespace": "mcp__files__", "name": "write", "input": "x"},
+        ),
+        ("unknown", "{}", "function_call", {"name": "unknown", "arguments": "{}"}),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_and_their_results(  # noqa: PLR0913 - the facts of one case
+    served: Served, upstream: ChatServer, name: str, arguments: str, kind: str, fields: Any, *, stream: bool
+) -> None:
+    """Each call is an item of the type of its tool; the client sends it back with the result."""
+    upstream.reply = calling(name, arguments)
+    client = served.client()
+    asked: Any = {"model": "podium", "input": ASKED, "tools": EVERY, "store": False}
+    if stream:
+        events: list[Any] = list(client.responses.create(**asked, stream=True))
+        check([event.to_dict() for event in events])
+        output = events[-1].response.output
+    else:
+        output = client.responses.create(**asked).output
+    call = output[-1]
+    assert call.type == kind
+    assert {field: getattr(call, field) for field in fields} == fields
+    result = {"type": f"{kind}_output", "call_id": call.call_id, "output": "done"}
+    again = [{"role": "user", "content": ASKED}, *(item.to_dict() for item in output), result]
+    answer = client.responses.create(**{**asked, "input": again})
+    assert answer.output_text == "the answer"
+    made, said = upstream.calls[-1].body["messages"][-2:]
+    assert (made["tool_calls"][0]["function"]["name"], said["content"]) == (name, "done")
+    if kind == "custom_tool_call":
+        assert json.loads(made["tool_calls"][0]["function"]["arguments"]) == {"input": call.input}
+    assert [each.body["model"] for each in upstream.calls] == ["planner", "one", "two", "two"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "name"),
+    [
+        ({"type": "custom", "name": "apply_patch"}, "apply_patch"),
+        ({"type": "function", "name": "read"}, "mcp__files__read"),
+        ({"type": "function", "name": "read", "namespace": "mcp__files__"}, "mcp__files__read"),
+    ],
+)
+def test_a_tool_choice(served: Served, upstream: ChatServer, choice: Any, name: str) -> None:
+    """It may name any tool of the client; a name of another type is an error."""
+    upstream.reply = calling(name, "{}")
+    client = served.client()
+    client.responses.create(model="podium", input=ASKED, tools=EVERY, tool_choice=choice)
+    assert upstream.calls[-1].body["tool_choice"] == {"type": "function", "function": {"name": name}}
+    allowed: Any = {"type": "allowed_tools", "mode": "auto", "tools": [choice]}
+    client.responses.create(model="podium", input="Again?", tools=EVERY, tool_choice=allowed)
+    assert list(offered(upstream)) == [name]
+    wrong: Any = {"type": "custom", "name": "nothing"}
+    with pytest.raises(openai.BadRequestError):
+        client.responses.create(model="podium", input=ASKED, tools=EVERY, tool_choice=wrong)
