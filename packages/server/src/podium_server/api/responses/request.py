@@ -151,7 +151,8 @@ class ResponseRequest(Body):
     def _tools(self) -> Tools:
         tools, choice = self.offered, self.tool_choice
         match choice:
-            case {"type": "function" | "custom", "name": str(name)} as chosen:
+            case {"type": "function" | "custom" as kind, "name": str(name), **rest}:
+                chosen = {"type": kind, "name": name, **rest}
                 choice = next((tool.offered_name for tool in tools if tool.is_named(chosen)), name)
             case {"type": "allowed_tools", "tools": list(allowed), "mode": str(mode)}:
                 names = [each for each in allowed if isinstance(each, Mapping)]
