@@ -41,7 +41,7 @@ class OfferedTool:
         """The name of the function."""
         return offered_name(self.namespace, self.name)
 
-    def is_named(self, named: Mapping[str, Any]) -> bool:
+    def is_named(self, named: Mapping[Any, Any]) -> bool:
         """Return whether a tool choice names this tool."""
         given = (named.get("type"), named.get("name"), named.get("namespace") or self.namespace)
         return given == (self.type, self.name, self.namespace)
