@@ -143,7 +143,7 @@ def _table(readings: Sequence[Reading]) -> Table:
 def _read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gateway",
-        description="Measures what gateways add to a request. Needs Linux, two cores, and 600 MB for LiteLLM.",
+        description="Measures what gateways add to requests. Needs Linux, two cores, and 600 MB for LiteLLM.",
     )
     parser.add_argument("--quick", action="store_true", help="few requests and streams")
     parser.add_argument("--rounds", type=int, default=1, help="times each gateway is measured; default 1")
