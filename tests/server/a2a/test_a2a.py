@@ -41,7 +41,7 @@ async def client_of(
 ) -> AsyncGenerator[Any, None]:
     """Yield a client of a model's agent, which was found by its card."""
     headers = {"Authorization": f"Bearer {key}"}
-    async with httpx.AsyncClient(headers=headers, timeout=20) as http:
+    async with httpx.AsyncClient(headers=headers, timeout=60) as http:
         place = f"{served.root}/a2a/{model}" if model else served.root
         card = await A2ACardResolver(http, place).get_agent_card()
         yield ClientFactory(ClientConfig(httpx_client=http, streaming=streams)).create(card)
@@ -136,7 +136,7 @@ async def test_two_clients_do_not_see_each_other(keyed: Served, new_key: NewKey)
 async def test_a_key_sees_its_models_only(keyed: Served, new_key: NewKey) -> None:
     """The card without a name is that of its first model."""
     headers = {"Authorization": f"Bearer {new_key(models=('mini',))}"}
-    async with httpx2.AsyncClient(base_url=keyed.root, headers=headers) as http:
+    async with httpx2.AsyncClient(base_url=keyed.root, headers=headers, timeout=60) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
         assert card["name"] == "mini"
         assert card["supportedInterfaces"][0]["url"] == f"{keyed.root}/a2a/mini"

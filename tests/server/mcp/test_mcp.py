@@ -1,5 +1,6 @@
 """`POST /mcp` with the client of the MCP SDK."""
 
+import logging
 import signal
 import sys
 import threading
@@ -38,7 +39,7 @@ def session_of(served: Served, key: str) -> dict[str, str]:
     client = {"name": "test", "version": "1"}
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
-    answer = httpx2.post(f"{served.root}/mcp", headers=headers, json=body)
+    answer = httpx2.post(f"{served.root}/mcp", headers=headers, json=body, timeout=60)
     assert answer.status_code == 200
     return {**headers, "mcp-session-id": answer.headers["mcp-session-id"]}
 
@@ -169,14 +170,31 @@ def test_a_method_and_a_body_that_do_not_exist(keyed: Served, new_key: NewKey) -
     """They are refused before the SDK reads them."""
     headers = {"authorization": f"Bearer {new_key()}"}
     assert httpx2.get(f"{keyed.root}/mcp", headers=headers).status_code == 405
-    plain = httpx2.post(f"{keyed.root}/mcp", headers=headers, content="x")
+    plain = httpx2.post(f"{keyed.root}/mcp", headers=headers, content="x", timeout=60)
     assert plain.status_code == 415
     broken = httpx2.post(
         f"{keyed.root}/mcp", headers={**headers, "content-type": "application/json"}, content="{"
     )
     assert broken.status_code in (400, 406)
+    json = {**headers, "content-type": "application/json"}
+    for path in ("/mcp", "/a2a/podium"):
+        assert (
+            httpx2.post(keyed.root + path, headers=json, content="[" * 100_000, timeout=60).status_code == 400
+        )
     assert keyed.app.journal is not None
     assert not run_sync(keyed.app.journal.runs)
+
+
+def test_the_log_has_no_requests(keyed: Served, new_key: NewKey, capfd: pytest.CaptureFixture[str]) -> None:
+    """The SDKs configure no logging, and quote no invalid request."""
+    before = logging.getLogger().handlers.copy()
+    key = {"authorization": f"Bearer {new_key()}", "accept": "application/json, text/event-stream"}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "no such method", "params": {"text": "confidential"}}
+    for path in ("/mcp", "/a2a/podium"):
+        assert "error" in httpx2.post(keyed.root + path, headers=key, json=message, timeout=60).text
+    assert logging.getLogger().handlers == before
+    told = capfd.readouterr()
+    assert "confidential" not in told.out + told.err
 
 
 async def test_a_signal_lets_a_call_end(upstream: ChatServer, tmp_path: Path) -> None:

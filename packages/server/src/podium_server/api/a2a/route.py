@@ -1,9 +1,12 @@
 """Answers requests of A2A clients."""
 
-import json
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import anyio.to_thread
+
+from podium_server.api.json_rpc import part_of, read_message
 from podium_server.api.on_demand import OnDemand
 from podium_server.http import Exchange
 from podium_server.keys import Caller
@@ -30,10 +33,17 @@ class A2aApi:
         self._settings = settings
         self.server: OnDemand[AgentServer] = OnDemand(self._opened, "a2a")
 
-    def _opened(self) -> "AbstractAsyncContextManager[AgentServer]":
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator["AgentServer", None]:
+        server = await anyio.to_thread.run_sync(self._make)
+        async with server.opened():
+            yield server
+
+    def _make(self) -> "AgentServer":
+        """Return the server. The first imports take seconds, in a thread."""
         from podium_server.api.a2a.server import AgentServer  # noqa: PLC0415 - the import takes time and memory
 
-        return AgentServer(self._turns, self._settings).opened()
+        return AgentServer(self._turns, self._settings)
 
     async def card(self, exchange: Exchange, caller: Caller) -> None:
         """Answer with the card of a model; without a name in the path, of the caller's first model."""
@@ -55,20 +65,18 @@ class A2aApi:
 
         app = server.app(self._turns.find(caller, exchange.path_params["model"]))
         raw, work = await exchange.body(), Work(caller)
+        is_awaited = _is_awaited(read_message(raw))
 
         def leave() -> None:
-            if _is_awaited(raw):
+            if is_awaited:
                 work.scope.cancel()
 
         await exchange.forward(app, raw, {"podium.work": work}, on_gone=leave)
 
 
-def _is_awaited(raw: bytes) -> bool:
+def _is_awaited(message: Mapping[str, Any]) -> bool:
     """Return whether a request waits for the answer, and cannot find its task again."""
-    try:
-        message: Any = json.loads(raw)
-        wanted = (message.get("params") or {}).get("configuration") or {}
-        is_sent = message.get("method") in ("SendMessage", "message/send")
-        return is_sent and not wanted.get("returnImmediately") and wanted.get("blocking") is not False
-    except (ValueError, RecursionError, AttributeError):
+    if message.get("method") not in ("SendMessage", "message/send"):
         return False
+    returns_now = part_of(message, "params", "configuration", "returnImmediately")
+    return not returns_now and part_of(message, "params", "configuration", "blocking") is not False

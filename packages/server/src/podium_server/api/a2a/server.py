@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from podium_server.api.a2a.agent import ModelAgent, Work
 from podium_server.api.a2a.card import card_of
 from podium_server.api.a2a.tasks import RecentTasks
-from podium_server.api.sse import without_early_ends
+from podium_server.api.sdks import tame_sdks
 from podium_server.http import InFlight
 from podium_server.models import ServedModel
 from podium_server.settings import ServerSection
@@ -38,7 +38,7 @@ class AgentServer:
     """
 
     def __init__(self, turns: Turns, settings: ServerSection) -> None:
-        without_early_ends()
+        tame_sdks()
         self._turns = turns
         self._settings = settings
         self._in_flight = InFlight(settings.requests)
@@ -46,10 +46,10 @@ class AgentServer:
         self._apps: dict[str, ASGIApp] = {}
 
     @asynccontextmanager
-    async def opened(self) -> AsyncGenerator["AgentServer", None]:
+    async def opened(self) -> AsyncGenerator[None, None]:
         """Run the agents in the block; at its end, wait for running tasks, and cancel them."""
         try:
-            yield self
+            yield
         finally:
             await self._in_flight.ended(self._settings.drain_seconds)
             with anyio.move_on_after(_CLOSE_SECONDS, shield=True):

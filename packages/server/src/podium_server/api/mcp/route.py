@@ -4,18 +4,22 @@ The server has no sessions. A session only has an id, so that a client can cance
 in a request of its own.
 """
 
-import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import anyio
+import anyio.to_thread
 
+from podium_server.api.json_rpc import part_of, read_message
 from podium_server.api.on_demand import OnDemand
 from podium_server.http import Exchange
 from podium_server.keys import Caller
 from podium_server.turn import Turns
+
+if TYPE_CHECKING:
+    from podium.mcp import ToolServer
 
 PATH = "/mcp"
 _SESSION = "mcp-session-id"
@@ -41,27 +45,30 @@ class McpApi:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[Any, None]:
+        server = await anyio.to_thread.run_sync(self._make)
+        async with server.opened() as app:
+            yield app
+
+    def _make(self) -> "ToolServer":
+        """Return the server. The first imports take seconds, in a thread."""
         from podium.mcp import ToolServer  # noqa: PLC0415 - the import takes time and memory
         from podium_server.api.mcp.tools import Tools  # noqa: PLC0415 - as above
-        from podium_server.api.sse import without_early_ends  # noqa: PLC0415 - as above
+        from podium_server.api.sdks import tame_sdks  # noqa: PLC0415 - as above
 
-        without_early_ends()
+        tame_sdks()
         server, tools = ToolServer("podium", instructions=_INSTRUCTIONS), Tools(self._turns)
         server.add(tools.ask, reads_only=False)
         server.add(tools.list_models, reads_only=True)
-        async with server.opened() as app:
-            yield app
+        return server
 
     async def answer(self, exchange: Exchange, caller: Caller) -> None:
         """Let the SDK answer a request."""
         app = await self.server.get()
         raw = await exchange.body()
-        message = _message(raw)
+        message = read_message(raw)
         session, method = exchange.header(_SESSION), message.get("method")
         if method == "notifications/cancelled":
-            params = message.get("params")
-            number = params.get("requestId") if isinstance(params, dict) else None
-            self._cancel(caller, session, number)
+            self._cancel(caller, session, part_of(message, "params", "requestId"))
         headers = {_SESSION: uuid4().hex} if method == "initialize" else {}
         place = caller.caller_id, session, str(message.get("id"))
         with anyio.CancelScope() as scope:
@@ -79,12 +86,3 @@ class McpApi:
         scope = self._running.get((caller.caller_id, session, str(number)))
         if session is not None and scope is not None:
             scope.cancel()
-
-
-def _message(raw: bytes) -> Mapping[str, Any]:
-    """Return the message of a request; empty if it is not one message, which the SDK refuses."""
-    try:
-        message = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return message if isinstance(message, dict) else {}
