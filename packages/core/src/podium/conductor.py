@@ -37,6 +37,9 @@ from podium.workers.pool import Pool
 from podium.workers.worker import CallMiddleware, Card, Request, Worker
 from podium.workers.worst_case import check_prices, unpriced
 
+CARD = Card(name="conductor", description="Plans a task and has a team carry it out.")
+"""The default card of a conductor."""
+
 
 class Conductor(Worker):
     """Answers queries: gets a plan for each query, and runs the plan with a pool of workers.
@@ -105,7 +108,7 @@ class Conductor(Worker):
         if worker is not None and worker not in self.pool.names:
             raise ConfigError(f"direct names {worker!r}; the workers are {', '.join(self.pool.names)}")
         first = DirectPlanner(planner, worker) if direct else planner
-        own = card or Card(name="conductor", description="Plans a task and has a team carry it out.")
+        own = card or CARD
         self.card = replace(own, labels=own.labels.union(*(other.labels for other in self.pool.cards)))
         self._settings = ConductorSettings(
             name=own.name,

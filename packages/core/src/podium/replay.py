@@ -5,10 +5,12 @@ A replay is a new run that reuses the recorded results. Only steps whose input c
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid
 from podium.resume.reuse import unbilled
+from podium.run.request import RunOptions
 from podium.types.events import Event, RunStarted
 from podium.types.messages import Query
 from podium.types.outcome import Outcome, Round
@@ -22,6 +24,7 @@ async def replay(
     *,
     plan: Plan | None = None,
     on_event: Callable[[Event], None] | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Run a recorded run again.
 
@@ -32,6 +35,7 @@ async def replay(
             the steps whose input changed, and all steps that depend on them. `None` keeps the recorded plan
             and reuses all recorded results.
         on_event: called with each event; `None` means no callback.
+        options: further options of the new run, such as `run_id`, except its texts and paid results.
 
     Returns:
         The result of the replay. Reused results cost nothing.
@@ -60,13 +64,13 @@ async def replay(
         paid_results.plans[1].planner == "user" or not paid_results.proposals.get(1)
     ):
         asked = replace(paid_results.plans.pop(1).plan, query=started.query)
-    return await conductor.run(
-        asked,
-        context=started.context,
-        labels=started.labels,
-        paid_results=paid_results,
-        on_event=on_event,
-    )
+    given: RunOptions = {
+        **options,
+        "context": started.context,
+        "labels": started.labels | frozenset(options.get("labels", ())),
+        "paid_results": paid_results,
+    }
+    return await conductor.run(asked, on_event=on_event, **given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,9 @@ from podium_server.api.responses.housekeeping import forgetting
 from podium_server.api.responses.route import PATH as RESPONSES_PATH, ResponsesApi
 from podium_server.api.responses.store import ResponseStore
 from podium_server.api.responses.stored import StoredApi
+from podium_server.api.runs.index import RunIndex
+from podium_server.api.runs.route import PATH as RUNS_PATH, RunsApi
+from podium_server.api.runs.store import RunStore
 from podium_server.api.session import SessionApi
 from podium_server.health import Health
 from podium_server.keys import Access, NoKeys
@@ -63,6 +66,7 @@ class App:
             if self._responses is None
             else Background(self._responses, self._turns, self._access, self._service.in_flight)
         )
+        self._run_store = None if self.journal is None else RunStore.beside(self.journal)
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
@@ -70,6 +74,8 @@ class App:
         async with AsyncExitStack() as stack:
             if self.journal is not None:
                 await stack.enter_async_context(self.journal)
+            if self._run_store is not None:
+                await stack.enter_async_context(self._run_store)
             if self._responses is not None:
                 await stack.enter_async_context(self._responses)
                 await stack.enter_async_context(forgetting(self._responses))
@@ -117,6 +123,14 @@ class App:
             self._route("GET", A2A_PATH + CARD_PATH, self._a2a.card),
             self._route("POST", A2A_PATH, self._a2a.answer),
         ]
+        if self.journal is not None and self._run_store is not None:
+            index = RunIndex(self.journal, self._run_store, has_keys=self.has_keys)
+            runs = RunsApi(index, self._run_store, self._access)
+            routes += [
+                self._route("GET", RUNS_PATH, runs.list),
+                self._route("GET", f"{RUNS_PATH}/{{run_id}}", runs.show),
+                self._route("GET", f"{RUNS_PATH}/{{run_id}}/events", runs.events),
+            ]
         refusals = {404: self._no_route, 405: self._no_route}
         return Starlette(routes=routes, exception_handlers=refusals, lifespan=lambda _: self.opened())
 

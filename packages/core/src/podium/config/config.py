@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from podium.conductor import Conductor
+from podium.conductor import CARD, Conductor
 from podium.config.added_planner import AddedPlanner
 from podium.config.files import read_text, why_unreadable
 from podium.config.sections import (
@@ -157,6 +157,7 @@ class Config:
             policy=policy,
             cache=cache,
             journal=journal,
+            card=None if variant.name is None else Card(name=variant.name, description=CARD.description),
         )
 
     def _all_workers(self, findings: Findings) -> Mapping[str, Sequence[Worker]]:

@@ -15,6 +15,8 @@ from podium.workers.worker import Worker
 class Variant:
     """The differences from the conductor of a config; `None` means no difference."""
 
+    name: str | None = None
+    """The name of the conductor, which its runs record."""
     workers: Sequence[str] | None = None
     """Names of the tables `[workers.NAME]` whose workers are in the pool."""
     planner: Planner | None = None

@@ -1,7 +1,7 @@
 """The interface between runs and journals."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from time import time
 
 from podium.aio.resources import ResourceGroup
@@ -120,6 +120,7 @@ class Journal(ResourceGroup, ABC):
         prefix: str = "",
         parent: str | None = None,
         since: float | None = None,
+        ids: Collection[str] | None = None,
     ) -> Sequence[RunRow]:
         """Return the latest runs, newest first.
 
@@ -130,6 +131,7 @@ class Journal(ResourceGroup, ABC):
             parent: return only runs nested directly in this run.
             since: return only runs that began at this time or later, in seconds of Unix time; `None` for
                 all runs.
+            ids: return only runs with these ids; `None` for all runs.
         """
 
     async def strays(self) -> Sequence[str]:

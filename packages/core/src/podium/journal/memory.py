@@ -1,6 +1,6 @@
 """A journal in the memory of one process."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from threading import RLock
 from time import time
 from typing import Self
@@ -176,6 +176,7 @@ class MemoryJournal(Journal):
         prefix: str = "",
         parent: str | None = None,
         since: float | None = None,
+        ids: Collection[str] | None = None,
     ) -> Sequence[RunRow]:
         """Return the latest runs, newest first."""
         with self._lock:
@@ -184,6 +185,8 @@ class MemoryJournal(Journal):
             rows = [row for row in rows if row.parent == parent]
         elif not nested:
             rows = [row for row in rows if row.parent is None]
+        if ids is not None:
+            rows = [row for row in rows if row.run_id in ids]
         return tuple([row for row in rows if since is None or row.began >= since][:limit])
 
     async def delete(self, run_id: str) -> None:

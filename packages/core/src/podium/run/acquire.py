@@ -42,7 +42,7 @@ class Acquired:
 
 
 async def acquire(
-    journal: Journal, request: RunRequest, workers: Sequence[str], *, limits: Limits
+    journal: Journal, request: RunRequest, workers: Sequence[str], *, limits: Limits, name: str
 ) -> Acquired:
     """Create the run's record, resume the run, or return its recorded result.
 
@@ -52,6 +52,7 @@ async def acquire(
         workers: the names of the pool's workers.
         limits: the conductor's limits, which are recorded for a new run. If another process executes the run,
             `seconds` is the maximum wait.
+        name: the name of the conductor, which is recorded for a new run.
 
     Raises:
         RunExists: the recorded run with this id has another query or plan.
@@ -61,7 +62,7 @@ async def acquire(
     if request.resumes:
         return await _claim(journal, request, workers)
     try:
-        log = await journal.begin(started(request, workers, limits), minted=request.is_new_id)
+        log = await journal.begin(started(request, workers, limits, name), minted=request.is_new_id)
     except RunExists:
         return await _join(journal, request, workers, limits.seconds)
     return Acquired(request, RunRecorder(log, (), workers))
@@ -162,7 +163,7 @@ def _named(plan: Plan, workers: Sequence[str]) -> list[tuple[str, str, list[int 
     return [(workers[step.worker], step.subtask, step.access_list) for step in plan.steps]
 
 
-def started(request: RunRequest, workers: Sequence[str], limits: Limits) -> RunStarted:
+def started(request: RunRequest, workers: Sequence[str], limits: Limits, name: str) -> RunStarted:
     """Return the first event of a run."""
     caller = request.caller
     return RunStarted(
@@ -176,6 +177,7 @@ def started(request: RunRequest, workers: Sequence[str], limits: Limits) -> RunS
         sampling=request.sampling,
         tool_messages=request.tool_messages,
         limits=limits,
+        conductor=name,
         recalls=None if request.paid_results is None else request.paid_results.run_id,
         parent=None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt),
     )

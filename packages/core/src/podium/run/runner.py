@@ -119,7 +119,9 @@ class RunSession:
             if self._journal is None:
                 return await self._carry_out()
             names, limits = self._settings.pool.names, self._settings.limits
-            acquired = await acquire(self._journal, self._request, names, limits=limits)
+            acquired = await acquire(
+                self._journal, self._request, names, limits=limits, name=self._settings.name
+            )
             self._request, self._recorder, self.before = acquired.request, acquired.recorder, acquired.before
             limits = self._request.limits or limits.keeping(acquired.limits)
             self._settings = replace(self._settings, limits=limits)
@@ -190,7 +192,8 @@ class RunSession:
             facts = {"recovery": recorder.recovery, "limits": request.limits}
             context.tell(RunResumed, workers=context.settings.pool.names, **facts)
         elif context.emit is not None:
-            context.emit(started(request, context.settings.pool.names, context.settings.limits))
+            settings = context.settings
+            context.emit(started(request, settings.pool.names, settings.limits, settings.name))
         self._scope.deadline = context.ledger.deadline
         try:
             with self._scope:

@@ -69,6 +69,8 @@ class RunStarted(_Event):
     """The run whose plans and outcomes this run reuses, as in a replay; `None` if it reuses no run."""
     limits: Limits | None = None
     """The limits of the run; `None` if they are not recorded."""
+    conductor: str = ""
+    """The name of the conductor's card; empty if it is not recorded."""
     parent: tuple[str, int, int, int] | None = None
     """Run, round, step and attempt that started this nested run; `None` for a run that a user started."""
 

@@ -1,6 +1,6 @@
 """A journal in a graph's state, which the graph's checkpointer stores."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import anyio.lowlevel
@@ -93,6 +93,7 @@ class StateJournal(Journal):
         prefix: str = "",
         parent: str | None = None,
         since: float | None = None,
+        ids: Collection[str] | None = None,
     ) -> Sequence[RunRow]:
         """Return the latest runs, newest first."""
         rows = [self._row(run_id) for run_id in reversed(self._events) if run_id.startswith(prefix)]
@@ -100,6 +101,8 @@ class StateJournal(Journal):
             rows = [row for row in rows if row.parent == parent]
         elif not nested:
             rows = [row for row in rows if row.parent is None]
+        if ids is not None:
+            rows = [row for row in rows if row.run_id in ids]
         return [row for row in rows if since is None or row.began >= since][:limit]
 
     async def delete(self, run_id: str) -> None:

@@ -1,8 +1,9 @@
 """Reads the JSON body of a request into the model of its API."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import TypeVar
+from typing import TypeVar, get_origin
+from urllib.parse import parse_qs
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
@@ -26,8 +27,12 @@ def read_body(raw: bytes, model: type[_Model]) -> _Model:
     Raises:
         BadRequest: it is not a JSON object of this form; the message names the fields.
     """
+    return _validated(lambda: model.model_validate_json(raw))
+
+
+def _validated(read: Callable[[], _Model]) -> _Model:
     try:
-        return model.model_validate_json(raw)
+        return read()
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False)
         told = "; ".join(_told(details) for details in found[:_MOST_TOLD])
@@ -35,6 +40,18 @@ def read_body(raw: bytes, model: type[_Model]) -> _Model:
         first = found[0]
         code = "unknown_parameter" if first["type"] == "extra_forbidden" else None
         raise BadRequest(f"{told}{more}", code=code, param=_path(first["loc"]) or None) from None
+
+
+def read_query(query: str, model: type[_Model]) -> _Model:
+    """Return the parameters of a URL. A field of the type `list` may be given several times.
+
+    Raises:
+        BadRequest: a parameter is unknown or invalid; the message names it.
+    """
+    given = parse_qs(query, keep_blank_values=True)
+    lists = {name for name, field in model.model_fields.items() if get_origin(field.annotation) is list}
+    values = {name: each if name in lists else each[-1] for name, each in given.items()}
+    return _validated(lambda: model.model_validate(values, strict=False))
 
 
 def fingerprint_of(path: str, raw: bytes) -> str:

@@ -140,7 +140,9 @@ class _Maker:
         if section.worker is not None:
             self._config.worker(section.worker)  # the tools of an MCP server are several workers
             planner = FixedPlanner(_ONE_STEP)
-            variant = Variant(workers=(section.worker,), planner=planner, direct=False, journal=self._journal)
+            variant = Variant(
+                name=name, workers=(section.worker,), planner=planner, direct=False, journal=self._journal
+            )
             return self._build(section, variant)
         workers: Sequence[str] | None = section.workers
         accept = None if section.accept is None else self._config.worker(section.accept)
@@ -154,7 +156,7 @@ class _Maker:
             raise self._refusal(name, "direct", told)
         if section.preset == "ultra" and accept is None:
             accept = self._config.planner().worker
-        variant = Variant(workers=workers, accept=accept, direct=direct, journal=self._journal)
+        variant = Variant(name=name, workers=workers, accept=accept, direct=direct, journal=self._journal)
         return self._build(section, variant)
 
     def _build(self, section: ModelSection, variant: Variant) -> Conductor | HostedConductor:

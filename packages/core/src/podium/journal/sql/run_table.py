@@ -1,6 +1,6 @@
 """Claims, reads, lists and deletes the runs of a database."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -95,13 +95,25 @@ class RunTable:
         return await self._database.transaction(read, reads=True)
 
     async def rows(
-        self, *, limit: int | None, nested: bool, prefix: str, parent: str | None, since: float | None
+        self,
+        *,
+        limit: int | None,
+        nested: bool,
+        prefix: str,
+        parent: str | None,
+        since: float | None,
+        ids: Collection[str] | None,
     ) -> tuple[RunRow, ...]:
         """Return the latest runs, like `Journal.runs`."""
         which = "run.parent = ?" if parent is not None else "TRUE" if nested else "run.parent IS NULL"
         values: list[Value] = [] if parent is None else [parent]
         if since is not None:
             which, values = f"{which} AND run.began >= ?", [*values, since]
+        if ids is not None:
+            if not ids:
+                return ()
+            which = f"{which} AND run.run_id IN ({', '.join('?' * len(ids))})"
+            values += ids
         order = "ORDER BY run.began DESC, run.run_id LIMIT ?"
         statement = f"{self._select} WHERE {which} AND substr(run.run_id, 1, ?) = ? {order}"
 

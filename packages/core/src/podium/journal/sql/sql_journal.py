@@ -163,10 +163,13 @@ class SqlJournal(PerLoop[_Open], Journal):
         prefix: str = "",
         parent: str | None = None,
         since: float | None = None,
+        ids: Collection[str] | None = None,
     ) -> Sequence[RunRow]:
         """Return the latest runs, newest first."""
         async with self.opened() as here:
-            return await here.runs.rows(limit=limit, nested=nested, prefix=prefix, parent=parent, since=since)
+            return await here.runs.rows(
+                limit=limit, nested=nested, prefix=prefix, parent=parent, since=since, ids=ids
+            )
 
     async def strays(self) -> Sequence[str]:
         """Return the ids that have records but no row, because somebody deleted the row."""

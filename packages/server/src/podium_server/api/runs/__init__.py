@@ -1,0 +1,1 @@
+"""The runs API: lists, shows, starts, approves, cancels, resumes and replays runs."""

@@ -1,0 +1,176 @@
+"""The JSON forms of runs."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from podium.journal import Entry, RunRow
+from podium.resume import result_of, waiting_for
+from podium.types import (
+    ApprovalAsked,
+    Event,
+    Outcome,
+    Problem,
+    Proposal,
+    Result,
+    Round,
+    RunResumed,
+    RunStarted,
+)
+from podium.usage import Usage
+
+State = Literal["running", "stopped", "dead", "waiting", "ok", "partial", "failed"]
+
+
+class RunSummary(BaseModel):
+    """A run in a list."""
+
+    object: Literal["run"] = "run"
+    id: str
+    model: str = Field(description="The name of the model; empty if the run was not made by a model.")
+    status: State = Field(
+        description="`stopped` runs can be resumed; `waiting` runs wait for an approval; `dead` runs stopped "
+        "too often because their process died."
+    )
+    created: float = Field(description="When the run began, in seconds of Unix time.")
+    ended: float | None = Field(description="When it last ended or stopped.")
+    cost: float | None = Field(description="In USD; null while it is unknown.")
+    key_id: str | None = Field(description="The API key that began the run.")
+    labels: list[str]
+    question: str = Field(description="The first characters of the question.")
+    recoveries: int = Field(description="How often the run was continued after its process had died.")
+    parent: str | None = Field(description="The run in which this run is nested.")
+
+
+class RunList(BaseModel):
+    """A page of runs, the newest first."""
+
+    object: Literal["list"] = "list"
+    data: list[RunSummary]
+    has_more: bool
+    next: str | None = Field(description="`after` of the next page; null if there is none.")
+
+
+class PlannerBill(BaseModel):
+    """One call of a planner."""
+
+    planner: str
+    role: str
+    usage: Usage
+    cost: float | None
+    maybe_paid: bool
+    seconds: float
+    problem: Problem | None
+
+
+class RunRound(BaseModel):
+    """One plan of a run, and its steps."""
+
+    number: int
+    why: str
+    planner: dict[str, Any] | None
+    plan: dict[str, Any] | None = Field(description="The plan; its workers are numbers in `workers`.")
+    proposals: list[PlannerBill] = Field(description="The calls of the planner.")
+    steps: list[Outcome] = Field(description="How each step ended, with its usage, cost and calls.")
+    check: Outcome | None = Field(description="The call that judged the answer.")
+
+
+class RunDetail(RunSummary):
+    """A run with its plans, steps, bills and problems."""
+
+    query: list[dict[str, Any]]
+    answer: str
+    tool_calls: list[dict[str, Any]]
+    problem: Problem | None
+    waits_for: dict[str, Any] | None = Field(description="The round and the plan that wait for an approval.")
+    workers: list[str]
+    rounds: list[RunRound]
+    usage: Usage
+    estimated_usage: Usage = Field(description="The part of `usage` that was estimated.")
+    maybe_paid: bool = Field(description="Whether part of the cost may not be billed.")
+    usage_by_worker: dict[str, Usage]
+    cost_by_worker: dict[str, float | None]
+    seconds: float
+    recalls: str | None = Field(description="The run that this run replays.")
+    events: int = Field(description="The number of recorded events.")
+    hash: str = Field(description="The hash of the last recorded event.")
+
+
+def summary_facts(row: RunRow, started: RunStarted, key_id: str | None) -> dict[str, Any]:
+    """Return the fields of `RunSummary`."""
+    return {
+        "id": row.run_id,
+        "model": started.conductor,
+        "status": row.state,
+        "created": row.began,
+        "ended": row.ended,
+        "cost": row.cost,
+        "key_id": key_id,
+        "labels": sorted(started.labels),
+        "question": row.question,
+        "recoveries": row.recoveries,
+        "parent": row.parent,
+    }
+
+
+def detail(
+    row: RunRow, entries: Sequence[Entry], nested: Sequence[Sequence[Event]], key_id: str | None
+) -> RunDetail:
+    """Return a run in the form of `GET /v1/runs/{run_id}`."""
+    events = [entry.event for entry in entries]
+    result, started = result_of(events, nested), events[0]
+    assert isinstance(started, RunStarted)
+    facts = summary_facts(row, started, key_id) | {"cost": result.cost}
+    return RunDetail(**facts, **_result_facts(result, events, started), hash=entries[-1].hash)
+
+
+def _result_facts(result: Result, events: Sequence[Event], started: RunStarted) -> dict[str, Any]:
+    asked = waiting_for(events)
+    is_open = events[-1].type not in ("run_ended", "run_stopped")
+    return {
+        "query": [message.to_wire() for message in (*started.query, *started.tool_messages)],
+        "answer": result.answer,
+        "tool_calls": [dict(call) for call in result.tool_calls],
+        "problem": None if is_open else result.problem,
+        "waits_for": None if asked is None else _waiting(asked),
+        "workers": list(result.workers),
+        "rounds": [_round(current) for current in result.rounds],
+        "usage": result.usage,
+        "estimated_usage": result.estimated_usage,
+        "maybe_paid": result.maybe_paid,
+        "usage_by_worker": result.usage_by_worker,
+        "cost_by_worker": result.cost_by_worker,
+        "seconds": result.seconds,
+        "recalls": started.recalls,
+        "events": len(events),
+    }
+
+
+def _waiting(asked: ApprovalAsked) -> dict[str, Any]:
+    return {"round": asked.round, "plan": asked.plan.to_json()}
+
+
+def _round(current: Round) -> RunRound:
+    planner = current.planner
+    return RunRound(
+        number=current.number,
+        why=current.why,
+        planner=None
+        if planner is None
+        else {"name": planner.name, "why": planner.why, "is_fallback": planner.is_fallback},
+        plan=None if current.plan is None else current.plan.to_json(),
+        proposals=[_bill(proposal) for proposal in current.proposals],
+        steps=list(current.outcomes),
+        check=current.check,
+    )
+
+
+def _bill(proposal: Proposal) -> PlannerBill:
+    names = ("planner", "role", "usage", "cost", "maybe_paid", "seconds", "problem")
+    return PlannerBill(**{name: getattr(proposal, name) for name in names})
+
+
+def workers_of(events: Sequence[Event]) -> Sequence[str]:
+    """Return the names of the workers to which the plans of a run refer."""
+    return next((e.workers for e in reversed(events) if isinstance(e, RunStarted | RunResumed)), ())

@@ -1,0 +1,126 @@
+"""Lists and shows runs, and streams their events."""
+
+from podium.errors import RunUnknown
+from podium.journal import RunRow
+from podium.secrets import scrub_data
+from podium_server.api.bodies import read_query
+from podium_server.api.endpoint import logged_fault
+from podium_server.api.runs.events import AgUiForm, EventStream, PodiumForm, error_frame
+from podium_server.api.runs.forms import RunDetail, RunList, detail
+from podium_server.api.runs.index import RunIndex, Wanted
+from podium_server.api.runs.requests import EventsQuery, ListQuery
+from podium_server.api.runs.store import RunStore
+from podium_server.http import BadRequest, Exchange
+from podium_server.keys import Access, Caller, Role
+
+PATH = "/v1/runs"
+
+
+class RunsApi:
+    """`GET /v1/runs`, `GET /v1/runs/{run_id}` and `GET /v1/runs/{run_id}/events`.
+
+    Args:
+        index: finds the runs.
+        store: has the runs in the background.
+        access: knows which caller began a run.
+    """
+
+    def __init__(self, index: RunIndex, store: RunStore, access: Access) -> None:
+        self._index = index
+        self._store = store
+        self._access = access
+
+    async def list(self, exchange: Exchange, caller: Caller) -> None:
+        """List the runs of the caller; with the role `see`, all runs.
+
+        Raises:
+            BadRequest: a parameter is invalid.
+            RoleMissing: the caller asks for the runs of another key.
+            RunUnknown: there is no run with the id `after`.
+        """
+        query = read_query(exchange.query, ListQuery)
+        if query.key is not None and query.key != caller.caller_id:
+            caller.check_role("see")
+        own = None if caller.may("see") else caller.caller_id
+        wanted = Wanted(
+            key_id=query.key or own,
+            model=query.model,
+            status=query.status,
+            label=query.label,
+            since=query.since,
+            until=query.until,
+        )
+        page = await self._index.page(wanted, limit=query.limit, after=query.after)
+        listed = RunList(data=page.runs, has_more=page.next is not None, next=page.next)
+        await exchange.json(scrub_data(listed.model_dump(mode="json")))
+
+    async def show(self, exchange: Exchange, caller: Caller) -> None:
+        """Show a run.
+
+        Raises:
+            RunUnknown: there is no such run, or the caller may not see it.
+        """
+        shown = await self.detail(await self.find(exchange, caller))
+        await exchange.json(scrub_data(shown.model_dump(mode="json")))
+
+    async def events(self, exchange: Exchange, caller: Caller) -> None:
+        """Stream the events of a run until no process executes it.
+
+        Raises:
+            RunUnknown: as above.
+            BadRequest: a parameter, or the header `Last-Event-ID`, is invalid.
+        """
+        query = read_query(exchange.query, EventsQuery)
+        row = await self.find(exchange, caller)
+        is_agui = query.format == "ag-ui"
+        form = AgUiForm(row.run_id) if is_agui else PodiumForm()
+        stream = EventStream(self._index, row.run_id, form, self._has_job)
+        after = _last_event(exchange, query.after)
+
+        async def answer() -> None:
+            await exchange.stream(
+                stream.frames(after),
+                lambda: {"x-podium-run-id": row.run_id},
+                lambda error: error_frame(logged_fault(error), is_agui=is_agui),
+            )
+
+        await exchange.while_connected(answer)
+
+    async def find(self, exchange: Exchange, caller: Caller, role: Role = "see") -> RunRow:
+        """Return the run of the URL.
+
+        Args:
+            exchange: the request.
+            caller: who makes it.
+            role: the role that the caller needs if the run belongs to another caller.
+
+        Raises:
+            RunUnknown: there is no such run, or the caller may not see it.
+            RoleMissing: the caller may see the run, and lacks the role.
+        """
+        row = await self._index.row(str(exchange.path_params["run_id"]))
+        root = await self._index.root(row)
+        if not await self._access.may_see(caller, root.run_id):
+            raise RunUnknown(f"run {row.run_id:.200} does not exist")
+        if role != "see" and await self._access.owner(root.run_id) != caller.caller_id:
+            caller.check_role(role)
+        return row
+
+    async def detail(self, row: RunRow) -> RunDetail:
+        """Return the whole run."""
+        nested = await self._index.nested(row.run_id)
+        return detail(row, await self._index.read(row.run_id), nested, await self._access.owner(row.run_id))
+
+    async def _has_job(self, run_id: str) -> bool:
+        """Return whether a process executes the run, or will continue it."""
+        return bool(await self._store.jobs(run_id))
+
+
+def _last_event(exchange: Exchange, after: int) -> int:
+    """Return the number of the last event that the client has."""
+    given = exchange.header("last-event-id")
+    if given is None or not given.strip():
+        return after
+    if not given.isascii() or not given.isdigit() or len(given) > 9:
+        raise BadRequest(f"Last-Event-ID must be the number of an event, not {given!r:.40}")
+    return int(given)

@@ -1,0 +1,220 @@
+"""The list of runs, one run, and its events."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from ag_ui.core import Event as AgUiEvent
+from pydantic import TypeAdapter
+from server.chat.test_completions import ASKED, team
+from server.runs.conftest import Http
+from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.podium_server import Served
+
+NewKey = Callable[..., str]
+AG_UI: TypeAdapter[Any] = TypeAdapter(AgUiEvent)
+
+
+def ask(client: httpx2.Client, model: str = "podium", **more: Any) -> str:
+    """Answer a question, and return the id of the run."""
+    answer = client.post("/chat/completions", json={"model": model, "messages": ASKED, **more})
+    return str(answer.headers["x-podium-run-id"])
+
+
+def frames(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the frames of a stream: `event`, `id`, `data`."""
+    for block in text.strip().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+        if "data" in fields:
+            yield {**fields, "data": json.loads(fields["data"])}
+
+
+def test_a_run_has_its_plan_its_steps_and_their_bills(
+    served: Served, upstream: ChatServer, http: Http
+) -> None:
+    """The costs of the steps and of the planner are the cost of the run."""
+    upstream.reply = team
+    client = http(served)
+    run_id = ask(client)
+    run = client.get(f"/runs/{run_id}").json()
+    assert (run["object"], run["id"], run["model"], run["status"]) == ("run", run_id, "podium", "ok")
+    assert run["answer"] == "the answer"
+    assert run["query"] == ASKED
+    (planned,) = run["rounds"]
+    assert [step["subtask"] for step in planned["plan"]["steps"]] == ["Collect facts.", "Write the answer."]
+    assert [run["workers"][step["worker"]] for step in planned["plan"]["steps"]] == ["one", "two"]
+    assert [(step["worker"], step["status"], step["text"]) for step in planned["steps"]] == [
+        ("one", "ok", "facts"),
+        ("two", "ok", "the answer"),
+    ]
+    costs = [bill["cost"] for bill in (*planned["steps"], *planned["proposals"])]
+    assert run["cost"] == pytest.approx(sum(costs)) == pytest.approx(0.0027)
+    assert run["usage"]["input_tokens"] == 3 * 211
+    assert run["problem"] is None
+
+
+def test_a_failed_run_has_its_problem(served: Served, upstream: ChatServer, http: Http) -> None:
+    """The problem of the run, and that of each call."""
+
+    def reply(call: Call) -> Reply:
+        return whole({}, status=400) if call.body["model"] == "two" else team(call)
+
+    upstream.reply = reply
+    client = http(served)
+    failed = client.post("/chat/completions", json={"model": "podium", "messages": ASKED}).json()
+    run = client.get(f"/runs/{failed['error']['run_id']}").json()
+    assert (run["status"], run["problem"]["code"]) == ("failed", "worker_refused")
+    assert run["rounds"][0]["steps"][1]["problem"]["code"] == "worker_refused"
+
+
+def test_runs_are_listed_and_filtered(served: Served, upstream: ChatServer, http: Http) -> None:
+    """By model, status, label and time; unknown values find nothing."""
+    upstream.reply = team
+    client = http(served)
+    ids = [ask(client, model) for model in ("podium", "mini", "podium")]
+    listed = client.get("/runs").json()
+    assert [run["id"] for run in listed["data"]] == ids[::-1]
+    assert (listed["object"], listed["has_more"], listed["next"]) == ("list", False, None)
+    assert listed["data"][0]["question"] == ASKED[0]["content"]
+    began = listed["data"][1]["created"]
+    for query, found in (
+        ({"model": "mini"}, ids[1:2]),
+        ({"model": "none"}, []),
+        ({"status": ["ok", "failed"]}, ids[::-1]),
+        ({"status": "failed"}, []),
+        ({"since": began}, ids[:0:-1]),
+        ({"until": began, "model": "podium"}, ids[:1]),
+        ({"label": "eu"}, []),
+    ):
+        assert [run["id"] for run in client.get("/runs", params=query).json()["data"]] == found, query
+
+
+def test_pages_of_runs(served: Served, upstream: ChatServer, http: Http) -> None:
+    """All pages together have each run once."""
+    upstream.reply = team
+    client = http(served)
+    ids = [ask(client) for _ in range(5)]
+    found, after = [], None
+    for _ in range(3):
+        page = client.get("/runs", params={"limit": 2, **({"after": after} if after else {})}).json()
+        found += [run["id"] for run in page["data"]]
+        after = page["next"]
+    assert (found, after, page["has_more"]) == (ids[::-1], None, False)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/runs?limit=0", 400, "invalid_request"),
+        ("/runs?limit=x", 400, "invalid_request"),
+        ("/runs?status=good", 400, "invalid_request"),
+        ("/runs?since=nan", 400, "invalid_request"),
+        ("/runs?order=asc", 400, "unknown_parameter"),
+        ("/runs?after=none", 404, "run_unknown"),
+        ("/runs/none", 404, "run_unknown"),
+        ("/runs/none/events", 404, "run_unknown"),
+        ("/runs/none/events?format=xml", 400, "invalid_request"),
+        ("/runs/a%00b", 404, "run_unknown"),
+        ("/runs/%F0%9F", 404, "run_unknown"),
+    ],
+)
+def test_invalid_requests(served: Served, http: Http, path: str, status: int, code: str) -> None:
+    """The error names the parameter."""
+    answer = http(served).get(path)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
+
+
+def test_the_events_of_a_run(served: Served, upstream: ChatServer, http: Http) -> None:
+    """Each has its number as id; `Last-Event-ID` and `after` continue after it."""
+    upstream.reply = team
+    client = http(served)
+    path = f"/runs/{ask(client)}/events"
+    answer = client.get(path)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    sent = list(frames(answer.text))
+    assert [int(frame["id"]) for frame in sent] == list(range(len(sent)))
+    assert [frame["event"] for frame in sent][:2] == ["run_started", "round_started"]
+    assert sent[-1]["event"] == "run_ended"
+    assert all(frame["data"]["type"] == frame["event"] for frame in sent)
+    assert list(frames(client.get(path, headers={"last-event-id": "3"}).text)) == sent[4:]
+    assert list(frames(client.get(path, params={"after": 3}).text)) == sent[4:]
+    assert client.get(path, headers={"last-event-id": "x"}).status_code == 400
+
+
+def test_the_events_in_the_form_of_ag_ui(served: Served, upstream: ChatServer, http: Http) -> None:
+    """The models of AG-UI accept them; each step that starts is finished."""
+    upstream.reply = team
+    client = http(served)
+    path = f"/runs/{ask(client)}/events?format=ag-ui"
+    sent = list(frames(client.get(path).text))
+    events = [AG_UI.validate_python(frame["data"]) for frame in sent]
+    kinds = [event.type.value for event in events]
+    assert kinds[:2] == ["RUN_STARTED", "STATE_SNAPSHOT"]
+    assert kinds[-1] == "RUN_FINISHED"
+    assert kinds.count("STEP_STARTED") == kinds.count("STEP_FINISHED") == 2
+    (said,) = [event.delta for event in events if event.type.value == "TEXT_MESSAGE_CONTENT"]
+    assert said == "the answer"
+    assert all(getattr(event, "model_extra", None) in (None, {}) for event in events)
+    state = applied(events)
+    assert (state["status"], state["plan"]["steps"][0]["worker"]) == ("ok", "one")
+    assert state["steps"]["1"]["output"] == "the answer"
+    last = int([frame["id"] for frame in sent if "id" in frame][-1])
+    later = list(frames(client.get(path, headers={"last-event-id": str(last - 1)}).text))
+    assert later == sent[-len(later) :]
+    assert "RUN_STARTED" not in [frame["data"]["type"] for frame in later]
+
+
+def applied(events: list[Any]) -> Any:
+    """Return the state of a run of AG-UI after its events."""
+    state: Any = None
+    for event in events:
+        if event.type.value == "STATE_SNAPSHOT":
+            state = event.snapshot
+        for change in event.delta if event.type.value == "STATE_DELTA" else ():
+            *path, last = change.path.strip("/").split("/")
+            place = state
+            for name in path:
+                place = place[name]
+            assert change.op == "add" or last in place
+            place[last] = change.value
+    return state
+
+
+def test_keys_see_their_own_runs(keyed: Served, new_key: NewKey, http: Http) -> None:
+    """The role `see` sees all; the run of another key does not exist for a key without it."""
+    first, second = http(keyed, new_key(labels=("eu",))), http(keyed, new_key())
+    auditor = http(keyed, new_key(role="see"))
+    run_id, other = ask(first), ask(second)
+    assert [run["id"] for run in first.get("/runs").json()["data"]] == [run_id]
+    (run,) = first.get("/runs", params={"label": "eu"}).json()["data"]
+    assert run["labels"] == ["eu"]
+    key_id = run["key_id"]
+    assert [run["id"] for run in auditor.get("/runs").json()["data"]] == [other, run_id]
+    assert [run["id"] for run in auditor.get("/runs", params={"key": key_id}).json()["data"]] == [run_id]
+    assert second.get("/runs", params={"key": key_id}).json()["error"]["code"] == "role_missing"
+    for path in (f"/runs/{run_id}", f"/runs/{run_id}/events"):
+        assert [client.get(path).status_code for client in (first, second, auditor)] == [200, 404, 200]
+
+
+def test_a_run_is_followed_while_it_is_executed(served: Served, upstream: ChatServer, http: Http) -> None:
+    """The stream begins before the run has ended, and ends with it."""
+
+    def slow(call: Call) -> Reply:
+        return says(call, "the answer", delay=1) if call.body["model"] == "two" else team(call)
+
+    upstream.reply = slow
+    client = http(served)
+    with client.stream(
+        "POST", "/chat/completions", json={"model": "podium", "messages": ASKED, "stream": True}
+    ) as chat:
+        pieces = chat.iter_text()
+        next(pieces)
+        run_id = chat.headers["x-podium-run-id"]
+        assert client.get(f"/runs/{run_id}").json()["status"] == "running"
+        with http(served).stream("GET", f"/runs/{run_id}/events") as stream:
+            for _ in pieces:
+                pass
+            last = list(frames("".join(stream.iter_text())))[-1]
+    assert last["event"] == "run_ended"
