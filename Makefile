@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
+.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-verl train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -85,12 +85,24 @@ $(CLIENTS)/installed: tests/server/clients/package.json
 test-clients: $(UV) $(CLIENTS)/installed
 	$(RUN) $(PYTEST) -n 2 tests/server/clients
 
+# verl has an environment of its own, because it needs other releases than TRL. No job is run.
+VERL := .venv-verl
+VERL_PIP := python3 -m pip --disable-pip-version-check --python $(VERL)/bin/python install --quiet
+$(VERL)/installed: $(TRAIN)/pyproject.toml
+	python3 -m venv --clear --without-pip $(VERL)
+	$(VERL_PIP) torch==2.13.0
+	$(VERL_PIP) verl==0.9.1 'pytest>=8.3' -e packages/core -e packages/evals -e $(TRAIN)
+	touch $@
+
+test-verl: $(VERL)/installed
+	$(VERL)/bin/python -m pytest -q $(TRAIN)/tests/test_verl_schema.py
+
 # Trains the tiny model from nothing and measures it on held-out episodes; about fifteen minutes of CPU.
 train-tiny: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m podium_train.tiny --seeds 1 --out .tiny
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
-nightly: $(PYTHONS:%=test-%) properties soak mutation wheels test-trainers-long test-clients train-tiny
+nightly: $(PYTHONS:%=test-%) properties soak mutation wheels test-trainers-long test-clients test-verl train-tiny
 
 $(PYTHONS:%=test-%): test-%: $(UV)
 	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST)

@@ -3,12 +3,13 @@
 import json
 import signal
 import subprocess
-import time
+import threading
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
-from servers.chat_server import Call, ChatServer, Pause, Reply, says
+from servers.chat_server import STALL, Call, ChatServer, Reply, says
 from typer.testing import Result
 
 from podium_evals.recorded import read_recordings
@@ -107,11 +108,6 @@ def test_wrong_options_are_told(podium: Podium, sums: Path, arguments: tuple[str
     assert told in result.stderr
 
 
-def slowly(call: Call) -> Reply:
-    """Answer after a while."""
-    return Reply([Pause(0.15), *adds(call).parts])
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_recording_goes_on(
     podium: Podium,
@@ -121,24 +117,28 @@ def test_a_killed_recording_goes_on(
     number: signal.Signals,
 ) -> None:
     """What was recorded is not paid for again: only calls in flight at the kill are."""
-    server.reply = slowly
+    asked, waits = count(1), threading.Event()
+
+    def six(call: Call) -> Reply:
+        this = next(asked)
+        if this == 8:
+            waits.set()
+        return adds(call) if this <= 6 else Reply([STALL])
+
+    server.reply = six
     asking = ("record", "ask", str(sums), "--out", "r.jsonl", "--at-once", "2", "--samples", "2")
     process = spawn(*asking)
-    out = Path("r.jsonl")
-    until = time.monotonic() + 30
-    while not (out.exists() and out.read_text().count('"type": "sample"') >= 5):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    assert waits.wait(60)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=30)
     assert (b"repeat the command" in stderr) is (number == signal.SIGINT)
-    kept = out.read_text().count('"type": "sample"')
+    server.reply = adds
     result = podium(*asking, "--json")
     told = json.loads(result.stdout)
     assert (result.exit_code, told["recorded"] + told["already"]) == (0, 24)
-    assert kept - 1 <= told["already"] <= kept
-    assert len(server.calls) <= 24 + 2 + 1
-    assert all(len(recording.samples) == 2 for recording in read_recordings(out))
+    assert told["already"] == 6
+    assert len(server.calls) == 24 + 2
+    assert all(len(recording.samples) == 2 for recording in read_recordings("r.jsonl"))
 
 
 def test_runs_of_the_journal_are_recorded(podium: Podium, sums: Path, config: Path) -> None:

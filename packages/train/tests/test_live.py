@@ -1,6 +1,7 @@
 """Episodes of live workers, over loopback servers."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -214,6 +215,21 @@ def test_episodes_are_those_of_the_config(files: Callable[[str], tuple[Path, Pat
     assert not asked["train"] & asked["questions"]
     assert not asked["train"] & asked["validation"]
     assert [each.key for each in drawn] == [each.key for each in environment.episodes("train", 60, seed=1)]
+
+
+def test_a_changed_grader_is_another_version(
+    files: Callable[[str], tuple[Path, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rewards of the old grader are not found in the database."""
+    config, questions = files("http://127.0.0.1:9/v1")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    versions = {LivePool(config, questions).version, LivePool(config, questions, grader="exact").version}
+    for score in (0.0, 1.0):
+        monkeypatch.delitem(sys.modules, "my_grader", raising=False)
+        (tmp_path / "my_grader.py").write_text(f"def mine(row, text):\n    return {score}\n")
+        versions.add(LivePool(config, questions, grader="my_grader:mine").version)
+    assert len(versions) == 4
 
 
 def test_versions(files: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:

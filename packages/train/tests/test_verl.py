@@ -32,6 +32,12 @@ SCHEMA = (Path(__file__).parent / "verl_settings.txt").read_text().split()
 """Names of settings of verl 0.9.1, from its file `_generated_ppo_trainer.yaml`."""
 
 
+def words_of(out: Path) -> list[str]:
+    """Return the settings of a job as words of verl's command line."""
+    words = shlex.split((out / "train.sh").read_text().replace("\\\n", " "), comments=True)
+    return words[words.index("verl.trainer.main_ppo") + 1 :]
+
+
 def test_a_job_has_data_settings_and_a_script(tmp_path: Path) -> None:
     """The script is valid, and its settings are those of verl's schema."""
     (tmp_path / "recipe.toml").write_text(RECIPE)
@@ -42,8 +48,9 @@ def test_a_job_has_data_settings_and_a_script(tmp_path: Path) -> None:
     assert rows[0]["prompt"][-1]["role"] == "user"
     assert rows[0]["extra_info"]["environment"] == "specialists"
     subprocess.run(["/bin/sh", "-n", out / "job.sh"], check=True)
-    words = shlex.split((out / "job.sh").read_text().replace("\\\n", " "), comments=True)
-    settings = dict(word.split("=", 1) for word in words[words.index("verl.trainer.main_ppo") + 1 :])
+    subprocess.run(["/bin/sh", "-n", out / "train.sh"], check=True)
+    assert shlex.quote(str(out / "train.sh")) in (out / "job.sh").read_text()
+    settings = dict(word.split("=", 1) for word in words_of(out))
     assert set(settings) <= set(SCHEMA)
     assert settings["actor_rollout_ref.rollout.n"] == "64"
     assert Path(settings["reward.custom_reward_function.path"]).is_file()
@@ -54,6 +61,8 @@ def test_a_job_has_data_settings_and_a_script(tmp_path: Path) -> None:
     [
         (RECIPE.partition("[reward]")[0], 8, "serve-rewards"),
         (RECIPE, 7, "not a multiple of the 14 GPUs"),
+        (RECIPE.replace("steps = 3", 'steps = 3\nschedule = "linear"'), 8, "verl has no linear schedule"),
+        (RECIPE + "[model.lora]\ndropout = 0.1\n", 8, "verl has no dropout of LoRA"),
         (RECIPE + '[prompt]\nstyle = { prefill = "Plan:" }\n', 8, "a prefill is only for TRL"),
     ],
 )

@@ -169,6 +169,8 @@ def test_a_prefill(tmp_path: Path, base: Path) -> None:
     recipe = prepare(tmp_path, base, text)
     done = run("grpo", recipe)
     assert done.returncode == 0, done.stderr
+    assert "Loading weights" not in done.stderr
+    assert "FutureWarning" not in done.stderr
     lines = [json.loads(line) for line in _log(recipe).splitlines()]
     assert lines[-1]["valid_plans"] > 0.2
     assert lines[-1]["held_out"]["validation"]["greedy"] > 0

@@ -14,6 +14,9 @@ from .grader import (
     grade as grade,
     grader_of as grader_of,
 )
+from .grader_version import (
+    grader_version as grader_version,
+)
 from .graders import (
     GRADERS as GRADERS,
     choice as choice,

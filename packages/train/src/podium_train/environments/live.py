@@ -26,7 +26,7 @@ from podium.errors import (
 from podium.planners import FixedPlanner
 from podium.types import Completion, Message, Outcome, Plan, Result
 from podium.workers import Request, Worker, identity_of
-from podium_evals.grading import choose_graders, grade
+from podium_evals.grading import choose_graders, grade, grader_version
 from podium_evals.recording import QuestionRow, read_questions
 from podium_train.environments.environment import Environment, Split
 from podium_train.environments.episode import EarlierRound, Episode, PlanOutcome
@@ -89,7 +89,10 @@ class LivePool(Environment):
         self._free = {worker.card.name for worker in workers if not worker.uses_tokens}
         self._sizes = PoolDraw(sizes=sizes or (len(self._models),))
         if max(self._sizes.sizes) > len(self._models):
-            raise ConfigError(f"sizes is {sizes!r}: {config} has {len(self._models)} models")
+            raise ConfigError(
+                f"sizes is {sizes!r}: {config} has {len(self._models)} models; write smaller sizes, or add "
+                "workers"
+            )
         rows = read_questions(questions)
         self._grader_of = choose_graders(rows, grader, python)
         self._rows = {row.question.key: row for row in rows}
@@ -100,7 +103,8 @@ class LivePool(Environment):
             raise ConfigError(f"{questions} has {len(rows)} questions: at least one is needed to train on")
         told = [(name, identity_of(workers[place])) for name, place in self._places.items()]
         asked = [(key, sorted(row.row.items())) for key, row in sorted(self._rows.items())]
-        content = repr((told, asked, grader, self._conductor.limits, sample))
+        graded = (grader, grader_version(grader), python)
+        content = repr((told, asked, graded, self._conductor.limits, sample))
         self.version = sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
 
     async def __aenter__(self) -> Self:

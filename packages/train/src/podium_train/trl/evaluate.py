@@ -12,10 +12,11 @@ from podium_train.guards import HeldOut
 from podium_train.recipes import Recipe
 from podium_train.trl.generate import Generator
 from podium_train.trl.held_out import measure_held_out
-from podium_train.trl.loading import tokenizer_of
+from podium_train.trl.loading import quiet, tokenizer_of
 from podium_train.trl.plan_reward import PlanReward
 
 
+@quiet()
 def evaluate(recipe: Recipe, folder: Path, model: Path) -> Mapping[str, HeldOut]:
     """Return the accuracy of a model on the splits of `[held_out]`.
 

@@ -16,11 +16,20 @@ from podium_train.rewards import Score, ScoreRequest, episode_json
 from podium_train.trl.generate import Generator
 from podium_train.trl.guard_callback import GuardCallback
 from podium_train.trl.held_out import measure_held_out
-from podium_train.trl.loading import base_of, common_arguments, lora_of, make_quiet, settings_of, tokenizer_of
+from podium_train.trl.loading import (
+    base_of,
+    common_arguments,
+    lora_of,
+    quiet,
+    settings_of,
+    tokenizer_of,
+    without_lines,
+)
 from podium_train.trl.plan_reward import PlanReward
 from podium_train.trl.second_rounds import EPISODE, SecondRoundRollouts
 
 
+@quiet()
 def run_grpo(
     recipe: Recipe, folder: Path, *, report: Reporter | None = None, report_to: str = "none"
 ) -> Stop | None:
@@ -79,7 +88,7 @@ def run_grpo(
         callbacks=[callback],
         rollout_func=None if recipe.recursion is None else SecondRoundRollouts(recipe, score),
     )
-    make_quiet(trainer)
+    without_lines(trainer)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     trainer.save_model(str(run / "final"))
     return callback.stop

@@ -1,9 +1,13 @@
 """Models and tokenizers of a recipe."""
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
 from peft import LoraConfig
 from transformers import AutoTokenizer, PrinterCallback
 from transformers.utils import logging
@@ -88,7 +92,27 @@ def common_arguments(model: ModelSection) -> dict[str, Any]:
     }
 
 
-def make_quiet(trainer: Any) -> None:
-    """Leave out the lines and bars of transformers, because the commands tell of each step."""
+def without_lines(trainer: Any) -> None:
+    """Leave out the lines of transformers, because the commands tell of each step."""
     trainer.remove_callback(PrinterCallback)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Leave out bars of loading and saving weights, and a warning that no user can act on.
+
+    Downloads keep their bars.
+    """
+    downloads = not are_progress_bars_disabled()
+    had_bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # it has no types
+    if downloads:
+        enable_progress_bars()
+    try:
+        with warnings.catch_warnings():
+            # TRL 1.16 reads this property of transformers 5.23 before it samples.
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+            yield
+    finally:
+        if had_bars:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # as above

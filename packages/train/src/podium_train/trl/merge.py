@@ -4,7 +4,10 @@ from pathlib import Path
 
 from peft import AutoPeftModelForCausalLM
 
+from podium_train.trl.loading import quiet
 
+
+@quiet()
 def merge_lora(model: Path, out: Path, *, dtype: str) -> None:
     """Write the whole weights of a model that was trained with LoRA.
 

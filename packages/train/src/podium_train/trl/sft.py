@@ -15,7 +15,15 @@ from podium_train.guards import MEMORY, UPDATES, StepLog, Update, last_checkpoin
 from podium_train.prefill import whole_text
 from podium_train.progress import Reporter
 from podium_train.recipes import Recipe
-from podium_train.trl.loading import base_of, common_arguments, lora_of, make_quiet, settings_of, tokenizer_of
+from podium_train.trl.loading import (
+    base_of,
+    common_arguments,
+    lora_of,
+    quiet,
+    settings_of,
+    tokenizer_of,
+    without_lines,
+)
 
 
 class _Progress(TrainerCallback):
@@ -41,6 +49,7 @@ class _Progress(TrainerCallback):
             (self._folder / f"checkpoint-{state.global_step}" / MEMORY).write_text("{}")
 
 
+@quiet()
 def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, report_to: str = "none") -> Path:
     """Train on plans. An interrupted run continues from its last checkpoint, to the same weights.
 
@@ -88,7 +97,7 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
         peft_config=lora_of(recipe.model),
         callbacks=[_Progress(run, checkpoint, report)],
     )
-    make_quiet(trainer)
+    without_lines(trainer)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     final = run / "final"
     model = trainer.accelerator.unwrap_model(trainer.model)

@@ -1,11 +1,12 @@
 """Writes what verl needs for a recipe: data, settings, and the script that submits the job to Ray.
 
-The names of the settings are those of verl 0.9.1.
+The settings are those of verl 0.9.1, whose checks accept them (`make test-verl`).
 """
 
 import json
+import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
 from podium.errors import ConfigError
@@ -20,12 +21,13 @@ _AGGREGATION = {
     "dr_grpo": "seq-mean-token-sum-norm",
     "grpo": "seq-mean-token-mean",
 }
+_PLAIN = re.compile(r"[A-Za-z/_][\w/.:-]*", re.ASCII)
 MAX_PROMPT = 8192
 """Maximum tokens of a prompt."""
 
 
 def write_job(recipe: Recipe, folder: Path, out: Path, *, nodes: int, gpus: int) -> None:
-    """Write `train.jsonl`, `validation.jsonl` and `job.sh`.
+    """Write `train.jsonl`, `validation.jsonl`, the command `train.sh`, and `job.sh`, which submits it.
 
     Args:
         recipe: the settings, with `[grpo]` and `[reward] url`.
@@ -35,8 +37,8 @@ def write_job(recipe: Recipe, folder: Path, out: Path, *, nodes: int, gpus: int)
         gpus: GPUs of each machine.
 
     Raises:
-        ConfigError: the recipe has no reward server, or has second rounds or a prefill, or its batches do not
-            fit the GPUs.
+        ConfigError: the recipe has no reward server, or has what verl lacks, or its batches do not fit the
+            GPUs.
     """
     grpo = recipe.grpo
     assert grpo is not None
@@ -48,6 +50,11 @@ def write_job(recipe: Recipe, folder: Path, out: Path, *, nodes: int, gpus: int)
         raise ConfigError("[recursion] is only for TRL: run podium-train grpo, or leave the table out")
     if recipe.prompt.style.prefill:
         raise ConfigError("a prefill is only for TRL: run podium-train grpo, or leave it out of 'style'")
+    if grpo.schedule == "linear":
+        raise ConfigError('verl has no linear schedule: write schedule = "cosine" or "constant" in [grpo]')
+    if recipe.model.lora is not None and recipe.model.lora.dropout:
+        raise ConfigError("verl has no dropout of LoRA: leave 'dropout' out of [model.lora]")
+    settings = overrides(recipe, out.resolve(), nodes=nodes, gpus=gpus)
     environment = environment_of(recipe.environment, folder)
     out.mkdir(parents=True, exist_ok=True)
     counts: dict[Split, tuple[int, int]] = {
@@ -60,9 +67,8 @@ def write_job(recipe: Recipe, folder: Path, out: Path, *, nodes: int, gpus: int)
             for episode in environment.episodes(split, count, seed=seed)
         )
         (out / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    (out / "job.sh").write_text(
-        _script(overrides(recipe, out, nodes=nodes, gpus=gpus), recipe), encoding="utf-8"
-    )
+    (out / "train.sh").write_text(_command(settings), encoding="utf-8")
+    (out / "job.sh").write_text(_submission(recipe, out.resolve() / "train.sh"), encoding="utf-8")
 
 
 def overrides(recipe: Recipe, out: Path, *, nodes: int, gpus: int) -> dict[str, object]:
@@ -91,14 +97,18 @@ def overrides(recipe: Recipe, out: Path, *, nodes: int, gpus: int) -> dict[str, 
         "actor_rollout_ref.model.path": recipe.model.base,
         "actor_rollout_ref.model.lora_rank": 0 if lora is None else lora.rank,
         "actor_rollout_ref.model.lora_alpha": 16 if lora is None else lora.alpha,
+        "actor_rollout_ref.model.target_modules": "all-linear" if lora is None else lora.targets,
         "actor_rollout_ref.actor.optim.lr": grpo.learning_rate,
+        "actor_rollout_ref.actor.optim.lr_scheduler_type": grpo.schedule,
         "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio": grpo.warm_up,
+        "actor_rollout_ref.actor.optim.weight_decay": 0.0,
         "actor_rollout_ref.actor.ppo_mini_batch_size": grpo.groups,
         "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": grpo.micro_batch,
         "actor_rollout_ref.actor.use_kl_loss": grpo.beta > 0,
         "actor_rollout_ref.actor.kl_loss_coef": grpo.beta,
         "actor_rollout_ref.actor.entropy_coeff": grpo.entropy,
-        "actor_rollout_ref.actor.clip_ratio": grpo.epsilon,
+        "actor_rollout_ref.actor.clip_ratio_low": grpo.epsilon,  # verl reads `clip_ratio` without these only
+        "actor_rollout_ref.actor.clip_ratio_high": grpo.epsilon,
         "actor_rollout_ref.actor.loss_agg_mode": _AGGREGATION[grpo.loss],
         "actor_rollout_ref.rollout.name": "vllm",
         "actor_rollout_ref.rollout.n": grpo.group_size,
@@ -106,6 +116,7 @@ def overrides(recipe: Recipe, out: Path, *, nodes: int, gpus: int) -> dict[str, 
         "actor_rollout_ref.rollout.gpu_memory_utilization": 0.5 if vllm is None else vllm.memory,
         "actor_rollout_ref.rollout.tensor_model_parallel_size": 1 if vllm is None else vllm.tensor_parallel,
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": grpo.micro_batch,
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": grpo.micro_batch,
         "reward.custom_reward_function.path": str(Path(reward_function.__file__)),
         "reward.custom_reward_function.name": "compute_score",
         "trainer.total_training_steps": grpo.steps,
@@ -115,7 +126,7 @@ def overrides(recipe: Recipe, out: Path, *, nodes: int, gpus: int) -> dict[str, 
         "trainer.n_gpus_per_node": gpus,
         "trainer.default_local_dir": str(out / "checkpoints"),
         "trainer.resume_mode": "auto",
-        "trainer.logger": "[console,tensorboard]",
+        "trainer.logger": ["console", "tensorboard"],
     }
 
 
@@ -130,23 +141,26 @@ def _row(recipe: Recipe, episode: Episode, name: str, version: str, split: Split
     }
 
 
-def _script(settings: dict[str, object], recipe: Recipe) -> str:
+def _submission(recipe: Recipe, command: Path) -> str:
+    """Return the script that submits the job, whose command is in a file, because Ray changes its quotes."""
     environment = {"env_vars": {"PODIUM_REWARD_URL": recipe.reward.url}}
     if recipe.reward.token_env is not None:
         environment["env_vars"]["PODIUM_REWARD_TOKEN_ENV"] = recipe.reward.token_env
-    lines = _lines(
-        [
-            "ray job submit --runtime-env-json",
-            shlex.quote(json.dumps(environment)),
-            "-- python -m verl.trainer.main_ppo",
-        ],
-        (f"{key}={shlex.quote(str(value))}" for key, value in settings.items()),
-    )
-    head = (
-        "#!/bin/sh\n# First: `ray start --head` on one machine, and `ray start --address=…` on the others.\n"
-    )
-    return f"{head}set -e\n{lines}\n"
+    words = ["ray", "job", "submit", "--runtime-env-json", json.dumps(environment), "--", "sh", str(command)]
+    first = "# First: `ray start --head` on one machine, and `ray start --address=…` on the others."
+    return f"#!/bin/sh\n{first}\nset -e\n{shlex.join(words)}\n"
 
 
-def _lines(first: Iterable[str], others: Iterable[str]) -> str:
-    return " \\\n    ".join([" ".join(first), *others])
+def _command(settings: Mapping[str, object]) -> str:
+    words = [shlex.quote(f"{key}={_in_hydra(value)}") for key, value in settings.items()]
+    return "#!/bin/sh\n" + " \\\n    ".join(["exec python -m verl.trainer.main_ppo", *words]) + "\n"
+
+
+def _in_hydra(value: object) -> str:
+    """Return a value in the language of Hydra's command line, where some characters have a meaning."""
+    if isinstance(value, list):
+        return f"[{','.join(map(_in_hydra, value))}]"
+    if isinstance(value, str) and not _PLAIN.fullmatch(value):
+        quoted = value.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{quoted}'"
+    return str(value)
