@@ -255,3 +255,10 @@ async def test_an_answer_that_is_cut(keyed: Served, new_key: NewKey, upstream: C
     task = event["task"]
     assert task["metadata"]["podium"]["status"] == "partial"
     assert "The answer is incomplete (cut" in task["status"]["message"]["parts"][0]["text"]
+
+
+def test_a_body_that_is_nested_too_deeply(keyed: Served, new_key: NewKey) -> None:
+    """It is refused before the SDK reads it."""
+    headers = {"authorization": f"Bearer {new_key()}", "content-type": "application/json"}
+    deep = httpx2.post(f"{keyed.root}/a2a/podium", headers=headers, content="[" * 100_000, timeout=60)
+    assert deep.status_code == 400
