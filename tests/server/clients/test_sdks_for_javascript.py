@@ -1,0 +1,46 @@
+"""The SDKs of OpenAI, Anthropic and Vercel for JavaScript: texts, streams, tools, objects and errors."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from servers.podium_server import Served
+
+HELLO = "Hello to you, too."
+LOOP = {"text": "The tools say sun in Paris.", "steps": 2}
+FOUND = {
+    "openai models": ["team", "one"],
+    "openai chat": HELLO,
+    "openai chat stream": HELLO,
+    "openai chat tool": '{"city": "Paris"}',
+    "openai chat error": "404 model_not_found",
+    "openai responses": HELLO,
+    "openai responses stream": HELLO,
+    "anthropic message": HELLO,
+    "anthropic stream": HELLO,
+    "vercel openai chat": HELLO,
+    "vercel openai responses": HELLO,
+    "vercel openai responses loop": LOOP,
+    "vercel openai chat loop": LOOP,
+    "vercel openai object": {"city": "Paris"},
+    "vercel compatible": HELLO,
+    "vercel compatible loop": LOOP,
+    "vercel anthropic": HELLO,
+    "vercel anthropic loop": LOOP,
+}
+
+
+@pytest.mark.long
+def test_sdks_for_javascript(team: Served, npm_programs: Path) -> None:
+    """Each case returns what the scripted models say."""
+    script, folder = Path(__file__).parent / "sdks.mjs", npm_programs.parents[1]
+    done = subprocess.run(
+        ["node", str(script), team.root, str(folder)],  # noqa: S607 - on the PATH, as `npm_programs` checks
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    assert json.loads(done.stdout) == FOUND
