@@ -2,17 +2,16 @@
 
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
 import pytest
 from server.chat.conftest import CONFIG
+from server.clients.page import blocks
 from servers.capable import PLAN, is_planning
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import serving
 
-PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
 MODELS = """
 [models.podium]
 
@@ -24,12 +23,6 @@ WRITES = {
     "Write": {"file_path": "{folder}/hello.txt", "content": "hello"},
 }
 """For a tool of each agent, the arguments that write the file."""
-
-
-def blocks(heading: str) -> list[str]:
-    """Return the blocks of text under a heading of the page."""
-    section = PAGE.read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    return re.findall(r"```text\n(.*?)```", section, re.DOTALL)
 
 
 def run(script: str, folder: Path, programs: Path) -> str:

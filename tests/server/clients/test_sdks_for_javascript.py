@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from server.clients.page import blocks
 from servers.podium_server import Served
 
 HELLO = "Hello to you, too."
@@ -34,13 +35,31 @@ FOUND = {
 @pytest.mark.long
 def test_sdks_for_javascript(team: Served, npm_programs: Path) -> None:
     """Each case returns what the scripted models say."""
-    script, folder = Path(__file__).parent / "sdks.mjs", npm_programs.parents[1]
+    told = node(Path(__file__).parent / "sdks.mjs", team.root, str(npm_programs.parents[1]))
+    assert json.loads(told) == FOUND
+
+
+@pytest.mark.long
+def test_the_examples_of_the_page(team: Served, npm_programs: Path) -> None:
+    """Each example streams the answer."""
+    folder = npm_programs.parents[1]
+    for number, block in enumerate(blocks("SDKs for JavaScript")):
+        example = folder / f"example_{number}.mjs"  # beside the packages, where Node.js looks for them
+        text = block.replace("http://localhost:8000", team.root).replace("…", "none")
+        example.write_text(
+            text.replace('podium("podium")', 'podium("team")').replace(': "podium",', ': "team",')
+        )
+        assert node(example) == HELLO
+
+
+def node(script: Path, *arguments: str) -> str:
+    """Run a script with Node.js, and return its output."""
     done = subprocess.run(
-        ["node", str(script), team.root, str(folder)],  # noqa: S607 - on the PATH, as `npm_programs` checks
+        ["node", str(script), *arguments],  # noqa: S607 - on the PATH, as `npm_programs` checks
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.stdout, done.stderr
-    assert json.loads(done.stdout) == FOUND
+    return done.stdout
