@@ -1,16 +1,19 @@
 """Responses in the background: they go on without their client, and their events can be read at any time."""
 
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
+from server.chat.conftest import CONFIG
 from server.chat.test_bounds import until
 from server.chat.test_completions import team
 from server.responses.test_responses import ASKED, TOOLS, calls_add, fails
 from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says
-from servers.podium_server import Served
+from servers.podium_server import Served, serving
 
 from podium.aio import run_sync
 from podium_server.api.responses.store import ResponseStore
@@ -170,6 +173,34 @@ def test_an_idempotency_key(served: Served, upstream: ChatServer) -> None:
     assert len(upstream.calls) == 3
 
 
+@pytest.mark.parametrize("decision", [["approve"], ["refuse", "--why", "no"]])
+def test_a_plan_that_waits_for_approval(
+    upstream: ChatServer, tmp_path: Path, podium: Callable[..., Any], decision: list[str]
+) -> None:
+    """The response is in progress until somebody decides; then its run continues or ends."""
+    upstream.reply = team
+    text = CONFIG.format(url=upstream.url, models='[policy]\napprove = "later"', server="")
+    with serving(text, tmp_path) as served:
+        client = served.client()
+        begun = client.responses.create(model="podium", input=ASKED, background=True)
+        stream: Any = client.responses.retrieve(begun.id, stream=True)
+        assert any("waits for approval" in getattr(event, "delta", "") for event in stream)
+        stream.close()
+        command = [*decision, begun.id.removeprefix("resp_"), "--config", str(tmp_path / "podium.toml")]
+        for _ in range(50):  # the run is held for a moment after its event
+            done = podium(*command)
+            if done.exit_code == 0:
+                break
+            time.sleep(0.1)
+        assert done.exit_code == 0, done.output
+        answer = ended(client, begun.id)
+    if decision == ["approve"]:
+        assert (answer.status, answer.output_text) == ("completed", "the answer")
+        assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two"]
+    else:
+        assert (answer.status, answer.error.code) == ("failed", "refused")
+
+
 @pytest.mark.parametrize("change", [{"model": "nothing"}, {"tools": TOOLS, "input": []}])
 def test_a_refused_request(served: Served, tmp_path: Path, change: dict[str, Any]) -> None:
     """Nothing is stored."""
@@ -185,6 +216,7 @@ WRONG = [
     ("GET", "?stream=true", "stream"),
     ("GET", "?starting_after=1", "starting_after"),
     ("GET", "?stream=true&starting_after=x", "starting_after"),
+    ("GET", "?stream=true&starting_after=-2", "starting_after"),
     ("POST", "/cancel", "response_id"),
 ]
 

@@ -61,12 +61,12 @@ class App:
         self._mcp = McpApi(self._turns)
         self._a2a = A2aApi(self._turns, self.settings)
         self._responses = None if self.journal is None else ResponseStore.beside(self.journal)
-        self._background = (
-            None
-            if self._responses is None
-            else Background(self._responses, self._turns, self._access, self._service.in_flight)
-        )
         self._run_store = None if self.journal is None else RunStore.beside(self.journal)
+        self._background: Background | None = None
+        if self.journal is not None and self._responses is not None:
+            self._background = Background(
+                self._responses, self.journal, self._turns, self._access, self._service.in_flight
+            )
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:

@@ -7,12 +7,14 @@ the next start, continues the run.
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from podium.errors import JournalBroken, JournalError, RunDead, RunExists
-from podium.journal import new_holder
+from podium.errors import JournalBroken, JournalError, RunDead, RunExists, RunFailed
+from podium.journal import Journal, new_holder
+from podium.resume import waiting_for
 from podium.secrets import scrub
 from podium_server.api.endpoint import logged_fault
 from podium_server.api.errors import fault_of
@@ -32,6 +34,8 @@ _RETRY_SECONDS = 15.0
 """How long a response waits after its run was refused for the moment."""
 _POLL_SECONDS = 0.5
 _LONGEST_WAIT_SECONDS = 10.0
+_DECISION_SECONDS = 2.0
+"""Seconds between two looks for the approval of a plan."""
 _CANCEL_SECONDS = 10.0
 _LASTING = (JournalBroken, RunDead, RunExists)
 """Errors of the journal that another attempt would have, too."""
@@ -42,6 +46,7 @@ class Background:
 
     Args:
         store: the stored responses.
+        journal: records their runs.
         turns: makes the turns.
         access: finds the callers of responses that are continued.
         in_flight: counts the jobs.
@@ -51,6 +56,7 @@ class Background:
     def __init__(
         self,
         store: ResponseStore,
+        journal: Journal,
         turns: Turns,
         access: Access,
         in_flight: InFlight,
@@ -58,6 +64,7 @@ class Background:
         period: float = PERIOD,
     ) -> None:
         self._store = store
+        self._journal = journal
         self._turns = turns
         self._access = access
         self._in_flight = in_flight
@@ -152,11 +159,12 @@ class Background:
             try:
                 await self._run(job, same, lambda turn: task_status.started(turn.headers))
             except BaseException as error:  # also after a cancellation, because the client has gone
-                if job.is_admitted:
+                if not job.is_admitted:
+                    with anyio.CancelScope(shield=True):
+                        await self._store.delete(stored)
+                elif isinstance(error, Exception):
                     _log(job.response_id, error)
                     return
-                with anyio.CancelScope(shield=True):
-                    await self._store.delete(stored)
                 raise
             if not job.is_admitted:  # it was cancelled before
                 task_status.started(headers)
@@ -250,25 +258,46 @@ class Background:
             JobLost: another job holds the response.
             PodiumError: see `_run`.
         """
-        try:
-            asked = await ask()
-            async with self._turns.admitted(asked.caller, asked.asked) as turn:
-                job.is_admitted = True
-                on_admitted(turn)
-                return await job.answer(turn)
-        except JobLost:
-            raise
-        except Exception as error:  # the client gets it as an event, and the log if it is ours
-            if job.is_new and not job.is_admitted:
+        while True:
+            is_admitted = False
+            try:
+                asked = await ask()
+                same = replace(asked.asked, may_exist=asked.asked.may_exist or job.is_admitted)
+                async with self._turns.admitted(asked.caller, same) as turn:
+                    is_admitted = True
+                    if not job.is_admitted:
+                        job.is_admitted = True
+                        on_admitted(turn)
+                    return await job.answer(turn)
+            except JobLost:
                 raise
-            return None if _is_temporary(error, job) else job.writer.fail(logged_fault(error))
+            except Exception as error:  # the client gets it as an event, and the log if it is ours
+                if job.is_new and not job.is_admitted:
+                    raise
+                if _is_temporary(error, is_admitted=is_admitted):
+                    return None
+                if not _is_waiting(error):
+                    return job.writer.fail(logged_fault(error))
+            await self._decided(job.writer.response.run_id)
+
+    async def _decided(self, run_id: str) -> None:
+        """Wait until the plan of a run is approved or refused."""
+        while True:
+            entries = await self._journal.read(run_id)
+            if waiting_for([entry.event for entry in entries]) is None:
+                return
+            await anyio.sleep(_DECISION_SECONDS)
 
 
-def _is_temporary(error: Exception, job: Job) -> bool:
+def _is_waiting(error: Exception) -> bool:
+    return isinstance(error, RunFailed) and error.result is not None and error.result.status == "waiting"
+
+
+def _is_temporary(error: Exception, *, is_admitted: bool) -> bool:
     """Return whether a later attempt may succeed without paying again."""
     if isinstance(error, JournalError):
         return not isinstance(error, _LASTING)
-    return not job.is_admitted and fault_of(error).status in (429, 503)
+    return not is_admitted and fault_of(error).status in (429, 503)
 
 
 def _log(response_id: str, error: BaseException) -> None:

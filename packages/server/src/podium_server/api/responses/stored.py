@@ -48,6 +48,8 @@ class StoredApi:
         stored = await self._find(exchange, caller)
         is_stream = _one_of(exchange, "stream", ("false", "true")) == "true"
         after = number(exchange, "starting_after", -1)
+        if after < -1:
+            raise BadRequest("starting_after must be the number of an event", param="starting_after")
         headers = {"x-podium-run-id": stored.run_id}
         if not is_stream:
             if parameter(exchange, "starting_after") is not None:
