@@ -1,9 +1,11 @@
 """The agents of the models with the client of the A2A SDK, and with Podium as a client."""
 
+import signal
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -21,12 +23,15 @@ from a2a.types import (
 )
 from a2a.utils.errors import TaskNotFoundError
 from google.protobuf.json_format import MessageToDict, ParseDict
+from server.chat.conftest import CONFIG
 from server.chat.test_completions import team
+from server.test_serve import process
 from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says
 from servers.podium_server import Served
 
 from podium import Conductor
 from podium.a2a import RemoteAgent
+from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
 from podium.types import Plan, Step
 
@@ -262,3 +267,30 @@ def test_a_body_that_is_nested_too_deeply(keyed: Served, new_key: NewKey) -> Non
     headers = {"authorization": f"Bearer {new_key()}", "content-type": "application/json"}
     deep = httpx2.post(f"{keyed.root}/a2a/podium", headers=headers, content="[" * 100_000, timeout=60)
     assert deep.status_code == 400
+
+
+async def test_a_signal_lets_a_task_end(upstream: ChatServer, tmp_path: Path) -> None:
+    """Also a task whose client does not wait."""
+    began = threading.Semaphore(0)
+
+    def reply(call: Call) -> Reply:
+        began.release()
+        return Reply((Pause(1.0), *team(call).parts))
+
+    upstream.reply = reply
+    text = CONFIG.format(url=upstream.url, models="", server="drain_seconds = 20.0")
+    (tmp_path / "podium.toml").write_text(text)
+    with process(tmp_path) as running:
+        root = running.url.removesuffix("/v1")
+        body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {}}
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": ASKED}]}
+        body["params"] = {"message": message, "configuration": {"returnImmediately": True}}
+        headers = {"A2A-Version": "1.0"}
+        async with httpx2.AsyncClient(timeout=60, headers=headers) as http:
+            task = (await http.post(f"{root}/a2a/podium", json=body)).json()["result"]["task"]
+        assert task["status"]["state"] != "TASK_STATE_COMPLETED"
+        await acquired(began)
+        running.send_signal(signal.SIGTERM)
+        assert await anyio.to_thread.run_sync(running.wait, 30) == 0
+    (row,) = await SqlJournal(tmp_path / "runs.db").runs()
+    assert row.state == "ok"
