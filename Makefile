@@ -88,10 +88,10 @@ test-clients: $(UV) $(CLIENTS)/installed
 # verl has an environment of its own, because it needs other releases than TRL. No job is run.
 VERL := .venv-verl
 VERL_PIP := python3 -m pip --disable-pip-version-check --python $(VERL)/bin/python install --quiet
-$(VERL)/installed: $(TRAIN)/pyproject.toml
+$(VERL)/installed: $(TRAIN)/verl.txt $(TRAIN)/pyproject.toml
 	python3 -m venv --clear --without-pip $(VERL)
 	$(VERL_PIP) torch==2.13.0
-	$(VERL_PIP) verl==0.9.1 'pytest>=8.3' -e packages/core -e packages/evals -e $(TRAIN)
+	$(VERL_PIP) -r $(TRAIN)/verl.txt -e packages/core -e packages/evals -e $(TRAIN)
 	touch $@
 
 test-verl: $(VERL)/installed

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
+from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
 from peft import LoraConfig
 from transformers import AutoTokenizer, PrinterCallback
 from transformers.utils import logging
