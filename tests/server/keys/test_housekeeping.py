@@ -39,6 +39,26 @@ async def test_runs_are_deleted_after_the_retention(store: KeyStore, journal: Sq
         assert await spent(store, short) == 2 * COST
 
 
+async def test_a_run_that_another_process_continued_is_charged_once(
+    store: KeyStore, journal: SqlJournal
+) -> None:
+    """The request of a process that died is charged what the requests after it were not."""
+    async with journal, store:
+        async with KeyAccess(store, journal=journal) as access:
+            caller = await caller_of(store, access, day_cost=1.0)
+            result = await ask(access, caller)
+            await settled(store)
+        dead = """
+            INSERT INTO podium_turns (turn_id, key_id, run_id, day, cost, holder, began, forget_at)
+            SELECT 'dead', key_id, run_id, day, cost * 9, 'dead', began, forget_at
+            FROM podium_turns WHERE run_id = ?
+        """
+        await store.transaction(lambda each: each.execute(dead, result.run_id))
+        async with KeyAccess(store, journal=journal):
+            await settled(store)
+        assert await spent(store, caller) == COST
+
+
 async def _exists(journal: SqlJournal, run_id: str) -> bool:
     try:
         await journal.read(run_id)

@@ -1,7 +1,8 @@
 """Settles the requests of replicas that died, and deletes prompts and answers after their time."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 import anyio
 
@@ -42,20 +43,43 @@ class Housekeeping:
     async def settle_expired(self) -> int:
         """Settle the requests of replicas whose lease has ended, and return their number.
 
-        A request is charged what the journal has recorded of its run, or otherwise its whole reservation.
+        A request is charged what the journal has recorded of its run, or otherwise its whole reservation. If
+        other requests have continued the run, their charges are left out; one that still runs is awaited.
         """
         async with self._store.opened() as database:
             turns = await database.transaction(
                 lambda transaction: expired_turns(transaction, database.now), reads=True
             )
         keys = {key.key_id: key for key in await self._store.keys()} if turns else {}
+        expired = {turn.turn_id for turn in turns}
+        settled: set[str] = set()
         for turn in turns:
-            if turn.key_id in keys:
-                cost = await self._recorded_cost(turn)
-                self._ledger.settle(Bill(turn.turn_id, keys[turn.key_id], cost, 0, 0, 0))
-        return len(turns)
+            if turn.key_id not in keys or turn.run_id in settled:
+                continue
+            others = await self._others(turn)
+            if any(other["holder"] is not None and other["turn_id"] not in expired for other in others):
+                continue
+            settled.add(turn.run_id)
+            charged = sum(other["cost"] for other in others if other["holder"] is None)
+            cost = await self._recorded_cost(turn, charged)
+            self._ledger.settle(Bill(turn.turn_id, keys[turn.key_id], cost, 0, 0, 0))
+        return len(settled)
 
-    async def _recorded_cost(self, turn: Turn) -> int | None:
+    async def _others(self, turn: Turn) -> Sequence[Mapping[str, Any]]:
+        """Return the rows of the other requests for the run of a request."""
+        query = "SELECT turn_id, cost, holder FROM podium_turns WHERE run_id = ? AND turn_id <> ?"
+        rows: Sequence[Mapping[str, Any]] = await self._store.transaction(
+            lambda each: each.fetch(query, turn.run_id, turn.turn_id), reads=True
+        )
+        return rows
+
+    async def _recorded_cost(self, turn: Turn, charged: int) -> int | None:
+        """Return the charge of a request; `None` for its reservation.
+
+        Args:
+            turn: the request.
+            charged: what other requests were charged for its run, in billionths of a dollar.
+        """
         is_recorded = turn.forget_at is None or turn.forget_at > turn.began
         if self._journal is None or not is_recorded:
             return None
@@ -68,8 +92,8 @@ class Housekeeping:
             return 0
         if result.cost is None:
             return None
-        cost = round(result.cost * BILLION)
-        return min(cost, turn.cost) if turn.cost else cost  # the record may have the cost of earlier requests
+        cost = max(round(result.cost * BILLION) - charged, 0)
+        return min(cost, turn.cost) if turn.cost else cost
 
     async def forget_expired(self) -> int:
         """Delete the runs whose time has ended, and return their number."""
