@@ -24,9 +24,8 @@ from podium_server.api.responses.housekeeping import forgetting
 from podium_server.api.responses.route import PATH as RESPONSES_PATH, ResponsesApi
 from podium_server.api.responses.store import ResponseStore
 from podium_server.api.responses.stored import StoredApi
-from podium_server.api.runs.index import RunIndex
-from podium_server.api.runs.route import PATH as RUNS_PATH, RunsApi
-from podium_server.api.runs.store import RunStore
+from podium_server.api.runs.parts import RunParts
+from podium_server.api.runs.route import PATH as RUNS_PATH
 from podium_server.api.session import SessionApi
 from podium_server.health import Health
 from podium_server.keys import Access, NoKeys
@@ -61,11 +60,15 @@ class App:
         self._mcp = McpApi(self._turns)
         self._a2a = A2aApi(self._turns, self.settings)
         self._responses = None if self.journal is None else ResponseStore.beside(self.journal)
-        self._run_store = None if self.journal is None else RunStore.beside(self.journal)
         self._background: Background | None = None
         if self.journal is not None and self._responses is not None:
             self._background = Background(
                 self._responses, self.journal, self._turns, self._access, self._service.in_flight
+            )
+        self._runs = None
+        if self.journal is not None:
+            self._runs = RunParts(
+                self.journal, self._turns, self._access, self._service.in_flight, has_keys=self.has_keys
             )
 
     @asynccontextmanager
@@ -74,8 +77,8 @@ class App:
         async with AsyncExitStack() as stack:
             if self.journal is not None:
                 await stack.enter_async_context(self.journal)
-            if self._run_store is not None:
-                await stack.enter_async_context(self._run_store)
+            if self._runs is not None:
+                await stack.enter_async_context(self._runs.store)
             if self._responses is not None:
                 await stack.enter_async_context(self._responses)
                 await stack.enter_async_context(forgetting(self._responses))
@@ -85,6 +88,8 @@ class App:
             await stack.enter_async_context(self._a2a.server.opened())
             try:
                 async with AsyncExitStack() as jobs:
+                    if self._runs is not None:
+                        await jobs.enter_async_context(self._runs.jobs.opened(self.settings.drain_seconds))
                     if self._background is not None:
                         running = self._background.opened(self.settings.drain_seconds)
                         await jobs.enter_async_context(running)
@@ -123,13 +128,20 @@ class App:
             self._route("GET", A2A_PATH + CARD_PATH, self._a2a.card),
             self._route("POST", A2A_PATH, self._a2a.answer),
         ]
-        if self.journal is not None and self._run_store is not None:
-            index = RunIndex(self.journal, self._run_store, has_keys=self.has_keys)
-            runs = RunsApi(index, self._run_store, self._access)
+        if self._runs is not None:
+            run, own, actions = f"{RUNS_PATH}/{{run_id}}", self._runs.api, self._runs.actions
             routes += [
-                self._route("GET", RUNS_PATH, runs.list),
-                self._route("GET", f"{RUNS_PATH}/{{run_id}}", runs.show),
-                self._route("GET", f"{RUNS_PATH}/{{run_id}}/events", runs.events),
+                self._route("GET", RUNS_PATH, own.list),
+                self._route("POST", RUNS_PATH, actions.create),
+                self._route("GET", run, own.show),
+                self._route("DELETE", run, actions.delete),
+                self._route("GET", f"{run}/events", own.events),
+                self._route("POST", f"{run}/approve", actions.approve),
+                self._route("POST", f"{run}/refuse", actions.refuse),
+                self._route("POST", f"{run}/edit", actions.edit),
+                self._route("POST", f"{run}/cancel", actions.cancel),
+                self._route("POST", f"{run}/resume", actions.resume),
+                self._route("POST", f"{run}/replay", actions.replay),
             ]
         refusals = {404: self._no_route, 405: self._no_route}
         return Starlette(routes=routes, exception_handlers=refusals, lifespan=lambda _: self.opened())

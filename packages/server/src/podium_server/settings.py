@@ -55,7 +55,8 @@ class EffortSection(Section):
     """Reasoning effort for the worker that writes the answer; default: none is sent."""
 
 
-def _check_limits(limits: Mapping[str, float]) -> Mapping[str, float]:
+def check_limits(limits: Mapping[str, float]) -> Mapping[str, float]:
+    """Return limits by name; raise `PydanticCustomError` if `Limits` would refuse them."""
     known = [limit.name for limit in fields(Limits)]
     if unknown := sorted(limits.keys() - set(known)):
         told = f"unknown limit {unknown[0]!r}: write one of {', '.join(known)}"
@@ -97,7 +98,7 @@ class ModelSection(Section):
     `mini`: the worker with the highest price; otherwise the value of `[conductor]`."""
     accept: str | None = None
     """Name of the worker that judges each answer; default: the value of `[conductor]`."""
-    limits: Annotated[dict[str, int | float], AfterValidator(_check_limits)] = Field(default_factory=dict)
+    limits: Annotated[dict[str, int | float], AfterValidator(check_limits)] = Field(default_factory=dict)
     """Limits that replace those of `[limits]`."""
     efforts: dict[Effort, EffortSection] = Field(default_factory=dict)
     """What each reasoning effort changes. An effort without a table uses the nearest lower one that has a

@@ -22,6 +22,7 @@ from podium.errors import (
 )
 from podium.secrets import scrub
 from podium.types import Result
+from podium_server.api.runs.refusals import NestedRun, NotInBackground, NotWaiting
 from podium_server.http import BadRequest, ServerBusy
 from podium_server.keys import KeyRefused, refusal_headers
 from podium_server.models import ModelUnknown
@@ -37,6 +38,9 @@ _OF_CLASS: tuple[tuple[type[PodiumError], int], ...] = (
     (ConfigError, 400),
     (PlanForbidden, 403),
     (PlanError, 400),
+    (NotWaiting, 409),
+    (NotInBackground, 409),
+    (NestedRun, 400),
     (RunUnknown, 404),
     (RunExists, 409),
     (RunHeld, 409),

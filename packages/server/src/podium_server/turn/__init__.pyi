@@ -2,6 +2,7 @@ from .asked import Asked as Asked
 from .idempotency import KeyReused as KeyReused
 from .pieces import Piece as Piece, ProgressPiece as ProgressPiece, TextPiece as TextPiece
 from .progress import Progress as Progress
+from .run_turn import RunTurn as RunTurn
 from .turn import Turn as Turn, Turns as Turns
 from .usage import answer_usage as answer_usage
 from .without_urls import without_urls as without_urls

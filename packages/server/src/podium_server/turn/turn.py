@@ -15,7 +15,7 @@ from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, answered
 from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
-from podium.types import Part, Problem, RunEnded, estimate_usage
+from podium.types import Part, Problem, RunEnded, Sampling, estimate_usage
 from podium.usage import Usage
 from podium_server.keys import Access, Admission, Ask, Caller
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
@@ -24,6 +24,7 @@ from podium_server.turn.asked import Asked
 from podium_server.turn.idempotency import NamedRun, Recorded
 from podium_server.turn.pieces import Piece, ProgressPiece, TextPiece
 from podium_server.turn.progress import Progress
+from podium_server.turn.run_turn import RunTurn
 from podium_server.turn.usage import answer_usage
 from podium_server.turn.verbatim import verbatim
 from podium_server.turn.without_urls import without_urls
@@ -181,6 +182,18 @@ class Turns:
             return uuid4().hex
         return NamedRun(caller.caller_id, idempotency_key, fingerprint).run_id
 
+    async def named(self, caller: Caller, idempotency_key: str | None, fingerprint: str) -> tuple[str, bool]:
+        """Return the id of the run of a request, and whether an earlier request has begun it.
+
+        Raises:
+            KeyReused: the idempotency key was used with another request.
+        """
+        if idempotency_key is None or self._journal is None:
+            return uuid4().hex, False
+        named = NamedRun(caller.caller_id, idempotency_key, fingerprint)
+        await named.check(self._journal)
+        return named.run_id, bool(await self._journal.runs(ids=[named.run_id]))
+
     def find(self, caller: Caller, name: str | None) -> ServedModel:
         """Return the model with this name; with `None`, the first that the caller may call.
 
@@ -221,6 +234,35 @@ class Turns:
             )
             async with self._access.admit(caller, ask) as admission:
                 yield self._turn(caller, asked, model, ask.run_id, admission, recorded)
+
+    @asynccontextmanager
+    async def admitted_run(self, caller: Caller, asked: Asked) -> AsyncGenerator[RunTurn, None]:
+        """Admit a run with the id of `asked`, which the caller executes with the options of the turn.
+
+        Raises:
+            ModelUnknown: there is no such model.
+            KeyRefused: the API key does not allow the run.
+            ConfigError: the runs of this caller or model are not recorded.
+        """
+        model = self.catalogue.find(asked.model)
+        caller.check_model(model.name)
+        conductor, run_id = model.conductor, asked.run_id
+        assert run_id is not None
+        if self._journal is None or not caller.keeps_texts or isinstance(conductor, HostedConductor):
+            raise ConfigError("this run cannot be executed in the background, because it is not recorded")
+        ask = Ask(
+            model=model.name,
+            conductor=conductor,
+            run_id=run_id,
+            tokens=0 if caller.key is None else estimate_usage(asked.messages, "").input_tokens,
+            may_exist=True,
+        )
+        async with self._access.admit(caller, ask) as admission:
+            options = self._options(asked, model, run_id, admission)
+            effort = model.effort(asked.effort)
+            if effort is not None:
+                options["sampling"] = Sampling(effort=model.efforts[effort].worker)
+            yield RunTurn(conductor, options, admission)
 
     async def _recorded(self, named: NamedRun) -> Recorded | None:
         assert self._journal is not None

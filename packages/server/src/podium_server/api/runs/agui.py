@@ -6,6 +6,7 @@ A run of Podium is a run and a thread of AG-UI. Its state is a document, which `
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from podium.errors import RunFailed
 from podium.types import (
     ApprovalAsked,
     ApprovalGiven,
@@ -115,7 +116,7 @@ class AgUiEvents:
             interrupt = {"id": self._run_id, "reason": "approval", "message": told}
             yield self._finished({"type": "interrupt", "interrupts": [interrupt]})
         elif result.status == "failed":
-            problem = result.problem or Problem("failed", "the run has no answer")
+            problem = result.problem or Problem(RunFailed.code, "the run has no answer")
             yield self._event("RUN_ERROR", message=problem.message, code=problem.code)
         else:
             yield self._finished({"type": "success"}, status=result.status)

@@ -1,11 +1,15 @@
-"""The parameters of requests of the runs API."""
+"""The parameters and bodies of requests of the runs API."""
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from podium.errors import PlanInvalid
+from podium.types import Plan
 from podium_server.api.bodies import Body
 from podium_server.api.runs.forms import State
+from podium_server.settings import Effort, check_limits
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Time = Annotated[float, Field(ge=0, lt=1e12)]
@@ -29,3 +33,111 @@ class EventsQuery(Body):
 
     after: Annotated[int, Field(ge=-1, lt=2**31)] = -1
     format: Literal["podium", "ag-ui"] = "podium"
+
+
+class PlanStep(Body):
+    """A step of a plan."""
+
+    worker: Annotated[int | str, Field(description="The name of a worker, or its number.")]
+    subtask: Annotated[str, Field(min_length=1)]
+    access: Annotated[
+        list[int | Literal["previous"]], Field(description="The earlier steps that the worker sees.")
+    ] = Field(default_factory=list)
+    enough: int | None = None
+    label: int | None = None
+
+
+class PlanBody(Body):
+    """A plan. It may have all fields that a run shows."""
+
+    steps: Annotated[list[PlanStep], Field(min_length=1, max_length=1000)]
+    version: Annotated[int | None, Field(alias="schema")] = None
+    query: Annotated[Any, Field(description="Ignored: the run has the query.")] = None
+    planner: Annotated[Any, Field(description="Ignored.")] = None
+
+    def plan(self, workers: Sequence[str]) -> Plan:
+        """Return the plan.
+
+        Args:
+            workers: the names of the workers, by their numbers.
+
+        Raises:
+            PlanInvalid: the plan breaks a rule, or names an unknown worker.
+        """
+        rows = [step.model_dump(exclude_none=True) for step in self.steps]
+        for index, row in enumerate(rows):
+            if isinstance(row["worker"], str):
+                row["worker"] = _number(row["worker"], workers, index)
+        return Plan.from_json({"schema": 1 if self.version is None else self.version, "steps": rows})
+
+
+Changes = Annotated[dict[str, int | float], AfterValidator(check_limits), Field(max_length=20)]
+
+
+class NewRun(Body):
+    """The body of `POST /v1/runs`."""
+
+    model: Name
+    query: Annotated[
+        str | Annotated[list[dict[str, Any]], Field(min_length=1, max_length=10_000)],
+        Field(description="A question, or a conversation as in chat completions."),
+    ]
+    plan: PlanBody | None = None
+    limits: Annotated[Changes | None, Field(description="Lower limits than those of the model.")] = None
+    labels: Annotated[list[Name], Field(max_length=100)] = Field(default_factory=list)
+    context: Annotated[dict[str, str], Field(max_length=100)] = Field(default_factory=dict)
+    effort: Effort | None = None
+
+
+class ChangedRun(Body):
+    """The body of `POST /v1/runs/{run_id}/resume`."""
+
+    plan: Annotated[PlanBody | None, Field(description="Replaces the plan of the last round.")] = None
+    limits: Annotated[Changes | None, Field(description="Replace limits of the run.")] = None
+    force: Annotated[bool, Field(description="Also resume a `dead` run.")] = False
+
+
+class ReplayedRun(Body):
+    """The body of `POST /v1/runs/{run_id}/replay`."""
+
+    plan: Annotated[PlanBody | None, Field(description="Replaces the plan of the last round.")] = None
+
+
+class Decision(Body):
+    """The body of `POST /v1/runs/{run_id}/approve` and `refuse`."""
+
+    why: Annotated[str, Field(max_length=10_000)] = ""
+
+
+class EditedPlan(Decision):
+    """The body of `POST /v1/runs/{run_id}/edit`."""
+
+    plan: PlanBody
+
+
+class NoBody(Body):
+    """The body of a request without parameters."""
+
+
+class JobRequest(Body):
+    """What to do with a run in the background."""
+
+    kind: Literal["begin", "resume", "replay"]
+    model: str
+    query: list[dict[str, Any]]
+    plan: dict[str, Any] | None = None
+    limits: dict[str, int | float] = Field(default_factory=dict)
+    labels: list[str] = Field(default_factory=list)
+    context: dict[str, str] = Field(default_factory=dict)
+    effort: Effort | None = None
+    force: bool = False
+    of: str | None = None
+    """The run that is replayed."""
+
+
+def _number(name: str, workers: Sequence[str], step: int) -> int:
+    if name not in workers:
+        known = ", ".join(workers)
+        told = f"step {step} names the worker {name!r:.80}; the workers are {known}"
+        raise PlanInvalid("unknown_worker", told, step=step)
+    return workers.index(name)

@@ -60,7 +60,8 @@ class RunsApi:
         Raises:
             RunUnknown: there is no such run, or the caller may not see it.
         """
-        shown = await self.detail(await self.find(exchange, caller))
+        row = await self.find(exchange, caller)
+        shown = await self.detail_of(row.run_id)
         await exchange.json(scrub_data(shown.model_dump(mode="json")))
 
     async def events(self, exchange: Exchange, caller: Caller) -> None:
@@ -74,7 +75,7 @@ class RunsApi:
         row = await self.find(exchange, caller)
         is_agui = query.format == "ag-ui"
         form = AgUiForm(row.run_id) if is_agui else PodiumForm()
-        stream = EventStream(self._index, row.run_id, form, self._has_job)
+        stream = EventStream(self._index, row.run_id, form, self._store.has)
         after = _last_event(exchange, query.after)
 
         async def answer() -> None:
@@ -106,14 +107,14 @@ class RunsApi:
             caller.check_role(role)
         return row
 
-    async def detail(self, row: RunRow) -> RunDetail:
-        """Return the whole run."""
-        nested = await self._index.nested(row.run_id)
-        return detail(row, await self._index.read(row.run_id), nested, await self._access.owner(row.run_id))
+    async def detail_of(self, run_id: str) -> RunDetail:
+        """Return the whole run.
 
-    async def _has_job(self, run_id: str) -> bool:
-        """Return whether a process executes the run, or will continue it."""
-        return bool(await self._store.jobs(run_id))
+        Raises:
+            RunUnknown: there is no such run.
+        """
+        row, nested = await self._index.row(run_id), await self._index.nested(run_id)
+        return detail(row, await self._index.read(run_id), nested, await self._access.owner(run_id))
 
 
 def _last_event(exchange: Exchange, after: int) -> int:

@@ -1,0 +1,274 @@
+"""Starts, approves, cancels, resumes, replays and deletes runs."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from podium.conductor import Conductor
+from podium.errors import ConfigError, RunHeld
+from podium.journal import RunRow, SqlJournal
+from podium.resume import renumbered, waiting_for
+from podium.secrets import scrub_data
+from podium.types import Event, Plan, RunStarted, read_conversation
+from podium_server.api.bodies import fingerprint_of, read_body
+from podium_server.api.runs.forms import workers_of
+from podium_server.api.runs.jobs import Jobs
+from podium_server.api.runs.refusals import NestedRun, NotInBackground, NotWaiting
+from podium_server.api.runs.requests import (
+    ChangedRun,
+    Decision,
+    EditedPlan,
+    JobRequest,
+    NewRun,
+    PlanBody,
+    ReplayedRun,
+)
+from podium_server.api.runs.route import PATH, RunsApi
+from podium_server.api.runs.store import RunStore
+from podium_server.http import Exchange
+from podium_server.keys import Access, Caller, Role
+from podium_server.turn import Turns
+
+_CANCEL_SECONDS = 10.0
+
+
+class RunActions:
+    """The `POST` and `DELETE` requests of the runs API.
+
+    Args:
+        runs: finds and shows runs.
+        jobs: executes runs in the background.
+        turns: has the models.
+        access: knows which caller began a run.
+        journal: records the runs.
+        store: has the runs in the background.
+    """
+
+    def __init__(
+        self,
+        runs: RunsApi,
+        jobs: Jobs,
+        turns: Turns,
+        access: Access,
+        journal: SqlJournal,
+        store: RunStore,
+    ) -> None:
+        self._store = store
+        self._runs = runs
+        self._jobs = jobs
+        self._turns = turns
+        self._access = access
+        self._journal = journal
+
+    async def create(self, exchange: Exchange, caller: Caller) -> None:
+        """Start a run in the background.
+
+        Raises:
+            BadRequest: the body is invalid.
+            KeyReused: the idempotency key was used with another request.
+            PodiumError: see `Jobs.begin`.
+        """
+        raw = await exchange.body()
+        body = read_body(raw, NewRun)
+        model = self._turns.find(caller, body.model)
+        conductor = _own(model.conductor)
+        query = [{"role": "user", "content": body.query}] if isinstance(body.query, str) else body.query
+        read_conversation(query)
+        request = JobRequest(
+            kind="begin",
+            model=model.name,
+            query=query,
+            plan=_plan(body.plan, conductor),
+            limits=body.limits or {},
+            labels=body.labels,
+            context=body.context,
+            effort=body.effort,
+        )
+        run_id, is_known = await self._turns.named(
+            caller, exchange.idempotency_key(), fingerprint_of(PATH, raw)
+        )
+        if not is_known:
+            await self._jobs.begin(run_id, caller.caller_id, request)
+        await self._accepted(exchange, run_id, is_repeated=is_known)
+
+    async def approve(self, exchange: Exchange, caller: Caller) -> None:
+        """Approve the plan that waits, and continue the run; see `edit`."""
+        body = read_body(await exchange.body(), Decision)
+        await self._decide(exchange, caller, body, approved=True)
+
+    async def refuse(self, exchange: Exchange, caller: Caller) -> None:
+        """Refuse the plan that waits, and end the run; see `edit`."""
+        body = read_body(await exchange.body(), Decision)
+        await self._decide(exchange, caller, body, approved=False)
+
+    async def edit(self, exchange: Exchange, caller: Caller) -> None:
+        """Replace the plan that waits by another plan, approve it, and continue the run.
+
+        Raises:
+            RunUnknown: there is no such run, or the caller may not see it.
+            RoleMissing: the caller may not approve plans of others.
+            NotWaiting: the run does not wait for an approval.
+            PlanError: the plan is invalid, or the policy does not allow it.
+            PodiumError: see `Jobs.begin`; the decision is then recorded, and the run can be resumed.
+        """
+        body = read_body(await exchange.body(), EditedPlan)
+        await self._decide(exchange, caller, body, approved=True, plan=body.plan)
+
+    async def cancel(self, exchange: Exchange, caller: Caller) -> None:
+        """Cancel a run in the background; a run that has ended stays as it is.
+
+        Raises:
+            RunUnknown: as above.
+            RoleMissing: the caller may not cancel runs of others.
+            NotInBackground: the run belongs to an open request.
+        """
+        row = await self._find(exchange, caller, "admin")
+        if not await self._jobs.cancel(row.run_id, _CANCEL_SECONDS) and row.state == "running":
+            told = f"run {row.run_id} belongs to an open request: the end of its connection cancels it"
+            raise NotInBackground(told)
+        await self._shown(exchange, row.run_id)
+
+    async def resume(self, exchange: Exchange, caller: Caller) -> None:
+        """Continue a run in the background, as `podium resume` does.
+
+        Raises:
+            RunUnknown: as above.
+            RoleMissing: the caller may not resume runs of others.
+            RunHeld: a process executes the run.
+            PodiumError: see `Jobs.begin`.
+        """
+        body = read_body(await exchange.body(), ChangedRun)
+        row = await self._find(exchange, caller, "admin")
+        if row.state == "running":
+            raise RunHeld(f"run {row.run_id} is running: wait for it to end or stop")
+        events = await self._events(row)
+        request = self._request("resume", events, body.plan)
+        changed = {"limits": body.limits or {}, "force": body.force}
+        await self._continue(row, caller, request.model_copy(update=changed), events)
+        await self._accepted(exchange, row.run_id)
+
+    async def replay(self, exchange: Exchange, caller: Caller) -> None:
+        """Repeat a run as a new run of the caller, as `podium replay` does.
+
+        Raises:
+            RunUnknown: as above.
+            PodiumError: see `Jobs.begin`.
+        """
+        body = read_body(await exchange.body(), ReplayedRun)
+        row = await self._find(exchange, caller, "see")
+        request = self._request("replay", await self._events(row), body.plan)
+        run_id = uuid4().hex
+        await self._jobs.begin(run_id, caller.caller_id, request.model_copy(update={"of": row.run_id}))
+        await self._accepted(exchange, run_id)
+
+    async def delete(self, exchange: Exchange, caller: Caller) -> None:
+        """Delete a run and the runs nested in it.
+
+        Raises:
+            RunUnknown: as above.
+            RoleMissing: the caller may not delete runs of others.
+            RunHeld: a process executes the run.
+        """
+        row = await self._find(exchange, caller, "admin")
+        await self._journal.delete(row.run_id)
+        await exchange.json({"id": row.run_id, "object": "run", "deleted": True})
+
+    async def _decide(
+        self,
+        exchange: Exchange,
+        caller: Caller,
+        body: Decision,
+        *,
+        approved: bool,
+        plan: PlanBody | None = None,
+    ) -> None:
+        row = await self._find(exchange, caller, "approve")
+        events = await self._events(row)
+        if waiting_for(events) is None or row.state == "running":
+            raise NotWaiting(f"run {row.run_id} does not wait for an approval: its status is {row.state}")
+        request = self._request("resume", events, None)
+        conductor = _own(self._turns.catalogue.find(request.model).conductor)
+        changed = _plan(plan, conductor, workers_of(events))
+        await conductor.decide(
+            row.run_id,
+            approved=approved,
+            plan=None if changed is None else Plan.from_json(changed),
+            by=caller.caller_id if caller.key is None else caller.key.name,
+            why=body.why,
+            journal=self._journal,
+        )
+        await self._continue(row, caller, request, await self._events(row))
+        await self._accepted(exchange, row.run_id)
+
+    def _request(self, kind: Any, events: Sequence[Event], plan: PlanBody | None) -> JobRequest:
+        """Return the request for a recorded run.
+
+        Raises:
+            ModelUnknown: the server has no model with the name of the run's conductor.
+        """
+        started = events[0]
+        assert isinstance(started, RunStarted)
+        model = self._turns.catalogue.find(started.conductor)
+        query = [message.to_wire() for message in (*started.query, *started.tool_messages)]
+        changed = _plan(plan, _own(model.conductor), workers_of(events))
+        return JobRequest(kind=kind, model=model.name, query=query, plan=changed)
+
+    async def _continue(
+        self, row: RunRow, caller: Caller, request: JobRequest, events: Sequence[Event]
+    ) -> None:
+        """Continue a run; the caller that began it pays."""
+        if await self._store.is_response(row.run_id):
+            return
+        owner = await self._access.owner(row.run_id) or caller.caller_id
+        await self._jobs.begin(row.run_id, owner, request, events=len(events))
+
+    async def _find(self, exchange: Exchange, caller: Caller, role: Role) -> RunRow:
+        row = await self._runs.find(exchange, caller, role)
+        if row.parent is not None:
+            raise NestedRun(f"run {row.run_id} is nested in run {row.parent}: name the outer run")
+        return row
+
+    async def _events(self, row: RunRow) -> list[Event]:
+        return [entry.event for entry in await self._journal.read(row.run_id)]
+
+    async def _accepted(self, exchange: Exchange, run_id: str, *, is_repeated: bool = False) -> None:
+        headers = {"location": f"{PATH}/{run_id}", "x-podium-run-id": run_id}
+        if is_repeated:
+            headers["idempotent-replayed"] = "true"
+        await self._shown(exchange, run_id, status=202, headers=headers)
+
+    async def _shown(self, exchange: Exchange, run_id: str, **more: Any) -> None:
+        shown = await self._runs.detail_of(run_id)
+        await exchange.json(scrub_data(shown.model_dump(mode="json")), **more)
+
+
+def _own(conductor: object) -> Conductor:
+    """Return the conductor of a model whose runs are recorded."""
+    if not isinstance(conductor, Conductor):
+        raise ConfigError("the runs of a hosted conductor are not recorded")
+    return conductor
+
+
+def _plan(
+    body: PlanBody | None, conductor: Conductor, recorded: Sequence[str] | None = None
+) -> dict[str, Any] | None:
+    """Return a plan with the worker numbers of a conductor, as plain JSON.
+
+    Args:
+        body: the plan.
+        conductor: the conductor.
+        recorded: the workers to which the numbers of the plan refer; `None` for those of the conductor.
+
+    Raises:
+        PlanInvalid: the plan breaks a rule, or names an unknown worker.
+        ConfigError: the conductor lacks a worker of the plan.
+    """
+    if body is None:
+        return None
+    names = conductor.pool.names
+    plan = body.plan(names if recorded is None else recorded)
+    if recorded is not None:
+        plan.fit(len(recorded), len(plan.steps), previous=True)
+        plan = renumbered(plan, recorded, names)
+    plan.fit(len(names), conductor.limits.plan_steps, previous=recorded is not None)
+    return plan.to_json()

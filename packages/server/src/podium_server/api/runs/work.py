@@ -1,0 +1,78 @@
+"""Executes the run of a job: a new run, a resumed run, or a replay."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from podium.budget import Limits
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.hosts import whole_answers
+from podium.replay import replay
+from podium.resume import limits_of
+from podium.run import Listener, RunOptions
+from podium.types import Event, Message, Plan, Result
+from podium_server.api.runs.requests import JobRequest
+from podium_server.turn import RunTurn
+
+
+async def execute(turn: RunTurn, request: JobRequest, events: Sequence[Event], on_event: Listener) -> Result:
+    """Execute a run.
+
+    Args:
+        turn: the admitted run.
+        request: what to do.
+        events: the recorded events of the run that is resumed or replayed; empty for a new run.
+        on_event: called with each event.
+
+    Raises:
+        ConfigError: a limit is higher than the limit of the model or of the API key.
+        PodiumError: see `Conductor.run`, `Conductor.resume` and `podium.replay.replay`.
+    """
+    conductor, options = turn.conductor, turn.options.copy()
+    options["middleware"] = whole_answers(options.get("middleware"))
+    plan = None if request.plan is None else Plan.from_json(request.plan)
+    limits = _limits(conductor, options, request.limits, events if request.kind == "resume" else ())
+    if request.kind == "resume":
+        return await conductor.resume(
+            str(options["run_id"]),
+            plan=plan,
+            policy=options.get("policy"),
+            limits=limits,
+            force=request.force,
+            journal=options.get("journal"),
+            middleware=options["middleware"],
+            on_event=on_event,
+        )
+    options["limits"] = limits
+    if request.kind == "replay":
+        options.pop("sampling", None)
+        return await replay(conductor, events, plan=plan, on_event=on_event, **options)
+    options["labels"] = frozenset(options.get("labels", ())) | frozenset(request.labels)
+    options["context"] = request.context
+    query = tuple(Message.from_wire(message) for message in request.query)
+    asked = query if plan is None else replace(plan, query=query)
+    return await conductor.run(asked, on_event=on_event, **options)
+
+
+def _limits(
+    conductor: Conductor, options: RunOptions, given: Mapping[str, int | float], events: Sequence[Event]
+) -> Limits | None:
+    """Return the limits of a run; `None` for those of the conductor, or those that the run has recorded.
+
+    Raises:
+        ConfigError: a given limit is higher than the limit of the model or of the API key.
+    """
+    own = options.get("limits")
+    if own is None and not given:
+        return None
+    most = own or conductor.limits
+    limits = most
+    if events:
+        recorded = conductor.limits.keeping(limits_of(events))
+        cost = min((each.cost for each in (recorded, most) if each.cost is not None), default=None)
+        limits = replace(recorded, cost=cost)
+    for name, value in given.items():
+        bound = getattr(most, name)
+        if bound is not None and value > bound:
+            raise ConfigError(f"limits.{name} is {value:g}: the model and the API key allow {bound:g}")
+    return replace(limits, **given)  # type: ignore[arg-type]  # `check_limits` has checked the names

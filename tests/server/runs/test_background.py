@@ -1,0 +1,270 @@
+"""Runs in the background: they are started, approved, changed, cancelled, resumed, replayed and deleted."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from server.chat.test_completions import ASKED, team
+from server.runs.conftest import Http
+from server.runs.test_runs import ask, frames
+from servers.chat_server import STALL, Call, ChatServer, Reply, says, whole
+from servers.podium_server import Served
+
+NewKey = Callable[..., str]
+STEPS = [{"worker": "one", "subtask": "Collect facts."}, {"worker": 1, "subtask": "Write it.", "access": [0]}]
+APPROVAL = '\n[policy]\napprove = "later"\n'
+
+
+def start(client: httpx2.Client, **more: Any) -> Any:
+    """Start a run, and return it."""
+    answer = client.post("/runs", json={"model": "podium", "query": ASKED, **more})
+    assert answer.status_code == 202, answer.text
+    assert answer.headers["location"] == f"/v1/runs/{answer.json()['id']}"
+    return answer.json()
+
+
+def ended(client: httpx2.Client, run_id: str) -> Any:
+    """Follow a run to its end, and return it."""
+    list(frames(client.get(f"/runs/{run_id}/events").text))
+    return client.get(f"/runs/{run_id}").json()
+
+
+def post(client: httpx2.Client, run_id: str, action: str, status: int = 202, **body: Any) -> Any:
+    """Post an action on a run, and return the body of the response."""
+    answer = client.post(f"/runs/{run_id}/{action}", json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def stalled(call: Call) -> Reply:
+    """Reply as the team, whose second worker never answers."""
+    return Reply([STALL]) if call.body["model"] == "two" else team(call)
+
+
+def test_a_run_in_the_background(served: Served, upstream: ChatServer, http: Http) -> None:
+    """The response comes before the end of the run."""
+    upstream.reply = lambda call: (
+        says(call, "the answer", delay=0.5) if call.body["model"] == "two" else team(call)
+    )
+    client = http(served)
+    run = start(client, labels=["eu"], limits={"steps": 4})
+    assert (run["status"], run["model"], run["labels"]) == ("running", "podium", ["eu"])
+    run = ended(client, run["id"])
+    assert (run["status"], run["answer"]) == ("ok", "the answer")
+
+
+def test_a_run_of_a_plan(served: Served, upstream: ChatServer, http: Http) -> None:
+    """The planner is not called; workers have names or numbers."""
+    upstream.reply = team
+    client = http(served)
+    run = ended(client, start(client, query="Why?", plan={"steps": STEPS})["id"])
+    assert run["status"] == "ok"
+    assert {call.body["model"] for call in upstream.calls} == {"one", "two"}
+    again = ended(client, start(client, query="Why?", plan=run["rounds"][0]["plan"])["id"])
+    assert again["rounds"][0]["plan"]["steps"] == run["rounds"][0]["plan"]["steps"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code"),
+    [
+        ({"model": "none"}, 404, "model_not_found"),
+        ({"query": ""}, 400, "query"),
+        ({"query": [{"role": "assistant", "content": "no question"}]}, 400, "query"),
+        ({"plan": {"steps": []}}, 400, "invalid_request"),
+        ({"plan": {"steps": [{"worker": "none", "subtask": "Do."}]}}, 400, "unknown_worker"),
+        ({"plan": {"steps": [{"worker": 9, "subtask": "Do."}]}}, 400, "unknown_worker"),
+        ({"plan": {"steps": [{"worker": 0, "subtask": "Do.", "access": [0]}]}}, 400, "forward_access"),
+        ({"plan": {"steps": STEPS, "schema": 7}}, 400, "unknown_schema"),
+        ({"limits": {"steps": 1000}}, 400, "config"),
+        ({"limits": {"stepz": 1}}, 400, "invalid_request"),
+        ({"limits": {"seconds": -1}}, 400, "invalid_request"),
+        ({"context": {"not a name": "x"}}, 400, "config"),
+        ({"background": True}, 400, "unknown_parameter"),
+    ],
+)
+def test_an_invalid_run_is_refused(
+    served: Served, upstream: ChatServer, http: Http, change: dict[str, Any], status: int, code: str
+) -> None:
+    """Nothing is recorded, and no model is called."""
+    client = http(served)
+    answer = client.post("/runs", json={"model": "podium", "query": "Why?", **change})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
+    assert client.get("/runs").json()["data"] == []
+    assert upstream.calls == []
+
+
+def test_the_same_idempotency_key_starts_one_run(served: Served, upstream: ChatServer, http: Http) -> None:
+    """Another body with the same key is refused."""
+    upstream.reply = team
+    client = http(served)
+    body = {"model": "podium", "query": ASKED}
+    first = client.post("/runs", json=body, headers={"idempotency-key": "a"})
+    again = client.post("/runs", json=body, headers={"idempotency-key": "a"})
+    assert first.json()["id"] == again.json()["id"]
+    assert again.headers["idempotent-replayed"] == "true"
+    other = client.post("/runs", json=body | {"labels": ["eu"]}, headers={"idempotency-key": "a"})
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_key_reused")
+
+
+def test_a_plan_is_approved(serve: Callable[..., Served], upstream: ChatServer, http: Http) -> None:
+    """The run waits; its events end there, and go on after the approval."""
+    upstream.reply = team
+    client = http(serve(models=APPROVAL))
+    run_id = start(client)["id"]
+    run = ended(client, run_id)
+    assert run["status"] == "waiting"
+    assert run["waits_for"]["plan"]["steps"][0]["subtask"] == "Collect facts."
+    last = list(frames(client.get(f"/runs/{run_id}/events?format=ag-ui").text))[-1]["data"]
+    assert (last["type"], last["outcome"]["type"]) == ("RUN_FINISHED", "interrupt")
+    post(client, run_id, "approve", why="It is fine.")
+    run = ended(client, run_id)
+    assert (run["status"], run["answer"], run["waits_for"]) == ("ok", "the answer", None)
+    given = [
+        f["data"] for f in frames(client.get(f"/runs/{run_id}/events").text) if f["event"] == "approval_given"
+    ]
+    assert [(each["approved"], each["by"], each["why"]) for each in given] == [(True, "local", "It is fine.")]
+    assert post(client, run_id, "approve", 409)["error"]["code"] == "not_waiting"
+
+
+def test_a_plan_of_a_response_is_approved(
+    serve: Callable[..., Served], upstream: ChatServer, http: Http
+) -> None:
+    """The job of the response continues the run."""
+    upstream.reply = team
+    client = http(serve(models=APPROVAL))
+    begun = client.post("/responses", json={"model": "podium", "input": ASKED, "background": True})
+    run_id, place = begun.headers["x-podium-run-id"], f"/responses/{begun.json()['id']}"
+    while client.get(f"/runs/{run_id}").json().get("status") != "waiting":
+        time.sleep(0.02)
+    post(client, run_id, "approve")
+    while (response := client.get(place).json())["status"] in ("queued", "in_progress"):
+        time.sleep(0.05)
+    assert response["status"] == "completed"
+    assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two"]
+
+
+def test_a_plan_is_refused(serve: Callable[..., Served], upstream: ChatServer, http: Http) -> None:
+    """The run ends without an answer."""
+    upstream.reply = team
+    client = http(serve(models=APPROVAL))
+    run_id = start(client)["id"]
+    ended(client, run_id)
+    post(client, run_id, "refuse", why="Too expensive.")
+    run = ended(client, run_id)
+    assert (run["status"], run["problem"]["code"]) == ("failed", "refused")
+    assert "Too expensive." in run["problem"]["message"]
+
+
+def test_a_plan_is_edited(serve: Callable[..., Served], upstream: ChatServer, http: Http) -> None:
+    """The changed plan is executed; an invalid one is refused, and the run still waits."""
+    upstream.reply = team
+    client = http(serve(models=APPROVAL))
+    run_id = start(client)["id"]
+    plan = ended(client, run_id)["waits_for"]["plan"]
+    refused = post(client, run_id, "edit", 400, plan={"steps": [{"worker": "none", "subtask": "Do."}]})
+    assert refused["error"]["code"] == "unknown_worker"
+    plan["steps"][0]["subtask"] = "Collect other facts."
+    post(client, run_id, "edit", plan=plan)
+    run = ended(client, run_id)
+    assert run["status"] == "ok"
+    assert run["rounds"][0]["plan"]["steps"][0]["subtask"] == "Collect other facts."
+
+
+def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, http: Http) -> None:
+    """The connection to the worker is closed; the recorded step is not called again."""
+    upstream.reply = stalled
+    client = http(served)
+    run_id = start(client)["id"]
+    calls = lambda: [call.body["model"] for call in upstream.calls]  # noqa: E731
+    while "two" not in calls():
+        time.sleep(0.02)
+    run = post(client, run_id, "cancel", 200)
+    assert run["status"] == "stopped"
+    last = list(frames(client.get(f"/runs/{run_id}/events?format=ag-ui").text))[-1]["data"]
+    assert (last["type"], last["outcome"]) == ("RUN_FINISHED", {"type": "cancelled"})
+    upstream.reply = team
+    assert post(client, run_id, "cancel", 200)["status"] == "stopped"
+    post(client, run_id, "resume")
+    run = ended(client, run_id)
+    assert (run["status"], run["answer"]) == ("ok", "the answer")
+    assert calls() == ["planner", "one", "two", "two"]
+    assert post(client, run_id, "resume")["status"] == "ok"
+
+
+def test_a_failed_run_is_resumed_with_a_changed_plan(
+    served: Served, upstream: ChatServer, http: Http
+) -> None:
+    """Only the changed step is called."""
+    upstream.reply = lambda call: whole({}, status=400) if call.body["model"] == "two" else team(call)
+    client = http(served)
+    run = ended(client, start(client)["id"])
+    assert run["status"] == "failed"
+    plan = run["rounds"][0]["plan"]
+    plan["steps"][1]["worker"] = "one"
+    before = len(upstream.calls)
+    post(client, run["id"], "resume", plan=plan)
+    run = ended(client, run["id"])
+    assert (run["status"], run["answer"]) == ("ok", "facts")
+    assert len(upstream.calls) == before + 1
+
+
+def test_a_run_is_replayed(served: Served, upstream: ChatServer, http: Http) -> None:
+    """The replay costs nothing; a changed plan calls only what changed."""
+    upstream.reply = team
+    client = http(served)
+    run_id = ask(client)
+    again = ended(client, post(client, run_id, "replay")["id"])
+    assert (again["answer"], again["recalls"], again["cost"]) == ("the answer", run_id, 0)
+    plan = again["rounds"][0]["plan"]
+    plan["steps"][1]["subtask"] = "Write a poem."
+    changed = ended(client, post(client, run_id, "replay", plan=plan)["id"])
+    assert changed["status"] == "ok"
+    assert [call.body["model"] for call in upstream.calls] == ["planner", "one", "two", "two"]
+
+
+def test_a_run_is_deleted(served: Served, upstream: ChatServer, http: Http) -> None:
+    """A running run is not."""
+    upstream.reply = team
+    client = http(served)
+    run_id = ask(client)
+    assert client.delete(f"/runs/{run_id}").json() == {"id": run_id, "object": "run", "deleted": True}
+    assert client.get(f"/runs/{run_id}").status_code == 404
+    upstream.reply = stalled
+    run_id = start(client)["id"]
+    assert client.delete(f"/runs/{run_id}").json()["error"]["code"] == "run_held"
+    post(client, run_id, "cancel", 200)
+
+
+def test_keys_change_their_own_runs(keyed: Served, upstream: ChatServer, new_key: NewKey, http: Http) -> None:
+    """The role `see` sees and replays; `admin` cancels and resumes; the owner pays."""
+    upstream.reply = stalled
+    owner, other = http(keyed, new_key(labels=("eu",), day_cost=10.0)), http(keyed, new_key())
+    auditor, admin = http(keyed, new_key(role="approve")), http(keyed, new_key(role="admin"))
+    run = start(owner)
+    run_id = run["id"]
+    assert run["labels"] == ["eu"]
+    assert post(other, run_id, "cancel", 404)["error"]["code"] == "run_unknown"
+    assert post(auditor, run_id, "cancel", 403)["error"]["code"] == "role_missing"
+    assert post(admin, run_id, "cancel", 200)["status"] == "stopped"
+    upstream.reply = team
+    for client, status in ((other, 404), (auditor, 403), (admin, 202)):
+        post(client, run_id, "resume", status)
+    assert ended(owner, run_id)["status"] == "ok"
+    assert [each["id"] for each in admin.get("/runs", params={"key": run["key_id"]}).json()["data"]] == [
+        run_id
+    ]
+    assert post(auditor, run_id, "replay")["key_id"] != run["key_id"]
+
+
+def test_a_key_that_keeps_no_texts_has_no_background(keyed: Served, new_key: NewKey, http: Http) -> None:
+    """Its runs are not recorded; a run that its budget does not allow is refused too."""
+    client = http(keyed, new_key(retention_days=0))
+    answer = client.post("/runs", json={"model": "podium", "query": "Why?"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "config")
+    client = http(keyed, new_key(requests_per_minute=1))
+    start(client)
+    answer = client.post("/runs", json={"model": "podium", "query": "Why?"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+    assert len(client.get("/runs").json()["data"]) == 1
