@@ -8,17 +8,16 @@ from typing import Any, Literal, NoReturn, Self, Unpack
 
 from podium.aio.event_stream import events_of
 from podium.aio.per_loop import LoopLocal
-from podium.aio.resources import ResourceGroup
+from podium.aio.resources import ResourceGroup, Resources
 from podium.aio.sync import run_sync
 from podium.budget.limits import Limits
 from podium.budget.spend import Spend
-from podium.errors import ConfigError
 from podium.execution.external_scheduler import StepStarter
 from podium.execution.retry_policy import OnFailure, Retry
 from podium.execution.run_context import Accept, ConductorSettings, RunRequest
 from podium.journal.answer_cache import Cache
 from podium.journal.journal import Journal
-from podium.planners.direct import DirectPlanner
+from podium.planners.direct import with_direct
 from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.run.approval import decide
@@ -104,16 +103,12 @@ class Conductor(Worker):
         self.policy = policy or Policy()
         self.retry = retry or Retry()
         self.show_question = show_question
-        worker = direct if isinstance(direct, str) else None
-        if worker is not None and worker not in self.pool.names:
-            raise ConfigError(f"direct names {worker!r}; the workers are {', '.join(self.pool.names)}")
-        first = DirectPlanner(planner, worker) if direct else planner
         own = card or CARD
         self.card = replace(own, labels=own.labels.union(*(other.labels for other in self.pool.cards)))
         self._settings = ConductorSettings(
             name=own.name,
             pool=self.pool,
-            planner=first,
+            planner=with_direct(planner, direct, self.pool.names),
             fallback_planner=fallback_planner,
             limits=self.limits,
             accept=accept,
@@ -385,23 +380,13 @@ class Conductor(Worker):
         # The parts are entered, not the conductor, so the end of this run does not close the connections of
         # other runs. A journal that is not entered stays open for the next run.
         parts = [part for part in self._parts() if not isinstance(part, Journal)]
-        return nullcontext() if self._entries.get() else _Parts(parts)
+        return nullcontext() if self._entries.get() else Resources(parts)
 
     def _parts(self) -> tuple[AbstractAsyncContextManager[Any], ...]:
         settings = self._settings
         own = (settings.accept, settings.cache, settings.journal)
         own_parts = [part for part in own if isinstance(part, ResourceGroup)]
         return (self.pool, *settings.planners, *own_parts)
-
-
-class _Parts(ResourceGroup):
-    """The resources that one run opens."""
-
-    def __init__(self, parts: Sequence[AbstractAsyncContextManager[Any]]) -> None:
-        self._held = parts
-
-    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
-        return self._held
 
 
 def _cards(settings: ConductorSettings) -> list[Card | None]:

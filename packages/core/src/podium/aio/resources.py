@@ -33,3 +33,17 @@ class ResourceGroup:
         async with AsyncExitStack() as leaving:
             for part in self._parts():
                 leaving.push_async_exit(part)
+
+
+class Resources(ResourceGroup):
+    """A group of these parts.
+
+    Args:
+        parts: the parts.
+    """
+
+    def __init__(self, parts: Sequence[AbstractAsyncContextManager[Any]]) -> None:
+        self._members = parts
+
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return self._members

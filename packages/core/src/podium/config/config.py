@@ -36,7 +36,6 @@ from podium.planners.chat import ChatPlanner
 from podium.planners.fixed import FixedPlanner
 from podium.planners.planner import Planner
 from podium.planners.rule import RulePlanner
-from podium.policy import Pin, Policy, Rule
 from podium.workers.measured_file import put_on_cards, read_measured
 from podium.workers.offline.calculator import Calculator
 from podium.workers.offline.document_search import Documents
@@ -121,8 +120,8 @@ class Config:
         section = self._sections.conductor
         findings = Findings()
         workers = self._all_workers(findings)
-        with findings.collected():
-            policy = self._policy()
+        with findings.collected(), self._source.at("policy"):
+            policy = self._sections.policy.to_policy()
         with findings.collected():
             planner = variant.planner or self.planner(variant.workers)
         with findings.collected():
@@ -315,14 +314,6 @@ class Config:
         section = self._planner or self._sections.planner
         is_named = not isinstance(section, RulePlannerSection | None) and section.fallback is not None
         return RulePlanner() if is_named else None
-
-    def _policy(self) -> Policy:
-        section = self._sections.policy
-        said = section.model_dump(exclude_unset=True, exclude={"rules", "pins"})
-        with self._source.at("policy"):
-            rules = [Rule(rule.label, never=rule.never, only=rule.only) for rule in section.rules]
-            pins = [Pin(pin.words, pin.worker) for pin in section.pins]
-            return Policy(**said, rules=rules, pins=pins)
 
     def _cache(self) -> Cache | Literal["run"] | None:
         match self._sections.conductor.cache:

@@ -11,6 +11,7 @@ from podium.execution.retry_policy import OnFailure, Retry
 from podium.hosted import Api, Effort
 from podium.plan_text.writer import Spelling
 from podium.planners.planner_prompt import MAX_EXAMPLES, Show
+from podium.policy import Pin, Policy, Rule
 from podium.types.messages import Sampling
 from podium.workers.openai.providers import DEFAULT_PROVIDER
 from podium.workers.openai.timeouts import Timeouts
@@ -296,6 +297,17 @@ class PolicySection(Section):
     """Workers for steps with certain words, as tables `[[policy.pins]]`."""
     approve: Literal["later"] | None = None
     """With `"later"`, each plan waits for `podium approve`."""
+
+    def to_policy(self) -> Policy:
+        """Return the policy.
+
+        Raises:
+            ConfigError: the policy is invalid.
+        """
+        said = self.model_dump(exclude_unset=True, exclude={"rules", "pins"})
+        rules = [Rule(rule.label, never=rule.never, only=rule.only) for rule in self.rules]
+        pins = [Pin(pin.words, pin.worker) for pin in self.pins]
+        return Policy(**said, rules=rules, pins=pins)
 
 
 class JournalSection(Section):

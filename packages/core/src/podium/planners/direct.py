@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 from podium.budget.spend import Spend
+from podium.errors import ConfigError
 from podium.plan_text.writer import write_plan
 from podium.planners.card_matcher import best_fit
 from podium.planners.planner import Planner, PlanRequest, PlanText
@@ -89,6 +90,17 @@ class DirectPlanner(Planner):
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return (self._planner,)
+
+
+def with_direct(planner: Planner, direct: bool | str, names: Sequence[str]) -> Planner:  # noqa: FBT001 - an option
+    """Return the planner of a conductor with this `direct`, whose workers have these names.
+
+    Raises:
+        ConfigError: `direct` names another worker.
+    """
+    if isinstance(direct, str) and direct not in names:
+        raise ConfigError(f"direct names {direct!r}; the workers are {', '.join(names)}")
+    return DirectPlanner(planner, direct if isinstance(direct, str) else None) if direct else planner
 
 
 def _is_simple(question: str, request: PlanRequest) -> bool:
