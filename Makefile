@@ -73,7 +73,7 @@ test-trainers: $(TRAINERS)/installed
 test-trainers-long: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m pytest -q -n 2 -m long $(TRAIN)/tests/tiny $(TRAIN)/tests/trl
 
-# Clients of podium serve that come from npm: they need Node.js 20 or later, and 800 MB.
+# Clients of podium serve from npm, which need Node.js 20 or later and 900 MB, and LiteLLM.
 CLIENTS := .clients
 $(CLIENTS)/installed: tests/server/clients/package.json
 	mkdir -p $(CLIENTS)
@@ -83,7 +83,7 @@ $(CLIENTS)/installed: tests/server/clients/package.json
 	touch $@
 
 test-clients: $(UV) $(CLIENTS)/installed
-	$(RUN) $(PYTEST) -n 2 tests/server/clients
+	$(RUN) --with litellm==1.106.2 --with mcp $(PYTEST) -n 2 tests/server/clients
 
 # verl has an environment of its own, because it needs other releases than TRL. No job is run.
 VERL := .venv-verl

@@ -8,7 +8,7 @@ from podium.types import Part
 from podium.usage import Usage
 from podium_server.turn import Turn
 
-_TEXT = {"type": "text", "citations": None}
+_TEXT = {"type": "text", "citations": []}  # some clients refuse null
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
