@@ -9,7 +9,7 @@ import pytest
 from server.chat.conftest import CONFIG
 from server.clients.page import blocks
 from servers.capable import PLAN, is_planning
-from servers.chat_server import Call, ChatServer, Reply, says
+from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import serving
 
 MODELS = """
@@ -83,3 +83,25 @@ def test_an_agent_writes_a_file(agent: str, model: str, npm_programs: Path, tmp_
     assert "The file is written." in told
     assert (repository / "hello.txt").read_text().strip() == "hello"
     assert plans == (1 if model == "podium" else 0)
+
+
+@pytest.mark.long
+def test_codex_does_not_repeat_a_failed_run(npm_programs: Path, tmp_path: Path) -> None:
+    """With the settings of the page, a run that fails is made once, and Codex shows the reason."""
+    calls = 0
+
+    def reply(call: Call) -> Reply:
+        nonlocal calls
+        calls += 1
+        return whole({"error": {"message": "no such model"}}, status=404)
+
+    file, commands = (block.replace('"podium"', '"one"', 1) for block in blocks("Codex"))
+    with ChatServer(reply).in_thread() as upstream:
+        config = CONFIG.format(url=upstream.url, models=MODELS, server="")
+        with serving(config, tmp_path) as served:
+            (tmp_path / ".codex").mkdir()
+            text = file.replace("http://localhost:8000", served.root)
+            (tmp_path / ".codex" / "config.toml").write_text(text)
+            told = run(f"{commands} || true".replace("\n ||", " ||"), tmp_path, npm_programs)
+    assert calls == 1, told
+    assert "no such model" in told
