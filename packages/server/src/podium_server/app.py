@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -19,6 +20,8 @@ from podium_server.api.mcp.route import PATH as MCP_PATH, McpApi
 from podium_server.api.messages.route import COUNT_PATH, PATH as MESSAGES_PATH, MessagesApi
 from podium_server.api.metrics import MetricsApi
 from podium_server.api.models import ModelsApi
+from podium_server.api.openapi.document import PATH as OPENAPI_PATH, openapi_document
+from podium_server.api.openapi.route import OpenApi
 from podium_server.api.responses.background import Background
 from podium_server.api.responses.housekeeping import forgetting
 from podium_server.api.responses.route import PATH as RESPONSES_PATH, ResponsesApi
@@ -99,6 +102,15 @@ class App:
 
     def asgi(self) -> Starlette:
         """Return the ASGI application; its lifespan is `opened`."""
+        refusals = {404: self._no_route, 405: self._no_route}
+        return Starlette(routes=self._routes(), exception_handlers=refusals, lifespan=lambda _: self.opened())
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
+        endpoints = [route.endpoint for route in self._routes()]
+        return openapi_document(each for each in endpoints if isinstance(each, Endpoint))
+
+    def _routes(self) -> list[Route]:
         chat, models = ChatApi(self._turns), ModelsApi(self.catalogue)
         messages = MessagesApi(self._turns)
         session = SessionApi(self._access)
@@ -112,6 +124,7 @@ class App:
             self._route("GET", "/session", session.show, is_open=True),
             self._route("DELETE", "/session", session.end, is_open=True),
             self._route("GET", "/metrics", MetricsApi(self._service.metrics).show),
+            self._route("GET", OPENAPI_PATH, OpenApi(self.openapi).show),
             self._route("GET", "/v1/models", models.list),
             self._route("GET", "/v1/models/{model:path}", models.show),
             self._route("POST", CHAT_PATH, chat.create),
@@ -143,8 +156,7 @@ class App:
                 self._route("POST", f"{run}/resume", actions.resume),
                 self._route("POST", f"{run}/replay", actions.replay),
             ]
-        refusals = {404: self._no_route, 405: self._no_route}
-        return Starlette(routes=routes, exception_handlers=refusals, lifespan=lambda _: self.opened())
+        return routes
 
     def _route(
         self,
@@ -155,7 +167,7 @@ class App:
         errors: ErrorForm = OPENAI_ERRORS,
         is_open: bool = False,
     ) -> Route:
-        endpoint = Endpoint(self._service, path, handle, errors, is_open=is_open)
+        endpoint = Endpoint(self._service, method, path, handle, errors, is_open=is_open)
         return Route(path, endpoint, methods=[method])
 
     async def _no_route(self, request: Request, error: Exception) -> Response:

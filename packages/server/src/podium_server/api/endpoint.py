@@ -45,7 +45,8 @@ class Endpoint:
 
     Args:
         service: what the endpoints share.
-        path: the path of the route, for the metrics.
+        method: the method of the route.
+        path: the path of the route, also for the metrics.
         handle: answers a request.
         errors: the form of its errors.
         is_open: whether the route needs no key, and is not counted.
@@ -54,6 +55,7 @@ class Endpoint:
     def __init__(
         self,
         service: Service,
+        method: str,
         path: str,
         handle: Handler,
         errors: ErrorForm = OPENAI_ERRORS,
@@ -61,10 +63,11 @@ class Endpoint:
         is_open: bool = False,
     ) -> None:
         self._service = service
-        self._path = path
-        self._handle = handle
+        self.method = method
+        self.path = path
+        self.handle = handle
         self._errors = errors
-        self._is_open = is_open
+        self.is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -72,8 +75,8 @@ class Endpoint:
         began = monotonic()
         try:
             try:
-                if self._is_open:
-                    await self._handle(exchange, Caller())
+                if self.is_open:
+                    await self.handle(exchange, Caller())
                 else:
                     await self._answer(exchange)
             except ClientGone:
@@ -84,14 +87,14 @@ class Endpoint:
             return
         finally:
             status = CLIENT_GONE if exchange.status is None else exchange.status
-            self._service.metrics.ended(self._path, status, monotonic() - began)
+            self._service.metrics.ended(self.path, status, monotonic() - began)
 
     async def _answer(self, exchange: Exchange) -> None:
         if self._service.is_local:
             check_local(exchange)
         with self._service.in_flight.counted():
             caller = await caller_of(exchange, self._service.access)
-            await self._handle(exchange, caller)
+            await self.handle(exchange, caller)
 
     async def _refuse(self, exchange: Exchange, error: Exception) -> None:
         fault = logged_fault(error)

@@ -9,7 +9,7 @@ from podium_server.http import BadRequest, Exchange
 from podium_server.keys import Access, Caller, KeyInvalid, Session
 
 
-class _Login(Body):
+class Login(Body):
     """The body of `POST /session`."""
 
     key: str
@@ -36,7 +36,7 @@ class SessionApi:
         sessions = self._access.sessions
         if sessions is None:
             raise BadRequest("the server has no API keys, so it needs no session", code="no_keys")
-        caller = await self._access.authenticate(read_body(await exchange.body(), _Login).key)
+        caller = await self._access.authenticate(read_body(await exchange.body(), Login).key)
         assert caller.key is not None
         session = await sessions.begin(caller.key)
         end = formatdate(session.until, usegmt=True)

@@ -38,6 +38,9 @@ def run(
     check: Annotated[
         bool, typer.Option("--check", help="Check the configuration, say what is missing, and exit.")
     ] = False,
+    openapi: Annotated[
+        bool, typer.Option("--openapi", help="Write the OpenAPI document of the server, and exit.")
+    ] = False,
     config: ConfigPath = None,
 ) -> None:
     """Serve the models of a podium.toml to clients of OpenAI's API.
@@ -51,6 +54,9 @@ def run(
             _check(screen, loaded, host, port)
             return
         access = find_keys(loaded)
+        if openapi:
+            screen.result_json(App(loaded, access).openapi())
+            return
         check_host(host, access)
         app = App(loaded, access)
         backend = {"use_uvloop": sys.platform != "win32"}

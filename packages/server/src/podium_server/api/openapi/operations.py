@@ -1,0 +1,74 @@
+"""The bodies, parameters and responses of the routes, by method and path."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from podium_server.api.chat.request import ChatRequest
+from podium_server.api.messages.request import CountRequest, MessagesRequest
+from podium_server.api.responses.request import ResponseRequest
+from podium_server.api.runs.forms import RunDetail, RunList
+from podium_server.api.runs.requests import (
+    ChangedRun,
+    Decision,
+    EditedPlan,
+    EventsQuery,
+    ListQuery,
+    NewRun,
+    ReplayedRun,
+)
+from podium_server.api.session import Login
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
+TEXT = "text/plain"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What a route reads and returns."""
+
+    body: type[BaseModel] | None = None
+    takes_json: bool = False
+    """Whether the body is a JSON object of another specification."""
+    query: type[BaseModel] | None = None
+    result: type[BaseModel] | None = None
+    """The response; `None` for the JSON of the specification that the route follows."""
+    status: int = 200
+    types: tuple[str, ...] = (JSON,)
+    """The content types of the response."""
+    is_idempotent: bool = False
+    """Whether the header `Idempotency-Key` names the run."""
+
+
+def _run(body: type[BaseModel] | None = None, status: int = 202, *, is_idempotent: bool = False) -> Operation:
+    return Operation(
+        body=body, takes_json=body is None, result=RunDetail, status=status, is_idempotent=is_idempotent
+    )
+
+
+_RUN = "/v1/runs/{run_id}"
+OPERATIONS: Mapping[tuple[str, str], Operation] = {
+    ("POST", "/session"): Operation(body=Login),
+    ("GET", "/metrics"): Operation(types=(TEXT,)),
+    ("POST", "/v1/chat/completions"): Operation(body=ChatRequest, types=(JSON, EVENTS), is_idempotent=True),
+    ("POST", "/v1/responses"): Operation(body=ResponseRequest, types=(JSON, EVENTS), is_idempotent=True),
+    ("POST", "/v1/responses/compact"): Operation(takes_json=True),
+    ("GET", "/v1/responses/{response_id}"): Operation(types=(JSON, EVENTS)),
+    ("POST", "/v1/messages"): Operation(body=MessagesRequest, types=(JSON, EVENTS), is_idempotent=True),
+    ("POST", "/v1/messages/count_tokens"): Operation(body=CountRequest),
+    ("POST", "/mcp"): Operation(takes_json=True, types=(JSON, EVENTS)),
+    ("POST", "/a2a/{model}"): Operation(takes_json=True, types=(JSON, EVENTS)),
+    ("GET", "/v1/runs"): Operation(query=ListQuery, result=RunList),
+    ("POST", "/v1/runs"): _run(NewRun, is_idempotent=True),
+    ("GET", _RUN): Operation(result=RunDetail),
+    ("GET", f"{_RUN}/events"): Operation(query=EventsQuery, types=(EVENTS,)),
+    ("POST", f"{_RUN}/approve"): _run(Decision),
+    ("POST", f"{_RUN}/refuse"): _run(Decision),
+    ("POST", f"{_RUN}/edit"): _run(EditedPlan),
+    ("POST", f"{_RUN}/cancel"): Operation(result=RunDetail),
+    ("POST", f"{_RUN}/resume"): _run(ChangedRun),
+    ("POST", f"{_RUN}/replay"): _run(ReplayedRun),
+}
+"""The operations of the routes. A route without an entry reads no body and returns JSON."""

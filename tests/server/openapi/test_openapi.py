@@ -1,0 +1,121 @@
+"""The OpenAPI document has every route, and the server keeps what it says."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings, strategies
+from jsonschema import Draft202012Validator
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import response_schema_conformance
+from starlette.routing import Route
+from typer.testing import Result
+
+from podium_server import create_app, demo_config, serve_in_thread
+from podium_server.api.openapi.document import openapi_path
+from podium_server.api.openapi.operations import OPERATIONS
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[str]:
+    """Serve the offline demo, and yield its URL."""
+    with demo_config() as config, serve_in_thread(config) as url:
+        yield url.removesuffix("/v1")
+
+
+@pytest.fixture(scope="module")
+def document(root: str) -> Any:
+    """Return the document."""
+    return httpx2.get(f"{root}/openapi.json").json()
+
+
+def routes() -> set[tuple[str, str]]:
+    """Return the method and the path of each route of the server."""
+    with demo_config() as config:
+        found = [route for route in create_app(config).routes if isinstance(route, Route)]
+    return {(method, openapi_path(r.path)) for r in found for method in (r.methods or set()) - {"HEAD"}}
+
+
+def test_the_document_has_every_route(document: Any) -> None:
+    """No route is missing, no operation is for a route that does not exist, and the ids differ."""
+    paths = document["paths"]
+    assert {(method.upper(), path) for path, each in paths.items() for method in each} == routes()
+    assert set(OPERATIONS) <= routes()
+    operations = [operation for each in paths.values() for operation in each.values()]
+    ids = [operation["operationId"] for operation in operations]
+    assert len(ids) == len(set(ids))
+    assert all(operation["summary"] for operation in operations)
+
+
+def test_its_schemas_are_valid(document: Any) -> None:
+    """Each is a JSON schema, and each reference has a target."""
+    for schema in document["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+    text = json.dumps(document)
+    for name in {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}:
+        assert name in document["components"]["schemas"]
+
+
+def test_the_page_lists_every_route() -> None:
+    """The table of routes in the documentation has each once."""
+    text = (ROOT / "docs/server.md").read_text(encoding="utf-8").split("## Routes")[1].split("\n## ")[0]
+    rows = [
+        line.split("|")[1].strip(" `").split(" ", 1) for line in text.splitlines() if line.startswith("| `")
+    ]
+    listed = [(method, path) for methods, path in rows for method in methods.split(",")]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == routes()
+
+
+def test_the_command_writes_the_document(podium: Callable[..., Result], document: Any) -> None:
+    """`podium serve --openapi` writes what `/openapi.json` answers."""
+    assert json.loads(podium("serve", "--openapi").stdout) == document
+
+
+def explore(root: str, examples: int) -> None:
+    """Make requests from the document; each is answered in time, and none with a server error.
+
+    Half of the requests for a run, a response or a model name one that exists.
+    """
+    asked = {"model": "podium", "input": "What is 17.5% of 2,340?"}
+    made = httpx2.post(f"{root}/v1/responses", json=asked, timeout=20)
+    known = {"run_id": made.headers["x-podium-run-id"], "response_id": made.json()["id"], "model": "podium"}
+    schema = schemathesis.openapi.from_url(f"{root}/openapi.json")
+    for found in schema.get_all_operations():
+        operation = found.ok()
+
+        @given(case=operation.as_strategy(), is_known=strategies.booleans())
+        @settings(
+            max_examples=examples,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        def answers(case: Any, *, is_known: bool) -> None:
+            for name in case.path_parameters if is_known else ():
+                case.path_parameters[name] = known[name]
+            response = case.call(timeout=20)
+            case.validate_response(response, checks=[not_a_server_error, response_schema_conformance])
+
+        answers()
+
+
+@pytest.mark.timeout(120)
+def test_no_request_is_a_server_error(root: str) -> None:
+    """A few requests for each operation."""
+    explore(root, 3)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_many_requests_are_no_server_error(root: str) -> None:
+    """Many requests for each operation."""
+    explore(root, 200)
