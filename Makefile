@@ -73,17 +73,20 @@ test-trainers: $(TRAINERS)/installed
 test-trainers-long: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m pytest -q -n 2 -m long $(TRAIN)/tests/tiny $(TRAIN)/tests/trl
 
-# Clients of podium serve from npm, which need Node.js 20 or later and 900 MB, and LiteLLM.
+# Clients of podium serve from npm, which need Node.js 20 or later and 900 MB, and LiteLLM, which needs
+# another release of mcp than the workspace.
 CLIENTS := .clients
 $(CLIENTS)/installed: tests/server/clients/package.json
 	mkdir -p $(CLIENTS)
 	cp tests/server/clients/package.json $(CLIENTS)/
 	npm install --prefix $(CLIENTS) --no-package-lock --no-audit --no-fund
 	node $(CLIENTS)/node_modules/@anthropic-ai/claude-code/install.cjs
+	python3 -m venv --clear --without-pip $(CLIENTS)/litellm
+	python3 -m pip --disable-pip-version-check --python $(CLIENTS)/litellm/bin/python install --quiet litellm==1.106.2 'mcp>=2'
 	touch $@
 
 test-clients: $(UV) $(CLIENTS)/installed
-	$(RUN) --with litellm==1.106.2 --with mcp $(PYTEST) -n 2 tests/server/clients
+	$(RUN) $(PYTEST) -n 2 tests/server/clients
 
 # verl has an environment of its own, because it needs other releases than TRL. No job is run.
 VERL := .venv-verl
