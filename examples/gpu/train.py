@@ -147,7 +147,7 @@ def _run(chosen: argparse.Namespace) -> None:
     environment = environment_of(recipe.environment, out)
     assert isinstance(environment, RecordedAnswers)
     if not (out / "plans.jsonl").exists():
-        _write_plans(environment, recipe, out, count=24 if chosen.cpu else 4000)
+        _write_plans(environment, recipe, out, count=8 if chosen.cpu else 4000)
     run = out / recipe.folder
     if not (run / "sft" / "final" / "model.safetensors").exists():
         _command("sft", "--config", str(out / "recipe.toml"))
@@ -162,7 +162,7 @@ def _run(chosen: argparse.Namespace) -> None:
         if not (folder / "speed.txt").exists():
             train_asynchronously(recipe, out, folder)
         lines.append((folder / "speed.txt").read_text(encoding="utf-8"))
-    lines += ["", *_compare(recipe, out, environment, episodes=8 if chosen.cpu else 400)]
+    lines += ["", *_compare(recipe, out, environment, episodes=4 if chosen.cpu else 400)]
     (out / "report.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))
 
@@ -174,7 +174,7 @@ def _prepare(chosen: argparse.Namespace, out: Path) -> Recipe:
         write_recordings(found, out / "recording.jsonl.gz")
     if not (out / "base" / "model.safetensors").exists():
         _write_base(chosen.model, out / "base")
-    small = {"epochs": 1, "batch": 4, "micro": 4, "groups": 2, "size": 4, "tokens": 48, "episodes": 4}
+    small = {"epochs": 1, "batch": 2, "micro": 1, "groups": 2, "size": 2, "tokens": 48, "episodes": 2}
     large = {"epochs": 2, "batch": 32, "micro": 8, "groups": 8, "size": 16, "tokens": 384, "episodes": 128}
     settings = small if chosen.cpu else large
     text = RECIPE.format(**settings, steps=chosen.steps, every=min(20, chosen.steps))
