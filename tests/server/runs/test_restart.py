@@ -13,7 +13,7 @@ from server.chat.test_completions import team
 from server.responses.test_restart import folder
 from server.runs.test_background import ended, post, stalled, start
 from server.test_serve import process
-from servers.chat_server import ChatServer
+from servers.chat_server import Call, ChatServer, Reply, says
 
 from podium.aio import run_sync
 from podium_server.keys import KeyRules, KeyStore
@@ -99,3 +99,20 @@ def test_the_key_pays_once(folder: Path, upstream: ChatServer) -> None:
 
     assert until(lambda: spent() > 0)
     assert spent() <= sum(costs) * 1.001
+
+
+def test_a_server_that_stops_waits_for_its_runs(folder: Path, upstream: ChatServer) -> None:
+    """A run that ends within `drain_seconds` is not interrupted."""
+
+    def slow(call: Call) -> Reply:
+        return says(call, "the answer", delay=0.4) if call.body["model"] == "two" else team(call)
+
+    upstream.reply = slow
+    with process(folder) as running, client_of(running) as client:
+        run_id = begun(client, upstream)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(20) == 0
+    with process(folder) as running, client_of(running) as client:
+        run = client.get(f"/runs/{run_id}").json()
+    assert (run["status"], run["recoveries"]) == ("ok", 0)
+    assert len(upstream.calls) == 3

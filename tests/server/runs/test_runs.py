@@ -182,6 +182,7 @@ def applied(events: list[Any]) -> Any:
     return state
 
 
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_keys_see_their_own_runs(keyed: Served, new_key: NewKey, http: Http) -> None:
     """The role `see` sees all; the run of another key does not exist for a key without it."""
     first, second = http(keyed, new_key(labels=("eu",))), http(keyed, new_key())

@@ -92,7 +92,8 @@ class App:
             try:
                 async with AsyncExitStack() as jobs:
                     if self._runs is not None:
-                        await jobs.enter_async_context(self._runs.jobs.opened(self.settings.drain_seconds))
+                        # It ends after the next context, whose end waits for all jobs.
+                        await jobs.enter_async_context(self._runs.jobs.opened())
                     if self._background is not None:
                         running = self._background.opened(self.settings.drain_seconds)
                         await jobs.enter_async_context(running)

@@ -69,8 +69,8 @@ class Jobs:
         self._tasks: TaskGroup | None = None
 
     @asynccontextmanager
-    async def opened(self, drain_seconds: float) -> AsyncGenerator[None, None]:
-        """Execute runs in the block. At its end, runs may end within some seconds; others are released."""
+    async def opened(self) -> AsyncGenerator[None, None]:
+        """Execute runs in the block; at its end, release them, so that the next start continues them."""
         async with anyio.create_task_group() as self._tasks:
             async with anyio.create_task_group() as watching:
                 watching.start_soon(self._watch)
@@ -78,7 +78,6 @@ class Jobs:
                     yield
                 finally:
                     watching.cancel_scope.cancel()
-            await self._in_flight.ended(drain_seconds)
             self._is_stopping = True
             for scope in self._running.values():
                 scope.cancel()
