@@ -115,7 +115,7 @@ properties: $(UV)
 	$(RUN) $(PYTEST) -m hypothesis --hypothesis-profile=nightly
 
 soak: $(UV)
-	SOAK=10 $(RUN) $(PYTEST) -m long tests/faults
+	SOAK=10 $(RUN) $(PYTEST) -m long tests/faults tests/server/openapi
 
 # The lowest versions that adapters declare, besides the locked versions. Old releases warn that they are
 # deprecated, and sometimes leave a cancelled connection to the garbage collector.
