@@ -91,13 +91,13 @@ def test_the_key_pays_once(folder: Path, upstream: ChatServer) -> None:
         os.kill(running.pid, signal.SIGKILL)
         running.wait(10)
     upstream.reply = team
-    with process(folder) as running, client_of(running, token) as client:
-        costs = [ended(client, each)["cost"] for each in (run_id, other)]
 
     def spent() -> float:
         return sum(day.cost for day in run_sync(lambda: store.days(key.key_id, "2000"))) / 1e9
 
-    assert until(lambda: spent() > 0)
+    with process(folder) as running, client_of(running, token) as client:
+        costs = [ended(client, each)["cost"] for each in (run_id, other)]
+        assert until(lambda: spent() > 0)
     assert spent() <= sum(costs) * 1.001
 
 
