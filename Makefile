@@ -148,7 +148,7 @@ NEWEST_MCP := .venv-mcp
 newest-mcp: $(UV)
 	$(UV) venv --quiet --clear $(NEWEST_MCP)
 	$(UV) pip install --quiet --python $(NEWEST_MCP) -e 'packages/core[mcp,offline]' \
-		-e 'packages/server[mcp]' 'mcp>=2' 'openai>=2' \
+		-e 'packages/server[a2a,mcp]' 'mcp>=2' 'openai>=2' \
 		'hypothesis>=6.130' 'opentelemetry-sdk>=1.30' 'pytest>=8.3' 'pytest-asyncio>=0.25' \
 		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1'
 	$(NEWEST_MCP)/bin/python -m $(PYTEST) tests/core/mcp tests/core/config/test_mcp_servers.py tests/server/mcp

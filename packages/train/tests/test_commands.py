@@ -18,6 +18,10 @@ base = "base"
 [grpo]
 steps = 100
 """
+HELD_OUT = """
+[held_out]
+splits = ["validation", "kinds"]
+"""
 
 
 def command(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -46,6 +50,7 @@ def test_recipes_are_listed_and_printed(tmp_path: Path) -> None:
         (("grpo", "--config", "none.toml"), None, "podium-train recipe NAME"),
         (("grpo", "--config", "recipe.toml"), RECIPE + "epsilom = 0.2\n", "did you mean 'epsilon'"),
         (("sft", "--config", "recipe.toml"), RECIPE, "has no table [sft]"),
+        (("forecast", "--config", "recipe.toml"), RECIPE + HELD_OUT, "names kinds: specialists has"),
         (("export", "--config", "recipe.toml", "--out", "out"), RECIPE, "there is no model in run/best"),
         (("serve-rewards", "--config", "recipe.toml", "--host", "::"), RECIPE, "token_env"),
         (("grpo", "--config", "."), None, "cannot be read"),

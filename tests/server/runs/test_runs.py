@@ -56,7 +56,7 @@ def test_a_run_has_its_plan_its_steps_and_their_bills(
 
 
 def test_a_failed_run_has_its_problem(served: Served, upstream: ChatServer, http: Http) -> None:
-    """The problem of the run, and that of each call."""
+    """The problem of the run, and that of each call; none names the server of the worker."""
 
     def reply(call: Call) -> Reply:
         return whole({}, status=400) if call.body["model"] == "two" else team(call)
@@ -67,6 +67,12 @@ def test_a_failed_run_has_its_problem(served: Served, upstream: ChatServer, http
     run = client.get(f"/runs/{failed['error']['run_id']}").json()
     assert (run["status"], run["problem"]["code"]) == ("failed", "worker_refused")
     assert run["rounds"][0]["steps"][1]["problem"]["code"] == "worker_refused"
+    assert "its server answered 400" in run["problem"]["message"]
+    path = f"/runs/{run['id']}"
+    for shown in (path, f"{path}/events", f"{path}/events?format=ag-ui"):
+        text = client.get(shown).text
+        assert "answered 400" in text
+        assert upstream.url.removeprefix("http://").removesuffix("/v1") not in text
 
 
 def test_runs_are_listed_and_filtered(served: Served, upstream: ChatServer, http: Http) -> None:

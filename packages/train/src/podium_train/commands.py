@@ -17,7 +17,7 @@ from podium_train.environments import Split
 from podium_train.forecasts import forecast_compare, forecast_eval, forecast_grpo, forecast_sft
 from podium_train.guards import second_told
 from podium_train.progress import reporter
-from podium_train.recipes import Recipe, load_recipe, shipped_recipes
+from podium_train.recipes import Recipe, check_splits, load_recipe, shipped_recipes
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="The recipe.")]
@@ -90,6 +90,7 @@ def evaluate(config: Config, model: Model = None) -> None:
 def tell_forecast(config: Config) -> None:
     """Forecast the cost and the duration of sft, grpo and eval, and start nothing."""
     found = load_recipe(config)
+    check_splits(found, config.parent)
     parts = {"sft": forecast_sft, "grpo": forecast_grpo, "eval": forecast_eval}
     for name, forecast in parts.items():
         if getattr(found, "sft" if name == "sft" else "grpo") is not None:
@@ -166,6 +167,7 @@ def export(
         '  [planner]\n  type = "conductor"\n  base_url = "http://localhost:8000/v1"\n  model = "conductor"'
     )
     typer.echo(f'  path = "{out}"')
+    typer.echo(f"  [limits]\n  plan_steps = {found.prompt.style.max_steps}")
 
 
 @app.command()
@@ -202,6 +204,7 @@ def _with(config: Path, table: str) -> Recipe:
     found = load_recipe(config)
     if getattr(found, table) is None:
         raise typer.BadParameter(f"{config} has no table [{table}]: add it")
+    check_splits(found, config.parent)
     return found
 
 

@@ -5,4 +5,4 @@ from .progress import Progress as Progress
 from .run_turn import RunTurn as RunTurn
 from .turn import Turn as Turn, Turns as Turns
 from .usage import answer_usage as answer_usage
-from .without_urls import without_urls as without_urls
+from .without_urls import public_data as public_data, without_urls as without_urls

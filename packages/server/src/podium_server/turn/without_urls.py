@@ -1,7 +1,10 @@
 """Removes the addresses of upstream servers from messages for clients; the log and the journal keep them."""
 
 import re
+from typing import Any
 from urllib.parse import urlsplit
+
+from podium.secrets import scrub_data
 
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s'\"<>]*[^\s'\"<>.,:;!?)\]}]", re.IGNORECASE)
 _SERVER = "its server"
@@ -14,6 +17,25 @@ def without_urls(text: str) -> str:
     for host in hosts:
         text = re.sub(rf"(?<![\w.-]){re.escape(host)}(:\d+)?(?![\w.-])", _SERVER, text, flags=re.IGNORECASE)
     return text
+
+
+def public_data(value: Any) -> Any:
+    """Return JSON data without secrets, and with problems that name no upstream server.
+
+    A problem is an object with the fields `code` and `message`.
+    """
+    return _without_addresses(scrub_data(value))
+
+
+def _without_addresses(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_without_addresses(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    clean = {key: _without_addresses(item) for key, item in value.items()}
+    if "code" in clean and isinstance(clean.get("message"), str):
+        clean["message"] = without_urls(clean["message"])
+    return clean
 
 
 def _host(url: str) -> str:

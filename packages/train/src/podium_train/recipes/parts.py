@@ -10,7 +10,7 @@ from podium_evals.recorded import read_recordings
 from podium_train.environments import Environment, Episode, LivePool, RecordedAnswers
 from podium_train.environments.specialists import Specialists
 from podium_train.prompts import fingerprint, messages, second_messages
-from podium_train.recipes.recipe import EnvironmentSection, PromptSection
+from podium_train.recipes.recipe import EnvironmentSection, PromptSection, Recipe
 
 
 def environment_of(section: EnvironmentSection, folder: Path) -> Environment:
@@ -67,3 +67,16 @@ def fingerprint_of(section: PromptSection) -> str:
     if section.form == "tiny":
         raise ConfigError("a conductor with the prompt 'tiny' cannot be served: it knows its own world only")
     return fingerprint(section.style)
+
+
+def check_splits(recipe: Recipe, folder: Path) -> None:
+    """Check that the environment has the held-out splits, before a training that would end at the first.
+
+    Raises:
+        ConfigError: the environment lacks a split, or cannot be made.
+    """
+    environment = environment_of(recipe.environment, folder)
+    for split in recipe.held_out.splits:
+        if split not in environment.splits:
+            known = ", ".join(environment.splits)
+            raise ConfigError(f"'splits' in [held_out] names {split}: {environment.name} has {known}")

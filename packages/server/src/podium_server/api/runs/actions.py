@@ -8,7 +8,6 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, RunHeld
 from podium.journal import RunRow, SqlJournal
 from podium.resume import renumbered, waiting_for
-from podium.secrets import scrub_data
 from podium.types import Event, Plan, RunStarted, read_conversation
 from podium_server.api.bodies import fingerprint_of, read_body
 from podium_server.api.runs.forms import workers_of
@@ -27,7 +26,7 @@ from podium_server.api.runs.route import PATH, RunsApi
 from podium_server.api.runs.store import RunStore
 from podium_server.http import Exchange
 from podium_server.keys import Access, Caller, Role
-from podium_server.turn import Turns
+from podium_server.turn import Turns, public_data
 
 _CANCEL_SECONDS = 10.0
 
@@ -239,7 +238,7 @@ class RunActions:
 
     async def _shown(self, exchange: Exchange, run_id: str, **more: Any) -> None:
         shown = await self._runs.detail_of(run_id)
-        await exchange.json(scrub_data(shown.model_dump(mode="json")), **more)
+        await exchange.json(public_data(shown.model_dump(mode="json")), **more)
 
 
 def _own(conductor: object) -> Conductor:

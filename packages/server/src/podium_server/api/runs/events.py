@@ -7,10 +7,10 @@ from typing import Any, Protocol
 import anyio
 
 from podium.journal import Entry
-from podium.secrets import scrub_data
 from podium_server.api.errors import Fault
 from podium_server.api.runs.agui import AgUiEvents
 from podium_server.api.runs.index import RunIndex
+from podium_server.turn import public_data
 
 _FIRST_WAIT = 0.05
 _LONGEST_WAIT = 1.0
@@ -120,5 +120,5 @@ def _numbered(events: Iterator[Mapping[str, Any]], number: int) -> list[bytes]:
 def _frame(data: Mapping[str, Any], *, event: str | None = None, number: int | None = None) -> bytes:
     lines = [] if event is None else [f"event: {event}"]
     lines += [] if number is None else [f"id: {number}"]
-    text = json.dumps(scrub_data(data), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(public_data(data), ensure_ascii=False, separators=(",", ":"))
     return "\n".join([*lines, f"data: {text}\n\n"]).encode("utf-8", "replace")

@@ -2,7 +2,6 @@
 
 from podium.errors import RunUnknown
 from podium.journal import RunRow
-from podium.secrets import scrub_data
 from podium_server.api.bodies import read_query
 from podium_server.api.endpoint import logged_fault
 from podium_server.api.runs.events import AgUiForm, EventStream, PodiumForm, error_frame
@@ -12,6 +11,7 @@ from podium_server.api.runs.requests import EventsQuery, ListQuery
 from podium_server.api.runs.store import RunStore
 from podium_server.http import BadRequest, Exchange
 from podium_server.keys import Access, Caller, Role
+from podium_server.turn import public_data
 
 PATH = "/v1/runs"
 
@@ -52,7 +52,7 @@ class RunsApi:
         )
         page = await self._index.page(wanted, limit=query.limit, after=query.after)
         listed = RunList(data=page.runs, has_more=page.next is not None, next=page.next)
-        await exchange.json(scrub_data(listed.model_dump(mode="json")))
+        await exchange.json(public_data(listed.model_dump(mode="json")))
 
     async def show(self, exchange: Exchange, caller: Caller) -> None:
         """Show a run.
@@ -62,7 +62,7 @@ class RunsApi:
         """
         row = await self.find(exchange, caller)
         shown = await self.detail_of(row.run_id)
-        await exchange.json(scrub_data(shown.model_dump(mode="json")))
+        await exchange.json(public_data(shown.model_dump(mode="json")))
 
     async def events(self, exchange: Exchange, caller: Caller) -> None:
         """Stream the events of a run until no process executes it.
