@@ -36,7 +36,7 @@ VALUES (?, ?, ?, ?, 0, ?, {now} + ?) ON CONFLICT (run_id) DO NOTHING
 _HOLD = "UPDATE podium_run_jobs SET holder = ?, until = {now} + ? WHERE run_id = ? AND holder = ?"
 _JOBS = f"""
 SELECT *, until < {{now}} AS is_late, until < {{now}} + {LEASE / 2} AS is_due
-FROM podium_run_jobs ORDER BY run_id LIMIT 1000
+FROM podium_run_jobs ORDER BY run_id
 """  # noqa: S608 - no value from outside
 
 
