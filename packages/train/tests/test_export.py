@@ -2,16 +2,22 @@
 
 import json
 from dataclasses import replace
+from datetime import date
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 from servers.chat_server import ChatServer, says
 from servers.docs_model import answer
+from small_recording import small_recording
+from typer.testing import CliRunner
 
 from podium import Conductor
+from podium.cli import app
 from podium.config import load_config
 from podium.errors import ConfigError, PlannerError
+from podium.workers import KindEntry, MeasuredFile, RateEntry, identity_of, write_measured
+from podium_evals.recorded import write_recordings
 from podium_train import PromptStyle, fingerprint
 from podium_train.export import FACTS_FILE, ConductorFacts, PoolFacts, export_conductor, read_facts
 from podium_train.export.facts import FACTS
@@ -24,7 +30,7 @@ FACTS_OF = ConductorFacts(
     base="base",
     environment="specialists",
     data="1",
-    pool=PoolFacts(sizes=(3,), cards=("Adds.",)),
+    pool=PoolFacts(sizes=(3,), cards=("Adds.",), workers=(), rates=False, prices=True),
 )
 RECIPE = """
 [environment]
@@ -87,6 +93,29 @@ def test_an_export_has_the_model_and_its_facts(tmp_path: Path) -> None:
     assert (facts.fingerprint, facts.step, facts.accuracy) == (FACTS_OF.fingerprint, 20, 0.75)
     assert (facts.environment, facts.last_measures) == ("specialists", {"step": 20, "reward": 0.8})
     assert facts.pool.sizes == (4, 5, 7)
+    assert (facts.pool.workers, facts.pool.rates, facts.pool.prices) == ((), False, True)
+
+
+def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
+    """Rates of recorded answers, and the fixed pool of live workers."""
+    path, model = trained(tmp_path), tmp_path / "run/best"
+    write_recordings(small_recording(), tmp_path / "recording.jsonl")
+    recorded = 'type = "recorded"\nrecording = "recording.jsonl"\nanswers = { sizes = [2] }'
+    path.write_text(RECIPE.replace('type = "specialists"', recorded))
+    facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "recorded")
+    assert (facts.pool.workers, facts.pool.rates, facts.pool.prices) == ((), True, False)
+    config = CONFIG.format(url="http://127.0.0.1:9/v1", steps=5, provider="vllm").partition("[planner]")[0]
+    (tmp_path / "podium.toml").write_text(
+        f'{config}\n[workers.join]\ntype = "gather"\n[planner]\ntype = "rule"\n'
+    )
+    (tmp_path / "questions.jsonl").write_text(
+        "".join(f'{{"question": "What is {n} + 1?", "answer": "{n + 1}"}}\n' for n in range(20))
+    )
+    live = 'type = "live"\nconfig = "podium.toml"\nquestions = "questions.jsonl"\ngrader = "number"'
+    path.write_text(RECIPE.replace('type = "specialists"', live))
+    facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "live")
+    assert facts.pool.workers == ("adder", "join")
+    assert (facts.pool.rates, facts.pool.prices) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -196,10 +225,77 @@ def test_conductors_that_cannot_plan(
         load_config(path).conductor(journaled=False)
 
 
+ORDINALS = PromptStyle(spelling="lists", show="ordinals")
+
+
+@pytest.mark.parametrize(
+    ("style", "pool", "told"),
+    [
+        (FACTS_OF.style, {}, ""),
+        (
+            FACTS_OF.style,
+            {"rates": True},
+            "these have none: adder. So its plans may be worse. Measure the rates",
+        ),
+        (FACTS_OF.style, {"prices": False}, "without prices of workers, and these have one: adder"),
+        (ORDINALS, {"rates": True, "workers": ("adder", "join")}, ""),
+        (ORDINALS, {"workers": ("join", "adder")}, "join, adder, and the pool has adder, join"),
+    ],
+    ids=["same", "no rates", "a price", "numbers", "other numbers"],
+)
+def test_other_cards_than_those_of_the_training(
+    style: PromptStyle, pool: dict[str, object], told: str, tmp_path: Path
+) -> None:
+    """A warning when the conductor is made, and the remedy. A worker that reads no prose needs no rate."""
+    known = replace(
+        FACTS_OF, style=style, fingerprint=fingerprint(style), pool=replace(FACTS_OF.pool, **pool)
+    )
+    path = configured(tmp_path, "http://127.0.0.1:9/v1", known)
+    path.write_text(path.read_text() + '[workers.join]\ntype = "gather"\n')
+    conductor = load_config(path).conductor(journaled=False)
+    assert isinstance(conductor, Conductor)
+    assert (len(conductor.warnings), told in "".join(conductor.warnings)) == (bool(told), True)
+
+
+@pytest.mark.parametrize("trained_with", [False, True])
+def test_rates_on_cards(tmp_path: Path, *, trained_with: bool) -> None:
+    """Calibration ends the warning; rates that the training did not have are warned about."""
+    path = configured(
+        tmp_path, "http://127.0.0.1:9/v1", replace(FACTS_OF, pool=replace(FACTS_OF.pool, rates=trained_with))
+    )
+    config = load_config(path)
+    rate = RateEntry(
+        identity=identity_of(config.worker("adder")),
+        answers=3,
+        right=2,
+        prior=0.5,
+        rate=0.6,
+        low=0.2,
+        high=0.9,
+        cost=None,
+    )
+    kind = KindEntry(
+        measured_on=date(2026, 1, 1), fingerprint="", questions=("1 + 1?",), rates={"adder": rate}
+    )
+    write_measured(MeasuredFile(kinds={"sums": kind}), tmp_path / "measured.json")
+    path.write_text(path.read_text() + '[pool]\nmeasured = "measured.json"\n')
+    conductor = load_config(path).conductor(journaled=False)
+    assert isinstance(conductor, Conductor)
+    told = "Leave out `measured` in [pool]"
+    assert [told in warning for warning in conductor.warnings] == ([] if trained_with else [True])
+    with ChatServer(answer).in_thread() as server:
+        path.write_text(path.read_text().replace("http://127.0.0.1:9/v1", server.url))
+        rate = rate.model_copy(update={"identity": identity_of(load_config(path).worker("adder"))})
+        kind = kind.model_copy(update={"rates": {"adder": rate}})
+        write_measured(MeasuredFile(kinds={"sums": kind}), tmp_path / "measured.json")
+        checked = CliRunner().invoke(app, ["check", "--config", str(path)])
+    assert (checked.exit_code, told in checked.stdout) == (0, not trained_with), checked.output
+
+
 def test_facts_that_are_not_valid(tmp_path: Path) -> None:
     """The error names the file and the key."""
     (tmp_path / FACTS_FILE).write_text(json.dumps({"fingerprint": 3}))
-    with pytest.raises(ConfigError, match=rf"{FACTS_FILE} is not valid: \w+"):
+    with pytest.raises(ConfigError, match=rf"{FACTS_FILE} is not valid: \w+.*export the conductor again"):
         read_facts(tmp_path)
 
 

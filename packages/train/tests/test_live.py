@@ -217,6 +217,12 @@ def test_episodes_are_those_of_the_config(files: Callable[[str], tuple[Path, Pat
     assert [each.key for each in drawn] == [each.key for each in environment.episodes("train", 60, seed=1)]
 
 
+def test_a_fixed_pool(files: Callable[[str], tuple[Path, Path]]) -> None:
+    """All workers in one order, so that a conductor that is shown only numbers can learn them."""
+    drawn = LivePool(*files("http://127.0.0.1:9/v1")).episodes("train", 20, seed=1)
+    assert {each.workers for each in drawn} == {("small", "large", "gather")}
+
+
 def test_a_changed_grader_is_another_version(
     files: Callable[[str], tuple[Path, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

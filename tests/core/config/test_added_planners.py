@@ -1,5 +1,6 @@
 """Planners of `podium.toml` that belong to other packages."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -7,9 +8,11 @@ import pytest
 from installing import Install, installer
 from typer.testing import CliRunner
 
+from podium import Conductor
 from podium.cli import app
 from podium.config import added_tables, find_journal, load_config
 from podium.errors import ConfigError
+from podium.planners import CachedPlanner
 
 DICE = """
 from podium import Plan, Step
@@ -32,6 +35,14 @@ class Dice(AddedPlanner):
     def workers(self):
         return (Gather("tray"),)
 
+class Unsure(FixedPlanner):
+    def warnings(self, workers):
+        return [f"{worker.card.name} is not known: roll again" for worker in workers]
+
+class Loaded(AddedPlanner):
+    def build(self, folder, workers):
+        return Unsure(Plan((Step(0, "2 + 3"),)))
+
 number = 3
 """
 POOL = """
@@ -52,7 +63,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 @pytest.fixture
 def dice(install: Install) -> None:
     """Install a package with a planner."""
-    install("podium-dice", "[podium.planners]\ndice = podium_dice:Dice\n", DICE)
+    planners = "[podium.planners]\ndice = podium_dice:Dice\nloaded = podium_dice:Loaded\n"
+    install("podium-dice", planners, DICE)
 
 
 def written(tmp_path: Path, planner: str) -> Path:
@@ -78,6 +90,26 @@ def test_check_reports_it(tmp_path: Path, dice: None) -> None:
     result = CliRunner().invoke(app, ["check", "--config", str(path)])
     assert result.exit_code == 0, result.stdout
     assert f"dice of {tmp_path.name}" in " ".join(result.stdout.split())
+
+
+def test_its_warnings_are_told(tmp_path: Path, dice: None, caplog: pytest.LogCaptureFixture) -> None:
+    """By each command that plans, and in the log when the conductor is made; no command fails."""
+    path = written(tmp_path, 'type = "loaded"')
+    told = "calculator is not known: roll again"
+    for words in (("plan", "What is 2 + 3?"), ("run", "What is 2 + 3?")):
+        result = CliRunner().invoke(app, [*words, "--config", str(path)])
+        assert (result.exit_code, f"podium: warning: {told}" in result.stderr) == (0, True)
+    result = CliRunner().invoke(app, ["check", "--config", str(path)])
+    assert (result.exit_code, f"! planner fixed: {told}" in result.stdout) == (0, True)
+    result = CliRunner().invoke(app, ["check", "--json", "--config", str(path)])
+    parts = {part["role"]: part for part in json.loads(result.stdout)["parts"]}
+    assert (parts["planner"]["warnings"], parts["worker"]["warnings"]) == ([told], [])
+    caplog.clear()
+    conductor = load_config(path).conductor()
+    assert isinstance(conductor, Conductor)
+    assert conductor.warnings == (told,)
+    assert [record.getMessage() for record in caplog.records] == [f"planner 'fixed': {told}"]
+    assert Conductor(CachedPlanner(conductor.planner), conductor.pool).warnings == (told,)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from podium.run.listeners import Listener, with_listener
 from podium.run.nested import run_nested
 from podium.run.request import RunOptions, journal_of, new_request, within_call
 from podium.run.runner import RunSession
-from podium.run.settings_check import check_planner, check_settings
+from podium.run.settings_check import check_planner, check_settings, logged_warnings
 from podium.types.events import ApprovalGiven, Event
 from podium.types.forecast import Forecast
 from podium.types.messages import Completion, Query
@@ -121,6 +121,8 @@ class Conductor(Worker):
         )
         check_settings(self._settings)
         check_prices(self.limits, _cards(self._settings))
+        self.warnings = logged_warnings(planner, self.pool)
+        """Why plans for this pool may be worse than the planner can write; see `Planner.warnings`."""
         self.is_interruptible = any(worker.is_interruptible for worker in self.pool)
         self._entries = LoopLocal(int)
 

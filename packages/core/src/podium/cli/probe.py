@@ -70,6 +70,8 @@ class Probe:
     """The file or URL of the journal, or the file of measured rates; empty for other parts."""
     found: str = ""
     """The workers, kinds and latest day in the file of measured rates; empty for other parts."""
+    warnings: tuple[str, ...] = ()
+    """Why the plans of a planner may be worse than it can write."""
     offered: tuple[Card, ...] = ()
     """The cards of the workers that the config makes from an MCP server."""
     offers: "Sequence[Offer]" = ()
@@ -114,6 +116,7 @@ class Probe:
             ],
             "place": self.place or None,
             "found": self.found or None,
+            "warnings": list(self.warnings),
             "error": self.error,
         }
 
@@ -176,14 +179,20 @@ async def _list_offers(probe: Probe, server: "McpServer") -> Usage:
     return Usage()
 
 
-def planner_probe(config: Config, cards: tuple[Card, ...]) -> Probe:
-    """Return a probe that asks the planner for a plan with the workers of `cards`, and parses it."""
+def planner_probe(config: Config, cards: tuple[Card, ...], workers: Sequence[Worker]) -> Probe:
+    """Return a probe that asks the planner for a plan with the workers of `cards`, and parses it.
+
+    Args:
+        config: the config.
+        cards: the cards of all workers, also of those that could not be built.
+        workers: the workers that were built, about which the planner may have warnings.
+    """
     probe = Probe(name="planner", role="planner")
     planner = _made(probe, config.planner)
     if planner is not None:
         probe.name = planner.name
         probe.call = partial(_plan, planner, cards, config.limits.plan_steps)
-        probe.card = planner.card
+        probe.card, probe.warnings = planner.card, tuple(planner.warnings(workers))
     if isinstance(planner, ChatPlanner):
         probe.model = _model(planner.worker)
         probe.structured = tuple(sorted(planner.worker.constraint_kinds))
@@ -201,20 +210,20 @@ def journal_probe(config: Config) -> Probe | None:
 
 
 def measured_probe(config: Config) -> Probe | None:
-    """Return a probe that reads the file of measured rates; `None` if the config has none."""
+    """Put the measured rates on the cards, and return a probe of their file; `None` if there is no file."""
     path = config.measured_path
     if path is None:
         return None
     probe = Probe(name=path.name, role="measured rates", place=str(path))
     measured = _made(probe, partial(read_measured, path))
     if measured is not None:
-        probe.found, probe.call = rates_told(measured), partial(_put_on_cards, config, measured)
+        probe.found = rates_told(measured)
+        _made(probe, partial(_put_on_cards, config, measured))
     return probe
 
 
-async def _put_on_cards(config: Config, measured: MeasuredFile) -> Usage:
+def _put_on_cards(config: Config, measured: MeasuredFile) -> None:
     put_on_cards(measured, [worker for name in config.worker_names for worker in config.workers(name)])
-    return Usage()
 
 
 def rates_told(measured: MeasuredFile) -> str:

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
@@ -90,6 +90,11 @@ class Screen:
     def note(self, text: str) -> None:
         """Write lines to stderr, without secrets and control characters."""
         self._write(sys.stderr, _line(self.shown(text)))
+
+    def warn(self, warnings: Iterable[str]) -> None:
+        """Write each warning to stderr."""
+        for warning in warnings:
+            self.note(f"podium: warning: {warning}")
 
     def draw(self, *drawings: "RenderableType") -> None:
         """Draw on stdout with rich; the caller has passed the texts in a drawing through `shown`.

@@ -14,6 +14,7 @@ from podium.errors import ConfigError, PlanError
 from podium.plan_text.parser import parse_plan
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.types.messages import Message
+from podium.workers.worker import Worker
 
 
 class CachedPlanner(Planner):
@@ -71,6 +72,10 @@ class CachedPlanner(Planner):
     def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
         """Return the maximum that the other planner may spend; nothing for a cache hit."""
         return Spend() if _key(request) in self._texts else self._planner.worst_case(request, answer_tokens)
+
+    def warnings(self, workers: Sequence[Worker]) -> Sequence[str]:
+        """Return the warnings of the other planner."""
+        return self._planner.warnings(workers)
 
     def messages(self, request: PlanRequest) -> Sequence[Message]:
         """Return the messages that the other planner sends to its model."""

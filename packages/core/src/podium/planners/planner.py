@@ -131,6 +131,14 @@ class Planner(ResourceGroup, ABC):
         del request, answer_tokens
         return Spend()
 
+    def warnings(self, workers: Sequence[Worker]) -> Sequence[str]:
+        """Return why plans for these workers may be worse than the planner can write; by default nothing.
+
+        Each text names the reason and the remedy.
+        """
+        del workers
+        return ()
+
     def messages(self, request: PlanRequest) -> Sequence[Message]:
         """Return the messages that are sent to the planner's model, by default the conversation.
 

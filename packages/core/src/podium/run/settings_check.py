@@ -1,5 +1,6 @@
 """Checks the planner and the settings of a conductor when it is made, before a run fails because of them."""
 
+import logging
 from typing import get_args
 
 from podium.errors import ConfigError
@@ -8,7 +9,10 @@ from podium.execution.run_context import ConductorSettings
 from podium.journal.answer_cache import Cache
 from podium.planners.planner import Planner
 from podium.secrets import scrub
+from podium.workers.pool import Pool
 from podium.workers.worker import Worker
+
+_LOG = logging.getLogger("podium")
 
 
 def check_planner(planner: object) -> None:
@@ -34,3 +38,11 @@ def check_settings(settings: ConductorSettings) -> None:
     settings.policy.fit(settings.pool.cards)
     if settings.policy.waits and settings.journal is None:
         raise ConfigError("a policy that makes plans wait for approval needs a journal: set journal")
+
+
+def logged_warnings(planner: Planner, pool: Pool) -> tuple[str, ...]:
+    """Return the planner's warnings about this pool, after they are logged."""
+    warnings = tuple(planner.warnings(pool.workers))
+    for warning in warnings:
+        _LOG.warning("planner %r: %s", planner.name, warning)
+    return warnings

@@ -13,6 +13,7 @@ import anyio
 import typer
 
 from podium.cli import EXIT_CODES, ConfigPath, Screen, reporting
+from podium.conductor import Conductor
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium_server.app import App
@@ -83,6 +84,9 @@ async def _serve(screen: Screen, app: App, host: str, port: int) -> None:
     with listen(host, port) as listening:
         async with app.opened():
             screen.note(f"podium: serving {_names(app)} at {url_of(listening)}/v1")
+            for model in app.catalogue:
+                if isinstance(model.conductor, Conductor):
+                    screen.warn(f"model {model.name}: {told}" for told in model.conductor.warnings)
             if not app.has_keys:
                 screen.note(
                     "podium: there are no API keys, so only programs of this machine can use the server"

@@ -60,7 +60,8 @@ class LivePool(Environment):
             `podium_evals.recording.read_questions`.
         grader: the grader of all questions; `None` takes the one that each question names.
         python: the interpreter for graders that run code; `None` allows none.
-        sizes: possible numbers of models in a pool; `None` takes all. Tools are in each pool.
+        sizes: possible numbers of models in a pool, in random order; `None` takes all, in the order of the
+            `podium.toml`, so that a conductor can learn their numbers. Tools are in each pool.
         sample: a name for these answers. Another name makes cached rewards invalid.
         name: the name of the environment.
 
@@ -87,8 +88,8 @@ class LivePool(Environment):
         self._models = [worker.card.name for worker in workers if worker.reads_prose]
         self._tools = [worker.card.name for worker in workers if not worker.reads_prose]
         self._free = {worker.card.name for worker in workers if not worker.uses_tokens}
-        self._sizes = PoolDraw(sizes=sizes or (len(self._models),))
-        if max(self._sizes.sizes) > len(self._models):
+        self._sizes = None if sizes is None else PoolDraw(sizes=sizes)
+        if self._sizes is not None and max(self._sizes.sizes) > len(self._models):
             raise ConfigError(
                 f"sizes is {sizes!r}: {config} has {len(self._models)} models; write smaller sizes, or add "
                 "workers"
@@ -179,7 +180,7 @@ class LivePool(Environment):
         return await second.run(first, middleware=partial(_recalled, earlier.outputs))
 
     def _episode(self, row: QuestionRow, random: Random) -> Episode:
-        models = self._sizes.draw(self._models, random)
+        models = tuple(self._models) if self._sizes is None else self._sizes.draw(self._models, random)
         names = (*models, *self._tools)
         cards = self._conductor.pool.cards
         return Episode(

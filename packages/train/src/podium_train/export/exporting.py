@@ -103,8 +103,15 @@ def _check_template(model: Path, prefill: str) -> None:
 
 def _pool(environment: Environment) -> PoolFacts:
     episodes = environment.episodes("train", _SAMPLE, seed=0)
-    sizes = sorted({len(episode.cards) for episode in episodes})
-    return PoolFacts(sizes=tuple(sizes), cards=tuple(card.description for card in episodes[0].cards))
+    pools = {episode.workers for episode in episodes}
+    prose = [card for each in episodes for place, card in enumerate(each.cards) if place not in each.fills]
+    return PoolFacts(
+        sizes=tuple(sorted({len(pool) for pool in pools})),
+        cards=tuple(card.description for card in episodes[0].cards),
+        workers=pools.pop() if len(pools) == 1 else (),
+        rates=any(card.measured for card in prose),
+        prices=any(card.price is not None for card in prose),
+    )
 
 
 def _best(model: Path) -> Best | None:

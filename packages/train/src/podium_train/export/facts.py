@@ -20,6 +20,12 @@ class PoolFacts:
     """Numbers of workers, drawn from a sample of episodes."""
     cards: tuple[str, ...]
     """Descriptions on the cards of an example pool."""
+    workers: tuple[str, ...]
+    """The workers, in their order, if all pools were equal; else empty."""
+    rates: bool
+    """Whether the cards of workers that read prose had measured rates."""
+    prices: bool
+    """Whether these cards had prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +73,8 @@ def read_facts(folder: Path) -> ConductorFacts:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path} is not valid: {where}: {first['msg']}") from error
+        told = f"{path} is not valid: {where}: {first['msg']}"
+        raise ConfigError(f"{told}: export the conductor again, with `podium-train export`") from error
     if facts.schema != 1:
         raise ConfigError(
             f"{path} has the schema {facts.schema}: this version reads 1; install a newer podium-train"

@@ -1,12 +1,13 @@
 """The planner of a trained conductor."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
 from podium.errors import ConfigError
 from podium.planners import ChatPlanner, PlanRequest, PlanText
 from podium.workers import Worker
+from podium_train.export.card_warnings import card_warnings
 from podium_train.export.facts import ConductorFacts
 from podium_train.prompts import fingerprint
 
@@ -41,6 +42,11 @@ class ConductorPlanner(ChatPlanner):
         )
         self._max_steps, self._rounds = style.max_steps, style.rounds
         self._prefill = style.prefill
+        self._facts = facts
+
+    def warnings(self, workers: Sequence[Worker]) -> Sequence[str]:
+        """Return how the workers' cards differ from the cards of the training."""
+        return tuple(card_warnings(self._facts, workers))
 
     def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         """Call the model and yield its text, after the prefill that the model's chat template has.

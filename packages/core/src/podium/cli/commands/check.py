@@ -49,6 +49,9 @@ def _check(screen: Screen, config: Config, *, as_json: bool) -> None:
             for line in (*_facts(probe), *_offered(probe)):
                 screen.result(line)
         for probe in probes:
+            for warning in probe.warnings:
+                screen.result(f"! {probe.role} {probe.name}: {warning}")
+        for probe in probes:
             if probe.error is not None:  # a narrow terminal would break up a column
                 named = probe.name if probe.name == probe.role else f"{probe.role} {probe.name}"
                 screen.result(f"✗ {named}: {' '.join(probe.error.split())}")
@@ -57,11 +60,15 @@ def _check(screen: Screen, config: Config, *, as_json: bool) -> None:
 
 
 def _probes(config: Config) -> list[Probe]:
-    workers = [worker_probe(config, name) for name in config.worker_names]
-    cards = [card for probe in workers for card in probe.cards]
+    measured = measured_probe(config)  # first, because the planner reads the rates on the cards
+    probes = [worker_probe(config, name) for name in config.worker_names]
+    built = [worker for probe in probes if probe.error is None for worker in config.workers(probe.name)]
+    built.extend(config.planner_workers())
+    cards = [card for probe in probes for card in probe.cards]
     cards.extend(worker.card for worker in config.planner_workers())
-    files = [probe for probe in (measured_probe(config), journal_probe(config)) if probe is not None]
-    return [*workers, planner_probe(config, tuple(cards)), *files]
+    planner = planner_probe(config, tuple(cards), built)
+    files = [probe for probe in (measured, journal_probe(config)) if probe is not None]
+    return [*probes, planner, *files]
 
 
 async def _run_all(probes: Sequence[Probe]) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from podium.cli.arguments import ConfigPath
 from podium.cli.screen import reporting
+from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError
 
@@ -31,12 +32,14 @@ def mcp(
 
     Clients get the tools ask, plan and run_plan. Messages go to stderr; stdout carries the protocol only.
     """
-    with reporting():
+    with reporting() as screen:
         from podium.mcp import serve_http, serve_stdio  # noqa: PLC0415 - jsonschema is slow to import
 
         key = None if key_env is None else _key(key_env, http)
         place = None if http is None else _place(http)
         conductor = load_config(find_config(config)).conductor()
+        if isinstance(conductor, Conductor):
+            screen.warn(conductor.warnings)
         if place is None:
             anyio.run(serve_stdio, conductor)
         else:

@@ -49,6 +49,7 @@ def plan(
             raise ConfigError(
                 "a hosted conductor does not show its plans: use a config with a planner and workers"
             )
+        screen.warn(conductor.warnings)
         made = anyio.run(partial(conductor.plan, asked, labels=names(labels)))
         _show(screen, conductor, made, as_json=as_json, mermaid=mermaid)
         if out is not None:

@@ -136,6 +136,7 @@ def _run(
     if isinstance(conductor, HostedConductor):
         answering.carry_out(hosted_job(conductor, _hosted_question(asked)))
         return
+    screen.warn(conductor.warnings)
     policy = None
     if asked.approve:
         policy = Policy(approve=at_the_terminal(screen, answering.view, conductor))
