@@ -282,6 +282,8 @@ async def test_journal(site: Site, tmp_path: Path) -> None:
     """`[journal]` says where runs are recorded, beside the file."""
     result = await site.run(tables="[journal]\npath = 'runs.db'\n")
     assert (tmp_path / "runs.db").exists()
-    journal = load_config(site.path).journal()
+    config = load_config(site.path)
+    journal = config.journal()
     assert journal is not None
+    assert config.journal() is journal, "the parts of a server would commit in turn"
     assert [row.run_id for row in await journal.runs()] == [result.run_id]

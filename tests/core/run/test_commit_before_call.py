@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Collection
 from contextlib import closing
 from pathlib import Path
 
@@ -11,13 +11,13 @@ import pytest
 from core.actors import boss, plan_of, tags
 
 from podium import Conductor, Limits, Retry, ScriptedWorker
-from podium.errors import JournalError, WorkerUnavailable
+from podium.errors import JournalError, RunExists, WorkerUnavailable
 from podium.execution import Hedge
 from podium.journal import SqlJournal
 from podium.journal.sql.batch import Batch
 from podium.journal.sql.fenced_store import FencedStore
 from podium.journal.sql.run_log import SqlLog
-from podium.planners import ChatPlanner
+from podium.planners import ChatPlanner, FixedPlanner, PlanRequest, PlanText
 from podium.types import Event, StepDelta, StepEnded
 from podium.workers import Card, FunctionWorker, StepInput
 
@@ -71,6 +71,46 @@ async def test_a_step_waits_until_what_it_is_shown_is_recorded(tmp_path: Path) -
             journal.gate.set()
         assert [len(worker.requests) for worker in workers] == [1, 1]
     assert "step_ended 0" in tags(told)
+
+
+async def test_a_planner_without_a_call_waits_for_no_record(tmp_path: Path) -> None:
+    """A planner that spends nothing plans while the journal cannot write; the first call waits."""
+    journal, worker = Gated(tmp_path / "journal.db"), ScriptedWorker("a", "A")
+
+    class Told(FixedPlanner):
+        async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+            planned.set()
+            async for piece in super().plan(request):
+                yield piece
+
+    planned = anyio.Event()
+    planner = Told(plan_of((0, "go", ())))
+    async with Conductor(planner, [worker], journal=journal) as conductor:
+        journal.gate = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+
+            async def run() -> None:
+                result = await conductor.run("What?", run_id="named", is_new_id=True)
+                assert (result.run_id, result.status) == ("named", "ok")
+
+            tasks.start_soon(run)
+            with anyio.fail_after(30):
+                await planned.wait()
+            await _soon()
+            assert not worker.requests
+            journal.gate.set()
+    assert [row.run_id for row in await journal.runs()] == ["named"]
+
+
+async def test_a_new_id_that_is_taken_is_refused(tmp_path: Path) -> None:
+    """A caller that says that its id is new, and is wrong, gets an error; the recorded run stays as it is."""
+    journal, worker = SqlJournal(tmp_path / "journal.db"), ScriptedWorker("a", "A")
+    async with Conductor(FixedPlanner(plan_of((0, "go", ()))), [worker], journal=journal) as conductor:
+        before = await conductor.run("What?", run_id="named")
+        with pytest.raises(RunExists, match="choose another id"):
+            await conductor.run("Why?", run_id="named", is_new_id=True)
+        assert await conductor.run("What?", run_id="named") == before
+    assert len(worker.requests) == 1
 
 
 @pytest.mark.parametrize("asked", ["What?", CHAIN], ids=["planner", "step"])

@@ -1,7 +1,7 @@
 """Yields the events of a task from an async generator."""
 
 import asyncio
-import math
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -28,21 +28,26 @@ async def events_of(
     Raises:
         BaseException: whatever `run` raises, after its events.
     """
-    send, receive = anyio.create_memory_object_stream[T](math.inf)
+    events = deque[T]()
+    woken = asyncio.Event()
 
-    async def emitting() -> None:
-        with send:
-            await run(send.send_nowait)
+    def emit(event: T) -> None:
+        events.append(event)
+        woken.set()
 
-    task = asyncio.create_task(emitting())
+    task = asyncio.create_task(run(emit))
+    task.add_done_callback(lambda _: woken.set())
     try:
-        async for event in receive:
-            yield event
+        while events or not task.done():
+            if events:
+                yield events.popleft()
+            else:
+                woken.clear()
+                await woken.wait()
         await task
     finally:
 
-        def over(task: asyncio.Task[None]) -> None:
-            receive.close()  # not earlier: a cancelled run still emits the ends of its steps
+        def over(task: asyncio.Task[object]) -> None:
             if not task.cancelled():
                 task.exception()  # retrieved, so asyncio does not log it
 

@@ -73,6 +73,7 @@ class Config:
         self._sections = sections
         self._added = added
         self._planner = planner
+        self._journals: dict[float | None, SqlJournal] = {}
         self._source = source
         self._endpoints: dict[str, Endpoint] = {}
         self._workers: dict[str, Sequence[Worker]] = {}
@@ -169,7 +170,7 @@ class Config:
         return made
 
     def journal(self, *, patience: float | None = None) -> SqlJournal | None:
-        """Return the journal; `None` with `off = true`.
+        """Return the journal, the same object each time; `None` with `off = true`.
 
         Args:
             patience: replaces `[journal] patience`, in seconds; `None` keeps the file's value.
@@ -180,12 +181,15 @@ class Config:
         section = self._sections.journal
         if section.off:
             return None
+        if patience in self._journals:
+            return self._journals[patience]
         place = self._place()
         said = {key: value for key, value in section if value is not None and key not in _OF_PLACE}
         if patience is not None:
             said["patience"] = patience
         with self._source.at("journal"):
-            return SqlJournal(place, **said)
+            made = self._journals[patience] = SqlJournal(place, **said)
+        return made
 
     def shared_cache(self) -> SqlCache:
         """Return the cache of answers in the journal's database.

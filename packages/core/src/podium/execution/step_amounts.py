@@ -81,8 +81,8 @@ def amount_of(
 def expected_tokens(context: RunContext, worker: int) -> int:
     """Return the expected number of output tokens of a worker's next answer."""
     pool, called = context.settings.pool, context.settings.pool.workers[worker]
-    written = sorted(took.output_tokens for took in pool.history(worker).calls if took.ok)
-    tokens = written[int(_SHARE * len(written))] if written else FIRST_GUESS
+    written = pool.history(worker).output_tokens(_SHARE)
+    tokens = FIRST_GUESS if written is None else written
     most = called.max_tokens
     if most is None and called.uses_tokens:
         most = answer_bound(called.card, context.ledger)

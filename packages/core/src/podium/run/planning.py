@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, get_args
 import anyio
 
 from podium.budget.ledger import Reservation
-from podium.budget.spend import Spend
+from podium.budget.spend import NOTHING, Spend
 from podium.errors import (
     AnswerRefused,
     LimitExceeded,
@@ -235,7 +235,7 @@ class PlanRequester:
             self._early.repair = worst
         written.reserved = await self._reserve(worst)
         context.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
-        if context.recorded is not None:
+        if context.recorded is not None and worst != NOTHING:
             await context.recorded()
         written.messages = planner.messages(request)
         if written.breaker is not None:

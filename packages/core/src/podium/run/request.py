@@ -28,6 +28,9 @@ class RunOptions(TypedDict, total=False):
     run_id: str | None
     """The run's id in the journal; by default a new id. Two calls with the same id and query are one run:
     the second call waits for the first, or resumes it if it was interrupted."""
+    is_new_id: bool
+    """Whether `run_id` was generated for this run, so that no earlier call has used it. The run then does not
+    wait until its begin is recorded. `True` without `run_id`, else `False` by default."""
     context: Mapping[str, str]
     """Named texts: a worker sees the texts that its subtask names, as in `{{contract}}`. The
     planner sees names and lengths. The texts have the labels of the query. None by default."""
@@ -64,6 +67,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
     *,
     stream: bool,
     run_id: str | None = None,
+    is_new_id: bool = False,
     context: Mapping[str, str] = _NO_TEXTS,
     labels: Iterable[str] = (),
     policy: Policy | None = None,
@@ -84,6 +88,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         asked: a question, a conversation, or a plan.
         stream: whether the caller reads the events during the run.
         run_id: see `RunOptions`.
+        is_new_id: see `RunOptions`.
         context: see `RunOptions`.
         labels: see `RunOptions`.
         policy: see `RunOptions`.
@@ -112,7 +117,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
     tools = tools if isinstance(tools, Tools) else Tools(tuple(tools))
     request = RunRequest(
         run_id=run_id or uuid4().hex,
-        is_new_id=run_id is None,
+        is_new_id=is_new_id or run_id is None,
         query=query,
         context=_checked_texts(context),
         plan=plan,

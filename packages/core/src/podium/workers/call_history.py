@@ -24,6 +24,8 @@ class CallHistory:
 
     def __init__(self) -> None:
         self._calls: deque[CallRecord] = deque(maxlen=KEPT)
+        self._lengths: list[int] | None = None
+        """The sorted lengths of the answers, in tokens; `None` until they are needed."""
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -36,6 +38,18 @@ class CallHistory:
     def add(self, took: CallRecord) -> None:
         """Add a call; if there are too many, drop the oldest call."""
         self._calls.append(took)
+        self._lengths = None
+
+    def output_tokens(self, quantile: float) -> int | None:
+        """Return a quantile of the lengths of answers, in tokens; `None` if there are no answers.
+
+        Args:
+            quantile: from 0 to 1.
+        """
+        lengths = self._lengths
+        if lengths is None:
+            lengths = self._lengths = sorted(call.output_tokens for call in self._calls.copy() if call.ok)
+        return lengths[min(int(quantile * len(lengths)), len(lengths) - 1)] if lengths else None
 
     def seconds(self, quantile: float, *, least: int = 1) -> float | None:
         """Return a quantile of the durations of successful calls, in seconds.

@@ -233,7 +233,7 @@ class Turns:
                 is_recorded=asked.is_recorded,
             )
             async with self._access.admit(caller, ask) as admission:
-                yield self._turn(caller, asked, model, ask.run_id, admission, recorded)
+                yield self._turn(caller, asked, model, ask, admission, recorded)
 
     @asynccontextmanager
     async def admitted_run(self, caller: Caller, asked: Asked) -> AsyncGenerator[RunTurn, None]:
@@ -258,7 +258,7 @@ class Turns:
             may_exist=True,
         )
         async with self._access.admit(caller, ask) as admission:
-            options = self._options(asked, model, run_id, admission)
+            options = self._options(asked, model, ask, admission)
             effort = model.effort(asked.effort)
             if effort is not None:
                 options["sampling"] = Sampling(effort=model.efforts[effort].worker)
@@ -274,7 +274,7 @@ class Turns:
         caller: Caller,
         asked: Asked,
         model: ServedModel,
-        run_id: str,
+        ask: Ask,
         admission: Admission,
         recorded: Recorded | None,
     ) -> Turn:
@@ -286,14 +286,14 @@ class Turns:
             tools=asked.tools,
             sampling=sampling,
             store=self._store(caller, model) if asked.tools.offered else None,
-            options=self._options(asked, model, run_id, admission),
+            options=self._options(asked, model, ask, admission),
         )
         return Turn(
             _Facts(
                 asked=asked,
                 model=model,
                 effort=effort,
-                run_id=run_id,
+                run_id=ask.run_id,
                 admission=admission,
                 call=call,
                 recorded=recorded,
@@ -313,9 +313,9 @@ class Turns:
             raise ConfigError("Idempotency-Key is not supported here, because these runs are not recorded")
         return NamedRun(caller.caller_id, asked.idempotency_key, asked.fingerprint)
 
-    def _options(self, asked: Asked, model: ServedModel, run_id: str, admission: Admission) -> RunOptions:
+    def _options(self, asked: Asked, model: ServedModel, ask: Ask, admission: Admission) -> RunOptions:
         options = admission.options.copy()
-        options["run_id"] = run_id
+        options["run_id"], options["is_new_id"] = ask.run_id, not ask.may_exist
         if not asked.is_recorded:
             options |= {"journal": admission.options.get("journal") or MemoryJournal(), "uses_cache": False}
         if options.get("journal") is None:

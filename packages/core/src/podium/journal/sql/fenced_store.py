@@ -93,7 +93,7 @@ class FencedStore:
         changed = [log for log in batch.states if log not in new and log not in lost]
         return BatchRows(
             new_runs=[self._new_run(log, batch) for log in batch.new if log in new],
-            ids_are_new=all(log.is_minted for log in new),
+            ids_are_new=not batch.is_retry and all(log.is_minted for log in new),
             fences=[(log.run_id, log.fence) for log in logs if log not in new],
             records=[row for log in logs for row in batch.records.get(log, ()) if row[4] not in written],
             changes=[self._change(log, batch.states[log]) for log in changed],

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Collection
 from time import time
 
 import anyio
-import anyio.lowlevel
 
 from podium.errors import JournalError, RunExists, RunLost
 from podium.journal.sql.batch import Batch, Queued, make_batch
@@ -97,7 +96,7 @@ class GroupCommit:
                 with anyio.move_on_after(self._rest()):
                     await self._woken.wait()
             for _ in range(_GATHER_TURNS):
-                await anyio.lowlevel.checkpoint()
+                await asyncio.sleep(0)
             self._woken = anyio.Event()
             self._in_flight, self._queue = self._queue, []
             batch = make_batch(self._in_flight)
