@@ -12,7 +12,8 @@ import pytest
 from servers.chat_server import STALL, Call, ChatServer, Reply, says
 from typer.testing import Result
 
-from podium_evals.recorded import read_recordings
+from podium.workers import Price
+from podium_evals.recorded import read_recordings, recorded_pool
 
 Podium = Callable[..., Result]
 SUMS = "".join(
@@ -57,6 +58,23 @@ def test_a_pool_is_asked(podium: Podium, sums: Path, server: ChatServer) -> None
     again = podium(*asking, "--json")
     assert (again.exit_code, json.loads(again.stdout)["already"]) == (0, 12)
     assert len(server.calls) == 12
+
+
+def test_prices_are_recorded(podium: Podium, sums: Path, config: Path, server: ChatServer) -> None:
+    """Without a call if the answers are there; a changed price is recorded with its day."""
+    asking = ("record", "ask", str(sums), "--out", "r.jsonl", "--worker", "thinker")
+    assert podium(*asking).exit_code == 0
+    assert recorded_pool(read_recordings("r.jsonl"))[0].card.price is None
+    text = config.read_text()
+    for price in (1.5, 2.5, 2.5):
+        priced = f"[workers.thinker]\nprice = {{ input = {price}, output = 6 }}\n"
+        config.write_text(text.replace("[workers.thinker]\n", priced))
+        assert podium(*asking).exit_code == 0
+        card = recorded_pool(read_recordings("r.jsonl"))[0].card
+        assert card.price == Price(input=price, output=6)
+        assert card.price_source.startswith("the worker's card, price of 2")
+    assert len(server.calls) == 6
+    assert Path("r.jsonl").read_text().count('"type": "price"') == 2
 
 
 def test_the_cost_is_forecast(podium: Podium, config: Path, server: ChatServer) -> None:

@@ -1,24 +1,31 @@
 """Recordings as files: written, read, and refused where they are something else."""
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from podium.usage import Usage
+from podium.workers import Price, PriceTier
 from podium_evals.errors import RecordingInvalid
 from podium_evals.recorded import (
+    DatedPrice,
+    PriceTable,
     Provenance,
     Question,
     Recording,
     Recordings,
     Sample,
     read_recordings,
+    recorded_pool,
     write_recordings,
 )
 
 SKY = Question(id="sky", kind="colours", level="easy", text="What colour is\nthe sky?", expected="blue")
 SEA = Question(id="sea", kind="colours", text="¿De qué color es el mar? 🌊", split_key="water")
+SHORT = Price(input=1.0, output=4.0, cached_input=0.1)
+LONG = replace(SHORT, tiers=(PriceTier(above=1000, price=Price(input=2.0, output=8.0)),))
 WHOLE = Recordings(
     [
         Recording(
@@ -38,6 +45,12 @@ WHOLE = Recordings(
         ),
     ],
     Provenance(source="here", revision="r1", licence="CC0-1.0", citation="Us 2026"),
+    prices=PriceTable(
+        [
+            DatedPrice(worker="a", as_of=date(2026, 11, 22), price=LONG, source="the worker's card"),
+            DatedPrice(worker="a", as_of=date(2026, 11, 23), price=SHORT, source="the worker's card"),
+        ]
+    ),
 )
 
 
@@ -48,6 +61,19 @@ def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
     read = read_recordings(tmp_path / name)
     assert list(read) == list(WHOLE)
     assert read.provenance == WHOLE.provenance
+    assert list(read.prices) == list(WHOLE.prices)
+    for part in (read.only(["a"]), read.where(lambda question: question.kind == "colours")):
+        assert recorded_pool(part)[0].card.price == SHORT
+    assert recorded_pool(read, on=date(2026, 11, 22))[0].card.price == LONG
+    lines = tmp_path / "other.jsonl"
+    head = tmp_path / "head.jsonl"
+    write_recordings(Recordings([]), head)
+    lines.write_text(
+        head.read_text()
+        + '{"type": "price", "worker": "a", "as_of": "2026-11-22", "source": "", "price": {}}\n'
+    )
+    with pytest.raises(RecordingInvalid, match="line 2 cannot be read"):
+        read_recordings(lines)
 
 
 def test_a_file_is_not_overwritten(tmp_path: Path) -> None:

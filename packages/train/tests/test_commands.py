@@ -1,5 +1,6 @@
 """The command line, without trainers."""
 
+import re
 import subprocess
 import sys
 import time
@@ -7,8 +8,11 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from small_recording import small_recording
 
+from podium_evals.recorded import write_recordings
 from podium_train.recipes import shipped_recipes
+from podium_train.warm_start import read_examples
 
 RECIPE = """
 [environment]
@@ -64,6 +68,25 @@ def test_wrong_input(words: tuple[str, ...], text: str | None, told: str, tmp_pa
     assert done.returncode == 2, done.stderr
     assert told in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr
+
+
+def test_examples_of_a_recipe(tmp_path: Path) -> None:
+    """Plans with the reasons of their choices; a file that is there is kept."""
+    write_recordings(small_recording(), tmp_path / "recording.jsonl")
+    recorded = 'type = "recorded"\nrecording = "recording.jsonl"\nanswers = { sizes = [2] }'
+    text = RECIPE.replace('type = "specialists"', recorded) + '[sft]\nexamples = "plans.jsonl"\n'
+    (tmp_path / "recipe.toml").write_text(text)
+    words = ("examples", "--config", "recipe.toml", "--episodes", "30")
+    done = command(*words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = read_examples(tmp_path / "plans.jsonl")
+    assert f"plans.jsonl has {len(found)} plans with a right answer" in done.stdout
+    assert all(re.match(r"Part 1 is \w+: 0 \d+%.* So \d", each.completion) for each in found)
+    again = command(*words, folder=tmp_path)
+    assert (again.returncode, "plans.jsonl exists: delete it" in again.stderr) == (2, True)
+    (tmp_path / "recipe.toml").write_text(RECIPE + '[sft]\nexamples = "other.jsonl"\n')
+    other = command(*words, folder=tmp_path)
+    assert (other.returncode, "this command needs recorded answers" in other.stderr) == (2, True)
 
 
 def test_rewards_are_served(tmp_path: Path) -> None:

@@ -1,13 +1,19 @@
 """Recipes and their errors."""
 
+from datetime import date
 from pathlib import Path
 
+import anyio
 import pytest
-from small_recording import small_recording
+from small_recording import WORKERS, small_recording
+from typer.testing import CliRunner
 
+from podium import Plan, Step
 from podium.errors import ConfigError
-from podium_evals.recorded import write_recordings
-from podium_train import fingerprint, messages
+from podium.workers import Price
+from podium_evals.recorded import DatedPrice, PriceTable, Recordings, write_recordings
+from podium_train import PromptStyle, RecordedAnswers, RecordedSettings, fingerprint, messages
+from podium_train.commands import app
 from podium_train.recipes import (
     PromptSection,
     environment_of,
@@ -129,6 +135,45 @@ def test_environments_of_recipes(tmp_path: Path) -> None:
     assert {len(each.workers) for each in world.episodes("train", 9, seed=1)} == {3}
     recorded = environment_of(load_recipe(written(tmp_path, other)).environment, tmp_path)
     assert (recorded.name, "train" in recorded.splits) == ("recorded", True)
+
+
+COST = """
+[environment]
+type = "recorded"
+recording = "{}"
+answers = {{ sizes = [2] }}
+[model]
+base = "base"
+[grpo]
+[reward.cost]
+weight = 0.1
+"""
+
+
+def test_the_cost_of_plans_needs_prices(tmp_path: Path) -> None:
+    """A recipe without them is refused before anything starts; with them, cards and prompts show them."""
+    plain = small_recording()
+    price = Price(input=3.0, output=15.0)
+    prices = [DatedPrice(worker=name, as_of=date(2026, 1, 1), price=price, source="me") for name in WORKERS]
+    priced = Recordings(plain, prices=PriceTable(prices))
+    for name, recording in (("plain", plain), ("some", Recordings(plain, prices=PriceTable(prices[:4])))):
+        write_recordings(recording, tmp_path / f"{name}.jsonl")
+        path = written(tmp_path, COST.format(f"{name}.jsonl"))
+        shown = CliRunner().invoke(app, ["forecast", "--config", str(path)])
+        who = ", ".join(WORKERS) if name == "plain" else "eve"
+        assert isinstance(shown.exception, ConfigError)
+        assert f"the price of {who} is unknown" in str(shown.exception)
+    write_recordings(priced, tmp_path / "priced.jsonl")
+    path = written(tmp_path, COST.format("priced.jsonl"))
+    assert CliRunner().invoke(app, ["forecast", "--config", str(path)]).exit_code == 0
+    environment = environment_of(load_recipe(path).environment, tmp_path)
+    assert environment.version != RecordedAnswers(plain, RecordedSettings(sizes=(2,))).version
+    (episode,) = environment.episodes("train", 1, seed=1)
+    assert "Prices are per million tokens" in messages(episode, PromptStyle())[1].text
+    plan = Plan((Step(0, "Answer the question."),))
+    outcome = anyio.run(environment.carry_out, episode, plan)
+    assert outcome is not None
+    assert outcome.cost
 
 
 def test_prompts_of_recipes(tmp_path: Path) -> None:

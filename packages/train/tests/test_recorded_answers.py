@@ -301,7 +301,10 @@ def test_episodes_of_given_queries_have_all_workers() -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"sizes": (5,)}, "pool of 5 cannot be drawn from 5 workers of which 1"),
+        (
+            {"sizes": (5,)},
+            r"the recording has 5 workers, and needs 6: 5 for the largest pool \(`sizes`\), and 1 that",
+        ),
         ({"sizes": (1,)}, "sizes"),
         ({"probes": -1}, "probes"),
         ({"shown_kinds": 4}, "shown_kinds"),

@@ -17,7 +17,7 @@ from podium_train.environments import Split
 from podium_train.forecasts import forecast_compare, forecast_eval, forecast_grpo, forecast_sft
 from podium_train.guards import second_told
 from podium_train.progress import reporter
-from podium_train.recipes import Recipe, check_splits, load_recipe, shipped_recipes
+from podium_train.recipes import Recipe, check_environment, load_recipe, shipped_recipes
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="The recipe.")]
@@ -44,6 +44,21 @@ def recipe(name: Annotated[str, typer.Argument(help="Name of a recipe of the pac
     if name not in known:
         raise typer.BadParameter(f"there is no recipe {name!r}: name one of {', '.join(known)}")
     typer.echo(known[name], nl=False)
+
+
+@app.command()
+def examples(
+    config: Config,
+    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes, each with a plan.")] = 400,
+    seed: Annotated[int, typer.Option(help="Seed of the episodes.")] = 1,
+) -> None:
+    """Write plans for sft that choose workers by the measured rates on their cards. It needs no model."""
+    from podium_train.example_plans import write_example_plans  # noqa: PLC0415 - used by this command only
+
+    found = _with(config, "sft")
+    assert found.sft is not None
+    written = write_example_plans(found, config.parent, episodes=episodes, seed=seed)
+    typer.echo(f"{config.parent / found.sft.examples} has {written.written} plans with a right answer.")
 
 
 @app.command()
@@ -90,7 +105,7 @@ def evaluate(config: Config, model: Model = None) -> None:
 def tell_forecast(config: Config) -> None:
     """Forecast the cost and the duration of sft, grpo and eval, and start nothing."""
     found = load_recipe(config)
-    check_splits(found, config.parent)
+    check_environment(found, config.parent)
     parts = {"sft": forecast_sft, "grpo": forecast_grpo, "eval": forecast_eval}
     for name, forecast in parts.items():
         if getattr(found, "sft" if name == "sft" else "grpo") is not None:
@@ -204,7 +219,7 @@ def _with(config: Path, table: str) -> Recipe:
     found = load_recipe(config)
     if getattr(found, table) is None:
         raise typer.BadParameter(f"{config} has no table [{table}]: add it")
-    check_splits(found, config.parent)
+    check_environment(found, config.parent)
     return found
 
 

@@ -36,7 +36,7 @@ class Fold:
             )
             for bundle in self.bundles
         )
-        return replace(self, test=Recordings(blind), bundles=tuple(bundles))
+        return replace(self, test=self.test.with_answers(blind), bundles=tuple(bundles))
 
     @property
     def asked(self) -> Sequence[Question | Bundle]:

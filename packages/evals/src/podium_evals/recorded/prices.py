@@ -5,7 +5,7 @@ Your own table has the same form.
 """
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
@@ -82,6 +82,9 @@ class PriceTable:
         except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
             told = f"{type(error).__name__}: {error}"
             raise ConfigError(f"{name} is not a table of prices: {told}") from error
+
+    def __iter__(self) -> Iterator[DatedPrice]:
+        return iter(self._prices)
 
     def at(self, worker: str, on: date | None = None) -> DatedPrice | None:
         """Return the latest price of a worker that was listed on a day or earlier.

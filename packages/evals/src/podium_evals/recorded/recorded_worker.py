@@ -47,7 +47,8 @@ class RecordedWorker(Worker):
         recordings: the recorded answers.
         worker: the name of the worker in the recording.
         card: the card; `None` makes a card with the worker's name and price.
-        prices: the prices for such a card; `None` is the table of this package.
+        prices: the prices for such a card; `None` means those of the recording, and the table of this
+            package for a worker without one.
         on: the day of the price; `None` means the latest price.
         seed: chooses the samples. The samples of a question are used in turn: each further step, attempt or
             round gets the next sample, and the first sample follows the last. A seed that is higher by one
@@ -76,7 +77,7 @@ class RecordedWorker(Worker):
             raise RecordingInvalid(f"the recording has no worker {worker!r}: its workers are {known}")
         self.recordings = recordings
         self.worker = worker
-        self.card = card or _card(worker, (prices or PriceTable.shipped()), on)
+        self.card = card or _card(worker, _prices(recordings) if prices is None else prices, on)
         self._seed = seed
         self._latency = latency
 
@@ -157,7 +158,7 @@ def recorded_pool(
     seed: int = 0,
     latency: Latency = "none",
 ) -> list[RecordedWorker]:
-    """Return a recorded worker for each name, with the prices of this package.
+    """Return a recorded worker for each name, with the prices of the recording or of this package.
 
     Args:
         recordings: the recorded answers.
@@ -169,11 +170,18 @@ def recorded_pool(
     Raises:
         RecordingInvalid: the recording has no such worker.
     """
-    prices = PriceTable.shipped()
+    prices = _prices(recordings)
     names = recordings.workers if workers is None else tuple(workers)
     return [
         RecordedWorker(recordings, name, prices=prices, on=on, seed=seed, latency=latency) for name in names
     ]
+
+
+def _prices(recordings: Recordings) -> PriceTable:
+    """Return the prices of the recording, and of this package for workers without one."""
+    own = tuple(recordings.prices)
+    known = {price.worker for price in own}
+    return PriceTable((*own, *(each for each in PriceTable.shipped() if each.worker not in known)))
 
 
 def _turn(request: Request) -> int:

@@ -6,7 +6,7 @@ The first line says where the answers are from. The line of a question is before
     {"type": "question", "id": "…", "kind": "…", "level": "", "text": "…", "expected": null, "split_key": "…"}
     {"type": "sample", "question": "…", "worker": "…", "text": "…", "score": 1, "usage": {…}, "latency_s": 2}
 
-A sample refers to its question by the content key.
+A sample refers to its question by the content key. Lines of the type `price` have the prices of the workers.
 """
 
 import gzip
@@ -19,8 +19,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from podium.config import why_unreadable
+from podium.errors import ConfigError
 from podium.usage import Usage
+from podium.workers import Price, PriceTier
 from podium_evals.errors import RecordingInvalid
+from podium_evals.recorded.prices import DatedPrice, PriceTable
 from podium_evals.recorded.question import Question
 from podium_evals.recorded.recordings import Provenance, Recording, Recordings, Sample
 
@@ -58,6 +61,11 @@ def sample_line(question: Question, worker: str, sample: Sample, sample_id: str 
     return _line(told | ({"id": sample_id} if sample_id else {}))
 
 
+def price_line(price: DatedPrice) -> str:
+    """Return the line of a price."""
+    return _line({"type": "price"} | asdict(price) | {"as_of": price.as_of.isoformat()})
+
+
 def write_recordings(recordings: Recordings, path: Path | str) -> None:
     """Write a recording to a new file. A file whose name ends in `.gz` is gzipped.
 
@@ -66,6 +74,7 @@ def write_recordings(recordings: Recordings, path: Path | str) -> None:
     """
     with _open(Path(path), "xt") as file:
         file.write(header_line(recordings.provenance or Provenance(source=str(path))))
+        file.writelines(map(price_line, recordings.prices))
         told = set[str]()
         for each in recordings:
             if each.question.key not in told:
@@ -84,6 +93,7 @@ def read_recordings(path: Path | str) -> Recordings:
     """
     questions = dict[str, Question]()
     samples = defaultdict[tuple[str, str], list[Sample]](list)
+    prices = list[DatedPrice]()
     provenance: Provenance | None = None
     for where, row in _rows(Path(path)):
         try:
@@ -93,18 +103,20 @@ def read_recordings(path: Path | str) -> Recordings:
                 case "question":
                     question = _question(row)
                     questions.setdefault(question.key, question)
+                case "price":
+                    prices.append(_dated_price(row))
                 case "sample":
                     samples[row["question"], row["worker"]].append(_sample(row))
                 case other:
                     raise RecordingInvalid(f"{where}: the type {other!r} is unknown")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
             raise RecordingInvalid(f"{where} cannot be read: {type(error).__name__}: {error}") from error
     if provenance is None:
         raise RecordingInvalid(f"{path} is not a recording: no line has the type 'recording'")
     if unknown := next((key for key, _ in samples if key not in questions), None):
         raise RecordingInvalid(f"{path} has answers to a question that is missing: {unknown!r}")
     found = (Recording(questions[key], worker, tuple(given)) for (key, worker), given in samples.items())
-    return Recordings(found, provenance)
+    return Recordings(found, provenance, prices=PriceTable(prices))
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -138,6 +150,20 @@ def _question(row: Mapping[str, Any]) -> Question:
         expected=row["expected"],
         split_key=row["split_key"],
     )
+
+
+def _dated_price(row: Mapping[str, Any]) -> DatedPrice:
+    return DatedPrice(
+        worker=row["worker"],
+        as_of=date.fromisoformat(row["as_of"]),
+        price=_price(row["price"]),
+        source=row["source"],
+    )
+
+
+def _price(row: Mapping[str, Any]) -> Price:
+    tiers = tuple(PriceTier(above=tier["above"], price=_price(tier["price"])) for tier in row["tiers"])
+    return Price(input=row["input"], output=row["output"], cached_input=row["cached_input"], tiers=tiers)
 
 
 def _sample(row: Mapping[str, Any]) -> Sample:

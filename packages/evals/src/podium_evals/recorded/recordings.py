@@ -7,6 +7,7 @@ from datetime import date
 
 from podium.usage import Usage
 from podium_evals.errors import RecordingInvalid
+from podium_evals.recorded.prices import PriceTable
 from podium_evals.recorded.question import Question, content_key, normalised
 
 NO_ANSWER = "(no answer)"
@@ -83,6 +84,7 @@ class Recordings:
         recordings: the recorded answers, in any order. Questions keep the order in which they first occur.
         provenance: where they are from.
         left_out: number of recordings that a reader has left out, by reason.
+        prices: the prices of the workers when they were recorded; `None` means that none is known.
     """
 
     def __init__(
@@ -90,11 +92,14 @@ class Recordings:
         recordings: Iterable[Recording],
         provenance: Provenance | None = None,
         left_out: Counter[str] | None = None,
+        prices: PriceTable | None = None,
     ) -> None:
         self.provenance = provenance
         """The source of the answers; `None` if it is not known."""
         self.left_out = Counter[str]() if left_out is None else left_out
         """Number of recordings that were left out, by reason."""
+        self.prices = prices or PriceTable(())
+        """The prices of the workers when they were recorded."""
         self._questions: dict[str, Question] = {}
         self._samples: dict[str, dict[str, tuple[Sample, ...]]] = {}
         for each in recordings:
@@ -171,10 +176,22 @@ class Recordings:
             raise RecordingInvalid("name at least one worker")
         common = set.intersection(*(set(self._samples[worker]) for worker in workers))
         kept = (each for each in self if each.worker in workers and each.question.key in common)
-        return Recordings(kept, self.provenance, self.left_out.copy())
+        return self.with_answers(kept)
 
     def where(self, chosen: Callable[[Question], bool]) -> "Recordings":
         """Return the recordings of the questions for which `chosen` returns true."""
         kept = {key for key, question in self._questions.items() if chosen(question)}
         of_kept = (each for each in self if each.question.key in kept)
-        return Recordings(of_kept, self.provenance, self.left_out.copy())
+        return self.with_answers(of_kept)
+
+    def with_answers(
+        self, recordings: Iterable[Recording], left_out: Counter[str] | None = None
+    ) -> "Recordings":
+        """Return other answers of the same workers, with this provenance and these prices.
+
+        Args:
+            recordings: the recorded answers.
+            left_out: number of recordings that were left out, by reason; `None` takes `self.left_out`.
+        """
+        less = self.left_out.copy() if left_out is None else left_out
+        return Recordings(recordings, self.provenance, less, self.prices)

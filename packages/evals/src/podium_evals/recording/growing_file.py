@@ -12,8 +12,15 @@ from typing import Self
 
 import anyio
 
-from podium_evals.recorded import Provenance, Question, Sample
-from podium_evals.recorded.recording_file import header_line, question_line, read_recordings, sample_line
+from podium.workers import Price
+from podium_evals.recorded import DatedPrice, Provenance, Question, Sample
+from podium_evals.recorded.recording_file import (
+    header_line,
+    price_line,
+    question_line,
+    read_recordings,
+    sample_line,
+)
 from podium_evals.recording.appended_lines import AppendedLines
 
 
@@ -36,6 +43,7 @@ class GrowingFile:
         """The ids of the samples in the file."""
         self._provenance = provenance or Provenance(source=str(path))
         self._questions: set[str] = set()
+        self._prices: dict[str, Price] = {}
         self._file = AppendedLines(self.path, begins='{"type": "recording"', what="recording")
         self._lock = anyio.Lock()
         self._stack = ExitStack()
@@ -56,7 +64,8 @@ class GrowingFile:
         if not self._file.lines:
             self._file.write([header_line(self._provenance)])
             return
-        read_recordings(self.path)  # refuses a file that is not a recording
+        recorded = read_recordings(self.path)  # refuses a file that is not a recording
+        self._prices = {each.worker: each.price for each in recorded.prices}
         for line in self._file.lines:
             row = json.loads(line)
             if row["type"] == "question":
@@ -85,6 +94,17 @@ class GrowingFile:
             self._questions.add(question.key)
             self.samples[question.key, worker] += 1
             self.ids.add(sample_id)
+
+    async def append_price(self, price: DatedPrice) -> None:
+        """Append the price of a worker, if it is another one than the last of this worker.
+
+        Raises:
+            RecordingInvalid: the file cannot be written.
+        """
+        async with self._lock:
+            if self._prices.get(price.worker) != price.price:
+                await self._file.append([price_line(price)])
+                self._prices[price.worker] = price.price
 
 
 def _question_key(row: dict[str, str]) -> str:

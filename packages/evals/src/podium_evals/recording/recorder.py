@@ -21,7 +21,7 @@ from podium.types import Completion, Message, Sampling, usage_or_estimate
 from podium.usage import Usage
 from podium.workers import Pool, Request, Worker, complete
 from podium_evals.grading import Grader, GraderOf, grade, grader_of
-from podium_evals.recorded import Sample, read_recordings
+from podium_evals.recorded import DatedPrice, Sample, read_recordings
 from podium_evals.recording.forecast import Forecast, Measured, forecast
 from podium_evals.recording.growing_file import GrowingFile
 from podium_evals.recording.question_rows import QuestionRow
@@ -137,6 +137,8 @@ class Recorder:
         for row in {id(call.row): call.row for call in calls}.values():  # before anything is paid
             if (grader := self._grader(row.row)) is not None:
                 await grade(grader, row.row, "")
+        for worker in self._pool:
+            await self._record_price(worker)
         done = self._summary.recorded + self._summary.failed.total()
         left = iter(calls)
 
@@ -155,6 +157,12 @@ class Recorder:
         self._summary.left += len(calls) - done
         self._summary.spent = self._ledger.spent
         return self._summary
+
+    async def _record_price(self, worker: Worker) -> None:
+        if (price := worker.card.price) is not None:
+            source = worker.card.price_source or "the worker's card"
+            dated = DatedPrice(worker=self._name_of(worker), as_of=_today(), price=price, source=source)
+            await self._file.append_price(dated)
 
     def forecast(self, rows: Sequence[QuestionRow]) -> Forecast:
         """Return what the missing answers will cost and how long they will take.

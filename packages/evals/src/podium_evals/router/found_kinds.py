@@ -37,10 +37,8 @@ def find_kinds(recordings: Recordings, *, seed: int = 0) -> Recordings:
     names = _kinds_of([question.text for question in questions], seed)
     kinds = {question.key: kind for question, kind in zip(questions, names, strict=True)}
     found: dict[str, Question] = {key.key: replace(key, kind=kinds[key.key]) for key in questions}
-    return Recordings(
-        (Recording(found[each.question.key], each.worker, each.samples) for each in recordings),
-        recordings.provenance,
-        recordings.left_out.copy(),
+    return recordings.with_answers(
+        Recording(found[each.question.key], each.worker, each.samples) for each in recordings
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from podium_evals.errors import RouterInvalid
-from podium_evals.recorded import Recording, Recordings
+from podium_evals.recorded import PriceTable, Recording, Recordings
 
 UNGRADED = "it has no score"
 """The reason why an answer is left out."""
@@ -14,7 +14,8 @@ def joined(parts: Sequence[Recordings]) -> Recordings:
     if len(parts) == 1:
         return parts[0]
     left_out = sum((part.left_out for part in parts[1:]), parts[0].left_out)
-    return Recordings((each for part in parts for each in part), parts[0].provenance, left_out)
+    prices = PriceTable(price for part in parts for price in part.prices)
+    return Recordings((each for part in parts for each in part), parts[0].provenance, left_out, prices)
 
 
 def graded_answers(recordings: Recordings, workers: Sequence[str]) -> Recordings:
@@ -36,7 +37,7 @@ def graded_answers(recordings: Recordings, workers: Sequence[str]) -> Recordings
                 left_out[UNGRADED] += len(each.samples) - len(samples)
         return found
 
-    having_scores = Recordings(graded(), recordings.provenance, left_out)
+    having_scores = recordings.with_answers(graded(), left_out)
     if not len(having_scores):
         raise RouterInvalid(
             "no answer in the recording has a score: record with --grader, as in "

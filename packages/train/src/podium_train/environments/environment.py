@@ -26,6 +26,8 @@ class Environment(ABC):
     """Changes whenever the outcome of a plan may change: a hash of the data, or the time for live workers."""
     splits: tuple[Split, ...]
     """The splits that the environment has."""
+    unpriced: tuple[str, ...] = ()
+    """The workers of unknown price. The cost of a plan that calls one is unknown."""
 
     @abstractmethod
     def episodes(self, split: Split, count: int, *, seed: int) -> Sequence[Episode]:

@@ -83,6 +83,7 @@ class LivePool(Environment):
     ) -> None:
         self.name = name
         self._conductor = _conductor(Path(config))
+        self.unpriced = self._conductor.unpriced
         self._places = {card.name: place for place, card in enumerate(self._conductor.pool.cards)}
         workers = self._conductor.pool.workers
         self._models = [worker.card.name for worker in workers if worker.reads_prose]

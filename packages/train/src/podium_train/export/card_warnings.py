@@ -58,5 +58,5 @@ def _of_prices(names: str, *, trained: bool) -> str:
         )
     return (
         f"the conductor was trained without prices of workers, and these have one: {names}. So its plans "
-        "may be worse. Train it with prices: name the podium.toml as `config` in [environment] of the recipe"
+        "may be worse. Train it with prices, which `podium record ask` writes into the recording"
     )

@@ -3,7 +3,7 @@ from .load import (
     shipped_recipes as shipped_recipes,
 )
 from .parts import (
-    check_splits as check_splits,
+    check_environment as check_environment,
     environment_of as environment_of,
     fingerprint_of as fingerprint_of,
     messages_of as messages_of,

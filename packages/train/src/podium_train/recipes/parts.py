@@ -69,14 +69,23 @@ def fingerprint_of(section: PromptSection) -> str:
     return fingerprint(section.style)
 
 
-def check_splits(recipe: Recipe, folder: Path) -> None:
-    """Check that the environment has the held-out splits, before a training that would end at the first.
+def check_environment(recipe: Recipe, folder: Path) -> None:
+    """Check that the environment has the held-out splits, and the prices for `[reward.cost]`.
+
+    A training would end at the first split that is missing. Without prices, costs would have no effect.
 
     Raises:
-        ConfigError: the environment lacks a split, or cannot be made.
+        ConfigError: the environment lacks a split or a price, or cannot be made.
     """
     environment = environment_of(recipe.environment, folder)
     for split in recipe.held_out.splits:
         if split not in environment.splits:
             known = ", ".join(environment.splits)
             raise ConfigError(f"'splits' in [held_out] names {split}: {environment.name} has {known}")
+    if recipe.reward.cost.weight and environment.unpriced:
+        raise ConfigError(
+            "[reward.cost] compares the costs of plans, and the price of "
+            f"{', '.join(environment.unpriced)} is unknown: set `price` in [workers.NAME] of podium.toml "
+            "(for recorded answers, then repeat `podium record ask`, which records the prices without new "
+            "calls), or leave out [reward.cost]"
+        )

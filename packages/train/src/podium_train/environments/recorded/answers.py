@@ -9,7 +9,7 @@ from random import Random
 from podium.errors import ConfigError, PlanInvalid
 from podium.prompts import check_names
 from podium.types import Message, Plan
-from podium.workers import Worker
+from podium.workers import Card, Worker
 from podium_evals.recorded import (
     Bundle,
     JoinParts,
@@ -66,9 +66,10 @@ class RecordedAnswers(Environment):
         self.splits = tuple(split for split in self.partition.splits if self._has_enough_kinds(split))
         if "train" not in self.splits:
             raise ConfigError("there are too few kinds for bundles: record more kinds, or change parts")
-        self.version = _fingerprint(self.recordings, self.settings)
         self._questions = {question.key: question for question in self.recordings.questions}
         self._cards = {worker.worker: worker.card for worker in recorded_pool(self.recordings)}
+        self.unpriced = tuple(name for name, card in self._cards.items() if card.price is None)
+        self.version = _fingerprint(self.recordings, self.settings, self._cards)
         self._writer = CardWriter(self.recordings, self.partition.measuring, self._cards, self.settings)
         self._reducers: list[Worker] = [Vote(), *([JoinParts()] if self.settings.parts else [])]
         self._scores = RecordedScores(self.recordings)
@@ -263,8 +264,9 @@ def _whole(recordings: Recordings, workers: Sequence[str]) -> Recordings:
     return found
 
 
-def _fingerprint(recordings: Recordings, settings: RecordedSettings) -> str:
+def _fingerprint(recordings: Recordings, settings: RecordedSettings, cards: Mapping[str, Card]) -> str:
     digest = sha256(f"{VERSION}/{settings}".encode())
+    digest.update(repr([(name, card.price) for name, card in cards.items()]).encode())
     for each in recordings:
         samples = [(sample.text, sample.score) for sample in each.samples]
         digest.update(

@@ -39,8 +39,12 @@ class Partition:
         seed, workers, most = settings.split_seed, recordings.workers, max(settings.sizes)
         known = len(workers) - settings.held_workers
         if known < most:
-            told = f"{len(workers)} workers of which {settings.held_workers} are held out"
-            raise ConfigError(f"a pool of {most} cannot be drawn from {told}: change sizes or held_workers")
+            held = settings.held_workers
+            raise ConfigError(
+                f"the recording has {len(workers)} workers, and needs {most + held}: {most} for the largest "
+                f"pool (`sizes`), and {held} that the training does not see (`held_workers`). Record more "
+                "workers, or write smaller numbers in `answers` of [environment]"
+            )
         ordered = sorted(workers, key=lambda name: _drawn(seed, "worker", name))
         self.new_workers = frozenset(ordered[known:])
         """The workers that are held out."""
