@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-verl train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
+.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-verl train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -88,6 +88,18 @@ $(CLIENTS)/installed: tests/server/clients/package.json
 test-clients: $(UV) $(CLIENTS)/installed
 	$(RUN) $(PYTEST) -n 2 tests/server/clients
 
+# Open WebUI has an environment of its own, of 3 GB, because it pins its requirements.
+OPEN_WEBUI := .venv-open-webui
+OPEN_WEBUI_PIP := python3 -m pip --disable-pip-version-check --python $(OPEN_WEBUI)/bin/python install --quiet
+$(OPEN_WEBUI)/installed:
+	python3 -m venv --clear --without-pip $(OPEN_WEBUI)
+	$(OPEN_WEBUI_PIP) torch==2.13.0
+	$(OPEN_WEBUI_PIP) open-webui==0.12.4 torch==2.13.0
+	touch $@
+
+test-open-webui: $(UV) $(OPEN_WEBUI)/installed
+	$(RUN) $(PYTEST) -n 0 tests/server/clients/test_open_webui.py
+
 # verl has an environment of its own, because it needs other releases than TRL. No job is run.
 VERL := .venv-verl
 VERL_PIP := python3 -m pip --disable-pip-version-check --python $(VERL)/bin/python install --quiet
@@ -105,7 +117,7 @@ train-tiny: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m podium_train.tiny --seeds 1 --out .tiny
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
-nightly: $(PYTHONS:%=test-%) properties soak mutation wheels test-trainers-long test-clients test-verl train-tiny
+nightly: $(PYTHONS:%=test-%) properties soak mutation wheels test-trainers-long test-clients test-open-webui test-verl train-tiny
 
 $(PYTHONS:%=test-%): test-%: $(UV)
 	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST)

@@ -191,9 +191,11 @@ def _write_base(model: str, folder: Path) -> None:
     file = next(source.glob("*.gguf"))
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=file.name)
     if model == "smollm2":
-        network = AutoModelForCausalLM.from_pretrained(source, gguf_file=file.name, dtype=torch.float32)
-        if hasattr(network.config, "quantization_config"):
-            del network.config.quantization_config  # the weights are no longer quantised
+        read = AutoModelForCausalLM.from_pretrained(source, gguf_file=file.name, dtype=torch.float32)
+        if hasattr(read.config, "quantization_config"):
+            del read.config.quantization_config  # the weights are no longer quantised
+        network = type(read)(read.config)  # transformers refuses to save a model that was quantised
+        network.load_state_dict(read.state_dict())
     else:
         torch.manual_seed(0)
         width, layers, heads = SIZES[model]
