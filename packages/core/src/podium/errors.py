@@ -272,7 +272,7 @@ class WorkerError(PodiumError):
 
     code = "worker"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the facts of one call
         self,
         message: str,
         *,
@@ -281,6 +281,7 @@ class WorkerError(PodiumError):
         maybe_paid: bool = False,
         usage: Usage | None = None,
         cost: float | None = None,
+        received: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -293,6 +294,9 @@ class WorkerError(PodiumError):
         """Tokens that the call used; `None` when unknown: Podium then estimates them."""
         self.cost = cost
         """Cost of `usage` in USD; `None` when unknown."""
+        self.received = received
+        """The text of a response that was received to its end, and reports no usage: the call used no more
+        tokens for its answer. `None` if the answer may be longer."""
 
 
 class WorkerUnavailable(WorkerError):

@@ -1,26 +1,49 @@
 """Computes the amount that the ledger counts for a call."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Literal
 
 from podium.budget.spend import Spend
 from podium.usage import Usage
 
+Charged = Literal["usage", "received", "reservation"]
+"""What a call is charged for.
 
-def charge(reserved: Spend, usage: Usage, cost: float | None, *, maybe_paid: bool) -> Spend:
+- `usage`: the reported usage, or nothing if the call used no tokens.
+- `received`: no usage was reported, and the whole response was received: its text bounds the answer.
+- `reservation`: no usage was reported, and the call may have used as much as was reserved.
+"""
+UNREPORTED: dict[Charged, str] = {
+    "reservation": "charged at the reservation: no usage reported",
+    "received": "charged by the received text: no usage reported",
+}
+"""The charges of calls whose usage was not reported, in words; the weakest first."""
+
+
+def charged_by(usage: Usage) -> Charged:
+    """Return what a call with a complete answer is charged for."""
+    return "reservation" if usage.estimated else "usage"
+
+
+def weakest(charged: Iterable[Charged]) -> Charged:
+    """Return what several calls are charged for: the least known of them."""
+    found = set(charged)
+    return next((each for each in UNREPORTED if each in found), "usage")
+
+
+def charge(reserved: Spend, usage: Usage, cost: float | None, charged: Charged) -> Spend:
     """Return the amount that counts for a call.
 
-    If the server reported the usage, the amount is the reported usage. Otherwise the usage is estimated, or
-    it is unknown whether the call is billed. Then the amount is the larger of the reservation and the
-    estimate.
+    For a call that is charged at the reservation, this is the larger of the reservation and the estimate.
 
     Args:
         reserved: the reserved worst case of the call.
         usage: the tokens of the call, reported or estimated.
         cost: the cost of the call in USD; `None` means unknown, and the reserved cost counts.
-        maybe_paid: whether it is unknown if the call is billed.
+        charged: what the call is charged for.
     """
     told = Spend.of(usage, reserved.cost if cost is None else cost, calls=reserved.calls)
-    if not (maybe_paid or usage.estimated):
+    if charged != "reservation":
         return told
     known = [cost for cost in (told.cost, reserved.cost) if cost is not None]
     return Spend(

@@ -36,6 +36,7 @@ def result_json(result: Result) -> dict[str, Any]:
         "cost": result.cost,
         "cost_by_worker": result.cost_by_worker,
         "maybe_paid": result.maybe_paid,
+        "usage_note": result.usage_note,
         "seconds": result.seconds,
         "forecast": _forecast_json(result),
         "tool_calls": [dict(call) for call in result.tool_calls],

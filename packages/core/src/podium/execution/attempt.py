@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import get_args
 
-from podium.budget.charging import beside_nested, charge
+from podium.budget.charging import Charged, beside_nested, charge, charged_by
 from podium.budget.ledger import Ledger, Reservation
 from podium.budget.spend import MAX_COST, NOTHING, Spend, is_cost
 from podium.errors import (
@@ -24,11 +24,12 @@ from podium.execution.external_scheduler import HostExit
 from podium.execution.run_context import RunContext, answering, outer_run
 from podium.secrets.boundary import BUGS, Boundary
 from podium.types.events import WorkerRunEnded
-from podium.types.messages import Completion, FinishReason, Part, estimate_usage, storable, usage_or_estimate
+from podium.types.messages import Completion, FinishReason, Part, storable, usage_or_estimate
 from podium.types.outcome import Call, Problem, total_cost
 from podium.usage import Usage, is_well_formed
 from podium.workers.call_history import CallRecord
 from podium.workers.circuit_breaker import CircuitBreaker
+from podium.workers.token_estimate import unreported_usage
 from podium.workers.worker import Card, Request, pieces_of
 
 _FAILED = partial(WorkerFailed, maybe_paid=True)
@@ -71,6 +72,7 @@ class Attempt:
     usage: Usage = _NOTHING
     cost: float | None = 0.0
     maybe_paid: bool = False
+    charged: Charged = "usage"
 
     @property
     def is_open(self) -> bool:
@@ -86,6 +88,7 @@ class Attempt:
             usage=self.usage,
             cost=self.cost,
             maybe_paid=self.maybe_paid,
+            charged=self.charged,
         )
 
     async def run(self, on_text: Callable[["Attempt", str], None]) -> None:
@@ -271,7 +274,7 @@ class Attempt:
         """Set the call's tokens and cost, and return the amount that the ledger counts.
 
         The amount is the reported usage. The usage is estimated if the reported usage is impossible, or if no
-        complete response arrived.
+        complete answer arrived.
         """
         if not self.is_sent:
             return NOTHING
@@ -293,10 +296,10 @@ class Attempt:
             return self._bill_beside(nested)
         if self.cost is None and self.card.price is not None:
             self.cost = self.card.price.cost(self.usage)
-        reserved = self.reservation.amount
-        spent = charge(reserved, self.usage, self.cost, maybe_paid=False)
+        reserved, charged = self.reservation.amount, charged_by(self.usage)
+        spent = charge(reserved, self.usage, self.cost, charged)
         if reserved.calls and self.usage.estimated:
-            self.cost = spent.cost
+            self.cost, self.charged = spent.cost, charged
         return spent
 
     def _told(self) -> tuple[Usage, float | None] | None:
@@ -310,13 +313,15 @@ class Attempt:
         return usage, error.cost if is_cost(error.cost) else None
 
     def _bill_unknown(self, nested: Spend | None) -> Spend:
-        """Set the cost of a call without a complete response: an estimate, or the cost of its nested runs."""
+        """Set the cost of a call without a complete answer: an estimate, or the cost of its nested runs."""
         self.maybe_paid = True
         reserved, price = self.reservation.amount, self.card.price
-        told = estimate_usage(self.request.messages, "".join(self.pieces))
-        self.usage = told if self._uses_tokens and nested is None else _NOTHING
+        self.usage, self.charged = _NOTHING, "reservation" if reserved.output_tokens else "usage"
+        if self._uses_tokens and nested is None:
+            text = "".join(self.pieces)
+            self.usage, self.charged = unreported_usage(self.request.messages, text, self.error, reserved)
         cost = None if price is None else price.cost(self.usage)
-        spent = charge(reserved, self.usage, cost, maybe_paid=True)
+        spent = charge(reserved, self.usage, cost, self.charged)
         if nested is None:
             self.cost = spent.cost if reserved.calls else cost
             return spent

@@ -372,7 +372,6 @@ class StepRunner:
             status, problem = "ok", shortfall(whole)
         latest = good or (self._made[-1] if self._made else None)
         bill: Sequence[Attempt | Call] = [*self.before, *self._made] if self.before else self._made
-        usage, cost, maybe_paid = totals(bill)
         now = self.context.now()
         started = now if self._reused is not None else None
         if self._made:
@@ -386,13 +385,11 @@ class StepRunner:
             problem=problem,
             finish_reason=None if whole is None else whole.finish_reason,
             tool_calls=() if whole is None else whole.tool_calls,
-            usage=usage,
-            cost=cost,
+            **totals(bill),
             attempts=0 if latest is None else latest.number,
             calls=(*self.before, *(attempt.call() for attempt in self._made))
             if self.before or len(self._made) > 1
             else (),
-            maybe_paid=maybe_paid,
             reused=self._reused is not None,
             cache_key=self._cache_key,
             started=started,

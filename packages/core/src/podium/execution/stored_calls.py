@@ -33,8 +33,8 @@ class StoredCalls:
             if call.attempt not in known and (self._number, index, call.attempt) not in charged
         )
         if calls:
-            usage, cost, _ = totals(calls)
-            self._context.ledger.charge(Spend.of(usage, cost, calls=len(calls)), steps=1)
+            bill = totals(calls)
+            self._context.ledger.charge(Spend.of(bill["usage"], bill["cost"], calls=len(calls)), steps=1)
         return calls
 
     def repeat(self, index: int, outcome: Outcome) -> None:
@@ -56,15 +56,12 @@ class StoredCalls:
             status: the status; `None` means `skipped`, or `cancelled` if the run was stopped.
         """
         calls = self.lost(state.index)
-        usage, cost, maybe_paid = totals(calls)
         return Outcome(
             round=self._number,
             step=state.index,
             worker=self._context.settings.pool.names[state.step.worker],
             status=status or ("cancelled" if problem is STOPPED else "skipped"),
             problem=problem,
-            usage=usage,
-            cost=cost,
+            **totals(calls),
             calls=calls,
-            maybe_paid=maybe_paid,
         )

@@ -62,8 +62,9 @@ def result_metadata(
 
     The keys are `run_id`, `status`, `problem`, `planner` (`name`, `why`, `is_fallback`), `plan`,
     `workers`, `steps`, `usage`, `estimated_usage` (the part of `usage` that was estimated from text),
-    `cost` (USD, or `None` when unknown), `maybe_paid` (whether part of `cost` may not be billed)
-    and `seconds`. Each step also has `estimated` and `maybe_paid`.
+    `cost` (USD, or `None` when unknown), `maybe_paid` (whether part of `cost` may not be billed),
+    `usage_note` (how many calls are charged without a reported usage; empty if none are) and `seconds`.
+    Each step also has `estimated`, `maybe_paid` and `charged`.
 
     Args:
         result: the result of a run.
@@ -87,6 +88,7 @@ def result_metadata(
             "estimated_usage": dict(usage(result.estimated_usage)),
             "cost": result.cost,
             "maybe_paid": result.maybe_paid,
+            "usage_note": result.usage_note,
             "seconds": result.seconds,
         }
     )
@@ -158,6 +160,7 @@ def _step(outcome: Outcome, plan: Plan | None, usage: Callable[[Usage], Mapping[
         "estimated": outcome.usage.estimated,
         "cost": outcome.cost,
         "maybe_paid": outcome.maybe_paid,
+        "charged": outcome.charged,
         "seconds": outcome.seconds,
         "attempts": outcome.attempts,
         "reused": outcome.reused,

@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from podium.budget.charging import charge
+from podium.budget.charging import Charged, charge, charged_by
 from podium.budget.ledger import Reservation
 from podium.budget.spend import MAX_COST, Spend, is_cost
 from podium.errors import PodiumError, WorkerError
 from podium.plan_text.parser import MAX_CHARS
 from podium.planners.planner import Planner, PlanText
-from podium.types.messages import FinishReason, Message, estimate_usage, storable, usage_or_estimate
+from podium.types.messages import FinishReason, Message, storable, usage_or_estimate
 from podium.types.outcome import Problem, Proposal
 from podium.usage import Usage, is_well_formed
 from podium.workers.circuit_breaker import CircuitBreaker
+from podium.workers.token_estimate import unreported_usage
 
 _REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 
@@ -47,7 +48,7 @@ class PlannerCall:
 
     def proposal(self, problem: Problem | None, error: PodiumError | None, seconds: float) -> Proposal:
         """Return the call as it appears in the result, with its tokens and cost."""
-        usage, cost, maybe_paid = self._bill(error)
+        usage, cost, charged, maybe_paid = self._bill(error)
         why = (self.whole.why if self.whole is not None else "", self.changed)
         return Proposal(
             planner=self.planner.name,
@@ -59,35 +60,39 @@ class PlannerCall:
             usage=usage,
             cost=cost,
             maybe_paid=maybe_paid,
+            charged=charged,
             seconds=seconds,
         )
 
     def spent(self, proposal: Proposal) -> Spend:
         """Return the amount that the ledger counts for the call."""
         worst = Spend() if self.reserved is None or not self.is_sent else self.reserved.amount
-        return charge(worst, proposal.usage, proposal.cost, maybe_paid=proposal.maybe_paid)
+        return charge(worst, proposal.usage, proposal.cost, proposal.charged)
 
-    def _bill(self, error: PodiumError | None) -> tuple[Usage, float | None, bool]:
-        """Return the tokens, the cost in USD, and whether it is unknown if the call is billed."""
+    def _bill(self, error: PodiumError | None) -> tuple[Usage, float | None, Charged, bool]:
+        """Return the tokens, the cost in USD, its source, and whether it is unknown if the call is billed."""
+        free: tuple[Usage, float, Charged, bool] = (Usage(), 0.0, "usage", False)
         if not self.is_sent:
-            return Usage(), 0.0, False
+            return free
         assert self.reserved is not None
         whole, maybe_paid = self.whole, False
+        charged: Charged | None = None
         if whole is not None:
             usage, told = self._measured(whole.usage), whole.cost
         elif isinstance(error, WorkerError) and error.usage is not None:
             usage = self._measured(error.usage)
             told = error.cost if is_cost(error.cost) else None
         elif not self.pieces and isinstance(error, WorkerError) and not error.maybe_paid:
-            return Usage(), 0.0, False
+            return free
         elif self.planner.card is None and self.reserved.amount == Spend():
-            return Usage(), 0.0, False  # the planner calls no worker
+            return free  # the planner calls no worker
         else:
-            usage, told, maybe_paid = estimate_usage(self.messages, self.text), None, True
-        cost = self._cost(usage, told)
-        if maybe_paid or usage.estimated:
-            cost = charge(self.reserved.amount, usage, cost, maybe_paid=maybe_paid).cost
-        return usage, cost, maybe_paid
+            usage, charged = unreported_usage(self.messages, self.text, error, self.reserved.amount)
+            told, maybe_paid = None, True
+        charged, cost = charged or charged_by(usage), self._cost(usage, told)
+        if charged == "reservation":
+            cost = charge(self.reserved.amount, usage, cost, charged).cost
+        return usage, cost, charged, maybe_paid
 
     def _measured(self, usage: Usage) -> Usage:
         """Return the reported usage, or an estimate if it is impossible for a call of a model."""

@@ -33,7 +33,7 @@ def spent_by(events: Sequence[Event]) -> tuple[Spend, ...]:
             planning = event.reserved
         elif isinstance(event, PlannerEnded) and planning is not None:
             proposal = event.proposal
-            spends.append(charge(planning, proposal.usage, proposal.cost, maybe_paid=proposal.maybe_paid))
+            spends.append(charge(planning, proposal.usage, proposal.cost, proposal.charged))
             planning = None
         elif isinstance(event, RunResumed) and planning is not None:
             spends.append(planning)
@@ -45,7 +45,7 @@ def spent_by(events: Sequence[Event]) -> tuple[Spend, ...]:
     for call in calls_of(events):
         bill = call.bill
         if call.reserved.calls:  # a nested run counts its own calls
-            spends.append(charge(call.reserved, bill.usage, bill.cost, maybe_paid=bill.maybe_paid))
+            spends.append(charge(call.reserved, bill.usage, bill.cost, bill.charged))
     return tuple(spends)
 
 
@@ -120,6 +120,7 @@ def _bill(start: StepStarted, outcome: Outcome) -> Call:
         usage=outcome.usage,
         cost=outcome.cost,
         maybe_paid=outcome.maybe_paid,
+        charged=outcome.charged,
     )
 
 
@@ -133,6 +134,7 @@ def _unseen(start: StepStarted) -> Call:
         usage=_reserved_usage(reserved),
         cost=reserved.cost if reserved.calls else None,  # a nested run counts its own calls
         maybe_paid=True,
+        charged="reservation" if reserved.calls else "usage",
     )
 
 
@@ -146,6 +148,7 @@ def unseen_proposal(start: PlannerStarted) -> Proposal:
         usage=_reserved_usage(reserved),
         cost=reserved.cost,
         maybe_paid=reserved.cost != 0,
+        charged="reservation",
     )
 
 

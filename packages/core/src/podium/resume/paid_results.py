@@ -113,6 +113,7 @@ class PaidResults:
             attempts=0,
             calls=(),
             maybe_paid=False,
+            charged="usage",
             reused=True,
             started=None,
             ended=None,

@@ -29,7 +29,7 @@ from podium.types.events import (
     StepStarted,
     WorkerRunEnded,
 )
-from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, total_cost
+from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, total_cost, totals
 from podium.types.plan import Plan, PlannedBy
 from podium.types.result import Result
 from podium.usage import Usage
@@ -117,10 +117,8 @@ def _with_calls(place: tuple[int, int], worker: str, problem: Problem, calls: Se
         worker=worker,
         status="cancelled",
         problem=problem,
-        usage=Usage.total(call.usage for call in calls),
-        cost=total_cost(call.cost for call in calls),
+        **totals(calls),
         calls=tuple(calls),
-        maybe_paid=any(call.maybe_paid for call in calls),
     )
 
 

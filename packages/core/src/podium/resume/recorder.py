@@ -182,7 +182,7 @@ class RunRecorder:
         place = (event.round, event.step)
         outcome = event.outcome
         if outcome.reused and outcome.attempts and (*place, event.key) in self._billed:
-            free = replace(outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False)
+            free = replace(outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False, charged="usage")
             event = replace(event, outcome=free)
         self._ends[place] = event
         if outcome.attempts:

@@ -115,12 +115,15 @@ def _unbilled(event: Event) -> Event:
                 cost=0.0,
                 calls=(),
                 maybe_paid=False,
+                charged="usage",
                 started=None,
                 ended=None,
             )
             return replace(event, outcome=free)
         case PlannerEnded():
-            asked = replace(event.proposal, usage=Usage(), cost=0.0, maybe_paid=False, seconds=0.0)
+            asked = replace(
+                event.proposal, usage=Usage(), cost=0.0, maybe_paid=False, charged="usage", seconds=0.0
+            )
             return replace(event, proposal=asked)
         case _:
             return event

@@ -168,7 +168,8 @@ class PlanRequester:
             problem = Problem("cancelled", "the run was stopped") if plan is None else None
             if error is not None:
                 wait, because = self._wait(written, error, failures)
-                problem = Problem(error.code, f"{error}; {because}" if because else str(error))
+                problem = Problem.of(error)
+                problem = replace(problem, message=f"{problem.message}; {because}") if because else problem
             seconds = context.clock() - began
             self._book(written, written.proposal(problem, timeout or error, seconds), wait)
         if error is not None and written.pieces:

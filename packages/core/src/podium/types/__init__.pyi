@@ -47,6 +47,7 @@ from .outcome import (
     Round as Round,
     StepStatus as StepStatus,
     total_cost as total_cost,
+    usage_note as usage_note,
 )
 from .plan import (
     Plan as Plan,

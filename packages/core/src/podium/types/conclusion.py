@@ -146,7 +146,8 @@ def _failure(current: Round) -> Problem | None:
         causes = [outcomes[index] for index in sorted(behind) if outcomes[index].status == "failed"]
     causes = causes or [outcome for outcome in outcomes if outcome.status == "failed"] or list(outcomes[-1:])
     if causes:
-        return Problem(_code(causes), _list(causes))
+        waits = [each.problem.retry_after or 0.0 for each in causes if each.problem is not None]
+        return Problem(_code(causes), _list(causes), max(waits, default=0.0) or None)
     for proposal in reversed(current.proposals):
         if proposal.problem is not None:
             words = f"planner {proposal.planner}: {proposal.problem.message}"

@@ -1,10 +1,13 @@
 """The results of a round: outcomes, proposals, and the round itself. Pure data."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Literal, Protocol, TypedDict
 
-from podium.errors import PodiumError
+from podium.budget.charging import UNREPORTED, Charged, weakest
+from podium.errors import PodiumError, WorkerError
 from podium.secrets import scrub
 from podium.types.messages import Completion, FinishReason, Part
 from podium.types.plan import Plan, PlannedBy
@@ -21,6 +24,8 @@ class Problem:
     """The stable code of the error, or of a decision that is not an error: `unseen`, `superseded`."""
     message: str
     """The error message. Secrets are removed."""
+    retry_after: float | None = field(default=None, compare=False)
+    """Seconds to wait before a retry, as the worker asked; `None` when it did not ask."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", scrub(self.message))
@@ -28,7 +33,8 @@ class Problem:
     @classmethod
     def of(cls, error: PodiumError) -> "Problem":
         """Return `error` as data."""
-        return cls(error.code, str(error))
+        wait = error.retry_after if isinstance(error, WorkerError) else None
+        return cls(error.code, str(error), wait if wait is not None and isfinite(wait) else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,8 @@ class Call:
     """In USD; `None` when unknown."""
     maybe_paid: bool = False
     """Whether it is unknown if the call is billed: the request was sent, and no complete response arrived."""
+    charged: Charged = "usage"
+    """What the cost is computed from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +84,8 @@ class Outcome:
     """The calls for the step, in order, if there is more than one; else empty."""
     maybe_paid: bool = False
     """Whether part of `cost` may not be billed: a call was sent, and no complete response arrived."""
+    charged: Charged = "usage"
+    """What the cost is computed from; for several calls, the least known of them."""
     reused: bool = False
     """Whether an earlier result was reused, without a call."""
     cache_key: str = ""
@@ -99,6 +109,7 @@ class Outcome:
             usage=self.usage,
             cost=self.cost,
             maybe_paid=self.maybe_paid,
+            charged=self.charged,
         )
 
     @property
@@ -126,6 +137,8 @@ class Proposal:
     """In USD; `None` when unknown."""
     maybe_paid: bool = False
     """Whether it is unknown if the call is billed: the request was sent, and no complete response arrived."""
+    charged: Charged = "usage"
+    """What the cost is computed from."""
     seconds: float = 0.0
     """Duration of the call."""
 
@@ -157,14 +170,37 @@ class _Billed(Protocol):
     def cost(self) -> float | None: ...
     @property
     def maybe_paid(self) -> bool: ...
+    @property
+    def charged(self) -> Charged: ...
 
 
-def totals(calls: Sequence[_Billed]) -> tuple[Usage, float | None, bool]:
-    """Return the sums of calls: tokens, cost in USD, and whether part of it may not be billed."""
+class Bill(TypedDict):
+    """The sums of calls, with the names of the fields of an outcome."""
+
+    usage: Usage
+    cost: float | None
+    maybe_paid: bool
+    charged: Charged
+
+
+def totals(calls: Sequence[_Billed]) -> Bill:
+    """Return the sums of calls."""
     if len(calls) == 1:  # the usual case; the sum is expensive
-        return calls[0].usage, calls[0].cost, calls[0].maybe_paid
-    usage, cost = Usage.total(call.usage for call in calls), total_cost(call.cost for call in calls)
-    return usage, cost, any(call.maybe_paid for call in calls)
+        (call,) = calls
+        return Bill(usage=call.usage, cost=call.cost, maybe_paid=call.maybe_paid, charged=call.charged)
+    return Bill(
+        usage=Usage.total(call.usage for call in calls),
+        cost=total_cost(call.cost for call in calls),
+        maybe_paid=any(call.maybe_paid for call in calls),
+        charged=weakest(call.charged for call in calls),
+    )
+
+
+def usage_note(calls: Iterable[_Billed]) -> str:
+    """Return how many calls are charged without a reported usage, in words; empty if there are none."""
+    counts = Counter(call.charged for call in calls)
+    told = ((counts[charged], words) for charged, words in UNREPORTED.items() if counts[charged])
+    return "; ".join(f"{count} call{'s' if count > 1 else ''} {words}" for count, words in told)
 
 
 def total_cost(costs: Iterable[float | None]) -> float | None:

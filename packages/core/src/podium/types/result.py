@@ -1,5 +1,6 @@
 """The result of a run. Pure data."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,7 +8,7 @@ from podium.secrets import scrub
 from podium.types.explain import explain_round, spent
 from podium.types.forecast import Forecast, compare
 from podium.types.messages import Part
-from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, total_cost
+from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, total_cost, usage_note
 from podium.types.plan import Plan, PlannedBy
 from podium.usage import Usage
 
@@ -81,15 +82,19 @@ class Result:
         """The part of `usage` that was estimated from text, because no plausible usage was reported."""
         if self.hosted_usage is not None:
             return self.hosted_usage if self.hosted_usage.estimated else Usage()
-        calls = (call for outcome in self.outcomes for call in outcome.calls or (outcome,))
-        return Usage.total(bill.usage for bill in (*self.proposals, *calls) if bill.usage.estimated)
+        return Usage.total(bill.usage for bill in self.bills if bill.usage.estimated)
+
+    @property
+    def usage_note(self) -> str:
+        """How many calls are charged without a reported usage, in words; empty if there are none."""
+        return usage_note(self.bills)
 
     @property
     def cost(self) -> float | None:
         """Cost of the planner and all steps in USD; `None` when a price is unknown.
 
         The usage of a call may be estimated, or it may be unknown whether the call is billed (see
-        `maybe_paid`). The cost of such a call is the larger of its reservation and its estimate.
+        `maybe_paid`). `charged` of the call says what the cost is computed from.
         """
         if self.hosted_usage is not None:
             return self.hosted_cost
@@ -109,6 +114,12 @@ class Result:
     def cost_by_worker(self) -> dict[str, float | None]:
         """Cost in USD of each worker that was called; `None` when unknown."""
         return {name: total_cost(call.cost for call in calls) for name, calls in self._calls().items()}
+
+    @property
+    def bills(self) -> Sequence[Proposal | Call | Outcome]:
+        """The calls of planners and workers, each with its tokens and cost."""
+        calls = (call for outcome in self.outcomes for call in outcome.calls or (outcome,))
+        return (*self.proposals, *calls)
 
     def _calls(self) -> dict[str, list[Call | Outcome]]:
         found: dict[str, list[Call | Outcome]] = {}
@@ -130,5 +141,6 @@ class Result:
         if self.forecast is not None and self.rounds:
             lines.append(compare(self.forecast, self.rounds[0].outcomes))
         unsure = ", part of which may not be billed" if self.maybe_paid else ""
+        unsure += f" ({note})" if (note := self.usage_note) else ""
         lines.append(f"Total: {spent(self.usage, self.cost, self.estimated_usage)}{unsure}.")
         return scrub("\n".join(lines) + "\n")

@@ -9,7 +9,11 @@ most one token of a byte. So each byte of a character outside ASCII counts as on
 import json
 from collections.abc import Sequence
 
-from podium.types.messages import Constraint, Message, Tools
+from podium.budget.charging import Charged
+from podium.budget.spend import Spend
+from podium.errors import WorkerError
+from podium.types.messages import Constraint, Message, Tools, estimate_usage
+from podium.usage import Usage
 
 PER_MESSAGE = 16
 """Maximum tokens that a model's template adds to a message."""
@@ -38,6 +42,28 @@ def most_tokens(
     if tools is not None:
         total += _of_text(json.dumps(tools.offered, default=dict))
     return total
+
+
+def unreported_usage(
+    messages: Sequence[Message], text: str, error: Exception | None, reserved: Spend
+) -> tuple[Usage, Charged]:
+    """Return the tokens of a call without a complete answer, and what the call is charged for.
+
+    If the whole response was received, the tokens are the most that the call used; otherwise an estimate.
+
+    Args:
+        messages: the messages that were sent.
+        text: the text that was read so far.
+        error: why there is no answer; `None` if the call was stopped.
+        reserved: the worst case of the call.
+    """
+    received = error.received if isinstance(error, WorkerError) else None
+    if received is None:
+        return estimate_usage(messages, text), "reservation"
+    told = estimate_usage(messages, received)
+    read = max(told.input_tokens, reserved.input_tokens)
+    written = max(told.output_tokens, min(_of_text(received), reserved.output_tokens))
+    return Usage(read, written, estimated=True), "received"
 
 
 def _of_part(part: object) -> int:

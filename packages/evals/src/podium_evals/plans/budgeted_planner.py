@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from podium.budget import Ledger, Reservation, Spend, charge
+from podium.budget import Ledger, Reservation, Spend, charge, charged_by
 from podium.errors import LimitExceeded, WorkerError
 from podium.planners import Planner, PlanRequest, PlanText
 from podium.usage import Usage
@@ -39,20 +39,18 @@ class BudgetedPlanner(WrappedPlanner):
             PodiumError: the other planner gave no plan text.
         """
         reservation = await self._reserve(request)
-        spent = charge(
-            reservation.amount, Usage(), None, maybe_paid=True
-        )  # the usage of a call whose end is unknown
+        spent = charge(reservation.amount, Usage(), None, "reservation")  # as long as its end is unknown
         try:
             async with aclosing(super().plan(request)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, PlanText):
-                        spent = charge(reservation.amount, piece.usage, piece.cost, maybe_paid=False)
+                        spent = charge(reservation.amount, piece.usage, piece.cost, charged_by(piece.usage))
                     yield piece
         except WorkerError as error:
             if error.usage is not None or not error.maybe_paid:
                 usage = error.usage or Usage()
                 cost = error.cost if error.usage is not None else 0.0
-                spent = charge(reservation.amount, usage, cost, maybe_paid=False)
+                spent = charge(reservation.amount, usage, cost, charged_by(usage))
             raise
         finally:
             self._ledger.settle(reservation, spent)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import anyio
 
 from podium import Conductor
-from podium.budget import NOTHING, Ledger, Limits, Reservation, Spend, charge
+from podium.budget import NOTHING, Ledger, Limits, Reservation, Spend, charge, charged_by
 from podium.errors import AnswerRefused, ConfigError, LimitExceeded, WorkerError, WorkerTimeout
 from podium.execution import Retry
 from podium.types import Completion, Message, Sampling, usage_or_estimate
@@ -237,7 +237,7 @@ class Recorder:
         request = self._request(call)
         reservation = await self._reserve(call.worker, request)
         reserved = reservation.amount
-        spent = charge(reserved, Usage(), None, maybe_paid=True)  # the usage of a call whose end is unknown
+        spent = charge(reserved, Usage(), None, "reservation")  # the usage of a call whose end is unknown
         began = monotonic()
         try:
             with anyio.fail_after(self._limits.attempt_seconds):
@@ -254,7 +254,7 @@ class Recorder:
             raise
         else:
             latency, usage = monotonic() - began, _usage(call.worker, request, completion)
-            spent = charge(reserved, usage, _cost(call.worker, usage, completion), maybe_paid=False)
+            spent = charge(reserved, usage, _cost(call.worker, usage, completion), charged_by(usage))
             return await self._graded(call, completion.text, usage, latency)
         finally:
             self._ledger.settle(reservation, spent)
@@ -306,7 +306,7 @@ def _cost(worker: Worker, usage: Usage, completion: Completion) -> float | None:
 def _spent(reserved: Spend, error: WorkerError, worker: Worker) -> Spend:
     """Return the amount that counts for a failed call: its reservation if its usage is unknown."""
     if error.usage is None:
-        return charge(reserved, Usage(), error.cost, maybe_paid=True) if error.maybe_paid else Spend(1)
+        return charge(reserved, Usage(), error.cost, "reservation") if error.maybe_paid else Spend(1)
     price = worker.card.price
     cost = price.cost(error.usage) if error.cost is None and price is not None else error.cost
-    return charge(reserved, error.usage, cost, maybe_paid=False)
+    return charge(reserved, error.usage, cost, charged_by(error.usage))

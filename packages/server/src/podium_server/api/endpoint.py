@@ -101,7 +101,9 @@ class Endpoint:
         self._service.metrics.refused(fault.code)
         if not exchange.is_begun:
             body, status = self._errors.body(fault), self._errors.status(fault)
-            await exchange.json(body, status=status, headers=fault.headers)
+            run_id = fault.run_id or exchange.run_id
+            headers = fault.headers if run_id is None else {**fault.headers, "x-podium-run-id": run_id}
+            await exchange.json(body, status=status, headers=headers)
 
 
 def logged_fault(error: Exception) -> Fault:

@@ -1,7 +1,8 @@
 """The HTTP errors of all APIs: the status and the code of each error of Podium, and the body of each API."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Any
 
 from podium.errors import (
@@ -21,7 +22,7 @@ from podium.errors import (
     WorkerError,
 )
 from podium.secrets import scrub
-from podium.types import Result
+from podium.types import Call, Outcome, Proposal, Result, usage_note
 from podium_server.api.runs.refusals import NestedRun, NotInBackground, NotWaiting
 from podium_server.http import BadRequest, ServerBusy
 from podium_server.keys import KeyRefused, refusal_headers
@@ -101,6 +102,8 @@ class Fault:
     param: str | None = None
     """The field of the request that is invalid."""
     run_id: str | None = None
+    retry_after: float | None = None
+    """Seconds after which the request may succeed, as a worker said; `None` if none said so."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -113,13 +116,18 @@ class Fault:
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         if self.run_id is not None:
             error["run_id"] = self.run_id
-        return {"error": error}
+        return {"error": {**error, **self.wait}}
 
     def to_anthropic(self) -> dict[str, Any]:
         """Return the body of an error of Anthropic's API."""
         kind = _ANTHROPIC.get(self.status, "api_error")
         error = {"type": kind, "message": f"{self.message} ({self.code})", "code": self.code}
-        return {"type": "error", "error": error, "request_id": self.run_id}
+        return {"type": "error", "error": {**error, **self.wait}, "request_id": self.run_id}
+
+    @property
+    def wait(self) -> Mapping[str, float]:
+        """What the body of the error has for clients of a stream, whose headers were sent before."""
+        return {} if self.retry_after is None else {"retry_after": self.retry_after}
 
     @property
     def anthropic_status(self) -> int:
@@ -154,7 +162,9 @@ def fault_of(error: Exception) -> Fault:
             return _fault(error, error.status, refusal_headers(error))
         case PlannerError():
             headers = _NO_RETRY if error.usage.total_tokens else {}
-            return _fault(error, _OF_PROBLEM.get(error.code, 502), headers, run_id=error.run_id or None)
+            fault = _fault(error, _OF_PROBLEM.get(error.code, 502), headers, run_id=error.run_id or None)
+            last = error.calls[-1].problem if error.calls else None
+            return _billed(fault, error.calls, None if last is None else last.retry_after)
     status = _status(error)
     return _fault(error, status, {"retry-after": "1"} if isinstance(error, _RETRIED) else _NO_RETRY)
 
@@ -174,9 +184,19 @@ def _of_result(error: RunFailed, result: Result | None) -> Fault:
     code = "waiting" if result.status == "waiting" else result.problem.code if result.problem else error.code
     is_free = not result.usage.total_tokens and not result.maybe_paid
     headers = {} if is_free and code == "worker_unavailable" else _NO_RETRY
-    fault = _fault(error, _OF_PROBLEM.get(code, 502), headers, run_id=result.run_id)
-    return Fault(
-        status=fault.status, code=code, message=fault.message, run_id=result.run_id, headers=fault.headers
+    fault = replace(_fault(error, _OF_PROBLEM.get(code, 502), headers, run_id=result.run_id), code=code)
+    return _billed(fault, result.bills, None if result.problem is None else result.problem.retry_after)
+
+
+def _billed(fault: Fault, bills: Iterable[Proposal | Call | Outcome], retry_after: float | None) -> Fault:
+    """Return the error of a run with what its calls are charged for, and the wait that a worker asked for."""
+    note = usage_note(bills)
+    headers = {} if retry_after is None else {"retry-after": str(ceil(retry_after))}
+    return replace(
+        fault,
+        message=f"{fault.message} ({note})" if note else fault.message,
+        retry_after=retry_after,
+        headers={**fault.headers, **headers},
     )
 
 

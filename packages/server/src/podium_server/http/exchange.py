@@ -67,6 +67,8 @@ class Exchange:
         self._abort: Callable[[], None] | None = scope.get("extensions", {}).get(ABORT, {}).get("abort")
         self.status: int | None = None
         """Status of the response; `None` before it has begun."""
+        self.run_id: str | None = None
+        """The run of the request, for the headers of an error; `None` if there is none."""
 
     @property
     def is_begun(self) -> bool:

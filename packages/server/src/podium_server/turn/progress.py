@@ -1,11 +1,14 @@
 """Describes the events of a run to the client: the plan, the steps, and with `all` also their outputs."""
 
+from podium.budget import UNREPORTED
 from podium.hosts import plan_lines
 from podium.secrets import scrub
 from podium.types import (
     ApprovalAsked,
     AttemptFailed,
+    Call,
     Event,
+    Outcome,
     PlanReady,
     RoundStarted,
     RunResumed,
@@ -96,10 +99,16 @@ def _line_of(event: Event) -> str:
             return f"Step {event.step}: call {event.attempt}, of {event.worker}."
         case AttemptFailed():
             why = "" if event.call.problem is None else f" ({event.call.problem.code})"
-            return f"Step {event.step}: a call of {event.call.worker} failed{why}."
+            return f"Step {event.step}: a call of {event.call.worker} failed{why}{_charge(event.call)}."
         case StepEnded():
             outcome = event.outcome
             why = f" ({outcome.problem.code})" if outcome.problem is not None else ""
             by = f"{outcome.worker}, {outcome.usage.total_tokens:,} tokens, {outcome.seconds:.1f} s"
-            return f"Step {event.step}: {outcome.status}{why} ({by})."
+            return f"Step {event.step}: {outcome.status}{why} ({by}){_charge(outcome)}."
     return ""
+
+
+def _charge(call: Call | Outcome) -> str:
+    """Return what a call is charged for, if its usage was not reported."""
+    words = UNREPORTED.get(call.charged)
+    return "" if words is None else f", {words}"

@@ -77,6 +77,7 @@ class Turn:
             headers["idempotent-replayed"] = "true"
         if self._answer is not None:
             headers["x-podium-status"] = str(self.summary["status"])
+            headers["x-podium-usage"] = "estimated" if self.usage.estimated else "measured"
         return {**headers, **self._facts.admission.headers}
 
     @property
@@ -98,11 +99,15 @@ class Turn:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The id and the status of the run, as plain JSON; with the problem of an incomplete answer."""
+        """The id and the status of the run, as plain JSON.
+
+        It has the problem of an incomplete answer, and a note if calls are charged without a reported usage.
+        """
         problem = self.problem
         status = "ok" if problem is None and self.answer.result.status == "ok" else "partial"
         told = None if problem is None else {"code": problem.code, "message": problem.message}
-        return {"run_id": self.run_id, "status": status, "problem": told}
+        note = self.answer.result.usage_note or None
+        return {"run_id": self.run_id, "status": status, "problem": told, "usage_note": note}
 
     @property
     def problem(self) -> Problem | None:

@@ -88,13 +88,12 @@ class ChatWorker(Worker):
                 stream=request.stream,
                 tools=request.tools,
             )
+            answer = AnswerReader(is_bounding=sampling.effort is None)  # reasoning may be hidden
             if not request.stream:
                 whole = await self.endpoint.ask(_PATH, body, deadline=request.deadline)
-                answer = AnswerReader()
                 with _READING:
                     answer.feed(whole)
             else:
-                answer = AnswerReader()
                 events = self.endpoint.listen(_PATH, body, deadline=request.deadline)
                 try:
                     async with aclosing(events):

@@ -3,6 +3,7 @@
 An answer is valid only if it has a finish reason and is not empty.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,9 +19,11 @@ class AnswerReader:
 
     Args:
         usage: token counts from another source; counts in the response replace them.
+        is_bounding: whether a response that was received to its end has all that the model wrote.
     """
 
-    def __init__(self, usage: Usage | None = None) -> None:
+    def __init__(self, usage: Usage | None = None, *, is_bounding: bool = False) -> None:
+        self._is_bounding = is_bounding
         self.finish: str | None = None
         """The finish reason from the server; `None` before it arrives."""
         self._texts: list[str] = []
@@ -29,6 +32,9 @@ class AnswerReader:
         self._other: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
         self._usage = usage
+        self._is_counted = usage is not None
+        """Whether the latest object reports the usage."""
+        self._reasoning = ""
         self._model: str | None = None
 
     def feed(self, raw: Mapping[str, Any]) -> str:
@@ -37,7 +43,8 @@ class AnswerReader:
         Raises:
             WorkerBroken: the object is not part of a chat completion.
         """
-        if (usage := raw.get("usage")) is not None:
+        self._is_counted = (usage := raw.get("usage")) is not None
+        if self._is_counted:
             self._usage = read_usage(usage)  # the last report counts, even if it is invalid
         if isinstance(model := raw.get("model"), str) and model:
             self._model = storable(model)
@@ -57,6 +64,8 @@ class AnswerReader:
             self._read_calls([{"index": 0, "id": "function_call", "function": function}])
         if isinstance(refusal := part.get("refusal"), str):
             self._refusal += refusal
+        for name in _REASONING_FIELDS:
+            self._reasoning += piece if isinstance(piece := part.get(name), str) else ""
         self.finish = joined_finish(self.finish, choice.get("finish_reason"))
         return self._add(self._text_of(part.get("content")), more=self.finish is None)
 
@@ -73,7 +82,12 @@ class AnswerReader:
             WorkerFailed: the answer has no text but other parts, such as images.
         """
         if self.finish is None:
-            raise WorkerBroken("the answer is incomplete: it has no finish_reason", maybe_paid=True)
+            raise WorkerBroken(
+                "the answer is incomplete: it has no finish_reason",
+                maybe_paid=True,
+                usage=self._usage if self._is_counted else None,
+                received=self._received() if self._is_bounding else None,
+            )
         finish = read_finish(self.finish)
         text = "".join(self._texts)
         if finish is None:
@@ -97,6 +111,11 @@ class AnswerReader:
         usage = usage_or_estimate(self._usage, messages, text, calls)
         missing = None if not self._other else _told(self._other)
         return Completion(text, finish, usage, self._model, calls, missing=missing)
+
+    def _received(self) -> str | None:
+        """Return all that the model wrote; `None` if nothing arrived, because it may have been reasoning."""
+        calls = json.dumps(list(self._calls.values())) if self._calls else ""
+        return "".join((self._reasoning, *self._texts, calls)) or None
 
     def _add(self, text: str, *, more: bool) -> str:
         """Make `text` storable. Half a surrogate pair at its end is kept for the next piece."""
@@ -158,6 +177,8 @@ def _merge_call(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
 _TEXT_PARTS = ("text", "output_text")
 _REASONING_PARTS = ("thinking", "reasoning", "reasoning_text", "redacted_thinking")
 """Types of parts in which some servers send the model's reasoning."""
+_REASONING_FIELDS = ("reasoning_content", "reasoning")
+"""Fields of a message in which some servers send it."""
 
 
 def _told(other: Sequence[str]) -> str:

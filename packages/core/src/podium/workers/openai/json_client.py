@@ -9,7 +9,7 @@ import json
 from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from http import HTTPStatus
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from podium.errors import AnswerNotUtf8, WorkerBroken, WorkerRefused, WorkerTimeout
 from podium.workers.openai.error_mapping import Origin, answer_fault, status_fault
@@ -22,6 +22,24 @@ TAIL_SECONDS = 1.0
 _MAX_ERROR_BODY = 64 * 1024
 
 T = TypeVar("T")
+
+
+class _Body(NamedTuple):
+    """The body of a response."""
+
+    content: bytes
+    has_end: bool
+    """Whether its end was seen, and not only the end of the connection."""
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.content.decode(errors="replace")
+
+    @property
+    def received(self) -> str | None:
+        """See `WorkerError.received`."""
+        return self.text if self.has_end else None
 
 
 class Exchange:
@@ -54,14 +72,12 @@ class Exchange:
             WorkerError: the server did not return a JSON object.
         """
         upload = self._upload(body, end)
-        content = await self._wait(self._fetch(path, upload), upload, end)
-        return self._read_object(content)
+        return self._read_object(await self._wait(self._fetch(path, upload), upload, end))
 
     async def get(self, path: str, end: float) -> dict[str, Any]:
         """Return the JSON object at a path; `ask` describes the arguments and errors."""
         upload = Upload(b"")
-        content = await self._wait(self._fetch(path, upload, "GET"), upload, end)
-        return self._read_object(content)
+        return self._read_object(await self._wait(self._fetch(path, upload, "GET"), upload, end))
 
     async def listen(
         self, path: str, body: Mapping[str, Any], end: float
@@ -75,7 +91,8 @@ class Exchange:
         download = await self._wait(self._send(path, upload), upload, first)
         try:
             if "json" in download.headers.get("content-type", ""):
-                yield self._read_object(await self._wait(_read(download, MAX_ANSWER), upload, end))
+                content = await self._wait(_read(download, MAX_ANSWER), upload, end)
+                yield self._read_object(_Body(content, download.has_end))
                 return
             reader, limit, done = SseReader(), first, False
             while piece := await self._read_piece(download, upload, limit, done=done):
@@ -89,6 +106,9 @@ class Exchange:
             for event in reader.close():
                 if raw := self._read_event(event, cut=True):
                     yield raw
+            if not (done or download.has_end):
+                told = f"the stream of {self._origin.url} ended with its connection, without [DONE]"
+                raise WorkerBroken(told, maybe_paid=True)
         finally:
             await download.aclose()
 
@@ -100,10 +120,10 @@ class Exchange:
         except (TypeError, ValueError, RecursionError) as exc:
             raise WorkerRefused(f"the messages have a value that is not JSON data: {exc}") from exc
 
-    async def _fetch(self, path: str, upload: Upload, method: Literal["GET", "POST"] = "POST") -> bytes:
+    async def _fetch(self, path: str, upload: Upload, method: Literal["GET", "POST"] = "POST") -> _Body:
         download = await self._send(path, upload, method)
         try:
-            return await _read(download, MAX_ANSWER)
+            return _Body(await _read(download, MAX_ANSWER), download.has_end)
         finally:
             await download.aclose()
 
@@ -148,16 +168,15 @@ class Exchange:
                 return b""
             raise
 
-    def _read_object(self, content: bytes) -> dict[str, Any]:
+    def _read_object(self, body: _Body) -> dict[str, Any]:
         try:
-            raw = json.loads(content)
+            raw = json.loads(body.content)
         except UnicodeDecodeError as exc:
-            raise AnswerNotUtf8(
-                f"{self._origin.url}: its answer is not UTF-8: {exc}", maybe_paid=True
-            ) from exc
+            told = f"{self._origin.url}: its answer is not UTF-8: {exc}"
+            raise AnswerNotUtf8(told, maybe_paid=True, received=body.received) from exc
         except (ValueError, RecursionError) as exc:
-            raise self._broken("its answer is not JSON", content.decode(errors="replace")) from exc
-        return self._checked(raw)
+            raise self._broken("its answer is not JSON", body.text, body.received) from exc
+        return self._checked(raw, body)
 
     def _read_event(self, event: SseEvent, *, cut: bool = False) -> dict[str, Any] | None:
         """Return the object of an event: `None` for `[DONE]`, an empty object for an event without data."""
@@ -176,17 +195,19 @@ class Exchange:
             raise answer_fault(self._origin, raw if isinstance(raw, dict) else {"error": data})
         return self._checked(raw)
 
-    def _checked(self, raw: object) -> dict[str, Any]:
+    def _checked(self, raw: object, body: _Body | None = None) -> dict[str, Any]:
         if isinstance(raw, list) and raw:  # Gemini wraps an error in a list
             raw = raw[0]
         if not isinstance(raw, dict):
-            raise self._broken("its answer is not a JSON object", repr(raw))
+            received = None if body is None else body.received
+            raise self._broken("its answer is not a JSON object", repr(raw), received)
         if raw.get("error") or raw.get("object") == "error":
             raise answer_fault(self._origin, raw)
         return raw
 
-    def _broken(self, what: str, said: str) -> WorkerBroken:
-        return WorkerBroken(f"{self._origin.url}: {what}: {self._origin.quote(said)!r}", maybe_paid=True)
+    def _broken(self, what: str, said: str, received: str | None = None) -> WorkerBroken:
+        told = f"{self._origin.url}: {what}: {self._origin.quote(said)!r}"
+        return WorkerBroken(told, maybe_paid=True, received=received)
 
 
 async def _read(download: Download, most: int, *, cut: bool = False) -> bytes:

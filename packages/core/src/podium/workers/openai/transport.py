@@ -47,6 +47,8 @@ class Download:
     def __init__(self, response: httpx2.Response) -> None:
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
+        self.has_end = "content-length" in self.headers or "transfer-encoding" in self.headers
+        """Whether the end of the body can be distinguished from the end of the connection."""
         self._response = response
         self._ended = False
         assert isinstance(response.stream, httpx2.AsyncByteStream)

@@ -88,6 +88,7 @@ def usage_form(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
+        "estimated": usage.estimated,
         "prompt_tokens_details": {
             "cached_tokens": usage.cached_tokens,
             "orchestration_input_tokens": usage.orchestration_input_tokens,

@@ -32,6 +32,7 @@ class ChatApi:
 
         async def answer() -> None:
             async with self._turns.admitted(caller, asked) as turn:
+                exchange.run_id = turn.run_id
                 if asked.stream:
                     chunks = Chunks(turn, includes_usage=request.includes_usage)
                     frames = _frames(turn, chunks)

@@ -124,6 +124,7 @@ def usage_form(usage: Usage) -> dict[str, Any]:
         "orchestration_input_tokens": usage.orchestration_input_tokens,
         "orchestration_input_cached_tokens": usage.orchestration_cached_tokens,
         "orchestration_output_tokens": usage.orchestration_output_tokens,
+        "estimated": usage.estimated,
     }
 
 

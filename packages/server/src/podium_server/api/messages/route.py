@@ -35,6 +35,7 @@ class MessagesApi:
 
         async def answer() -> None:
             async with self._turns.admitted(caller, asked) as turn:
+                exchange.run_id = turn.run_id
                 if asked.stream:
                     events = Events(turn)
                     frames = _frames(turn, events, shows=shows)

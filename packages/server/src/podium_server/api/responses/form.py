@@ -105,6 +105,7 @@ def usage_form(usage: Usage) -> dict[str, Any]:
             "orchestration_output_tokens": usage.orchestration_output_tokens,
         },
         "total_tokens": usage.total_tokens,
+        "estimated": usage.estimated,
     }
 
 

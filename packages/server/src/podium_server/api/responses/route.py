@@ -54,6 +54,7 @@ class ResponsesApi:
                 await self._begin(exchange, ask)
                 return
             async with self._turns.admitted(caller, ask.asked) as turn:
+                exchange.run_id = turn.run_id
                 writer = ResponseWriter(ask.response(turn.model.versioned_id))
                 if request.stream:
                     written = self._frames(ask, turn, writer)

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from podium.budget import Charged
 from podium.journal import Entry, RunRow
 from podium.resume import result_of, waiting_for
 from podium.types import (
@@ -60,6 +61,7 @@ class PlannerBill(BaseModel):
     usage: Usage
     cost: float | None
     maybe_paid: bool
+    charged: Charged = Field(description="What the cost is computed from.")
     seconds: float
     problem: Problem | None
 
@@ -89,6 +91,9 @@ class RunDetail(RunSummary):
     usage: Usage
     estimated_usage: Usage = Field(description="The part of `usage` that was estimated.")
     maybe_paid: bool = Field(description="Whether part of the cost may not be billed.")
+    usage_note: str | None = Field(
+        description="How many calls are charged without a reported usage; null if none are."
+    )
     usage_by_worker: dict[str, Usage]
     cost_by_worker: dict[str, float | None]
     seconds: float
@@ -139,6 +144,7 @@ def _result_facts(result: Result, events: Sequence[Event], started: RunStarted) 
         "usage": result.usage,
         "estimated_usage": result.estimated_usage,
         "maybe_paid": result.maybe_paid,
+        "usage_note": result.usage_note or None,
         "usage_by_worker": result.usage_by_worker,
         "cost_by_worker": result.cost_by_worker,
         "seconds": result.seconds,
@@ -167,7 +173,7 @@ def _round(current: Round) -> RunRound:
 
 
 def _bill(proposal: Proposal) -> PlannerBill:
-    names = ("planner", "role", "usage", "cost", "maybe_paid", "seconds", "problem")
+    names = ("planner", "role", "usage", "cost", "maybe_paid", "charged", "seconds", "problem")
     return PlannerBill(**{name: getattr(proposal, name) for name in names})
 
 

@@ -1,0 +1,124 @@
+"""What a client is told about calls that are charged without a reported usage, and about failed runs."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from server.chat.test_completions import ASKED, team
+from servers.chat_server import CUT, Call, ChatServer, Reply, says, whole
+from servers.podium_server import Served
+
+RETRY = "[retry]\nfirst_wait = 0.01\n"
+CUT_OFF = Reply((b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"choices"', CUT))
+GARBAGE = whole("<html>The proxy has no answer.</html>", content_type="text/html")
+AT_RESERVATION = "charged at the reservation: no usage reported"
+BY_TEXT = "charged by the received text: no usage reported"
+PATHS: dict[str, dict[str, Any]] = {
+    "/chat/completions": {"messages": ASKED},
+    "/messages": {"messages": ASKED, "max_tokens": 100},
+    "/responses": {"input": ASKED[0]["content"]},
+}
+
+
+@pytest.fixture
+def served(serve: Callable[..., Served]) -> Served:
+    """Serve the config with short waits."""
+    return serve(models=RETRY)
+
+
+def broken(*replies: Reply) -> Callable[[Call], Reply]:
+    """Return a script whose last worker first gives these replies, and then answers."""
+    left: Iterator[Reply] = iter(replies)
+    return lambda call: next(left, team(call)) if call.body["model"] == "two" else team(call)
+
+
+def post(served: Served, path: str, **more: Any) -> httpx2.Response:
+    """Make a request of an API."""
+    body = {"model": "podium", **PATHS[path], **more}
+    return httpx2.post(served.url + path, json=body, timeout=20)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_an_answer_after_a_broken_call_says_what_was_charged(
+    path: str, served: Served, upstream: ChatServer
+) -> None:
+    """The usage, the headers and the note of an answer, the run and its events say it."""
+    upstream.reply = broken(CUT_OFF, GARBAGE)
+    answer = post(served, path)
+    body = answer.json()
+    note = f"1 call {AT_RESERVATION}; 1 call {BY_TEXT}"
+    assert body["podium"]["status"] == "ok"
+    assert body["podium"]["usage_note"] == note
+    assert body["usage"]["estimated"] is True
+    assert answer.headers["x-podium-usage"] == "estimated"
+    run_id = answer.headers["x-podium-run-id"]
+    run = httpx2.get(f"{served.url}/runs/{run_id}").json()
+    assert run["usage_note"] == note
+    step = run["rounds"][0]["steps"][1]
+    assert step["charged"] == "reservation"
+    assert [call["charged"] for call in step["calls"]] == ["reservation", "received", "usage"]
+    assert step["calls"][0]["cost"] > step["calls"][1]["cost"] > 0
+    told = httpx2.get(f"{served.url}/runs/{run_id}/events").text
+    failed = [json.loads(line[6:]) for line in told.splitlines() if '"type":"attempt_failed"' in line]
+    assert [each["call"]["charged"] for each in failed] == ["reservation", "received"]
+
+
+def test_the_progress_says_what_was_charged(served: Served, upstream: ChatServer) -> None:
+    """A reader of the progress sees it at the failed call."""
+    upstream.reply = broken(CUT_OFF, GARBAGE)
+    told = post(served, "/chat/completions").json()["choices"][0]["message"]["reasoning_content"]
+    assert f"a call of two failed (worker_broken), {AT_RESERVATION}." in told
+    assert f"a call of two failed (worker_broken), {BY_TEXT}." in told
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_measured_usage_says_so(path: str, served: Served, upstream: ChatServer) -> None:
+    """There is no note."""
+    upstream.reply = team
+    answer = post(served, path)
+    assert answer.json()["usage"]["estimated"] is False
+    assert answer.json()["podium"]["usage_note"] is None
+    assert answer.headers["x-podium-usage"] == "measured"
+
+
+@pytest.mark.parametrize("name", ["two", "planner"])
+@pytest.mark.parametrize("path", PATHS)
+def test_a_failed_run_says_what_was_charged(
+    path: str, name: str, served: Served, upstream: ChatServer
+) -> None:
+    """The error has the note, and the run in a header."""
+    upstream.reply = lambda call: CUT_OFF if call.body["model"] == name else team(call)
+    answer = post(served, path)
+    assert answer.status_code >= 500
+    assert f"3 calls {AT_RESERVATION}" in answer.json()["error"]["message"]
+    run_id = answer.headers["x-podium-run-id"]
+    assert httpx2.get(f"{served.url}/runs/{run_id}").json()["status"] == "failed"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", ["two", "planner"])
+@pytest.mark.parametrize("path", PATHS)
+def test_the_wait_of_a_busy_worker_reaches_the_client(
+    path: str, name: str, served: Served, upstream: ChatServer, *, stream: bool
+) -> None:
+    """As a header, or in the last event of a stream that has begun."""
+    busy = whole({"error": {"message": "slow down"}}, status=429, headers={"Retry-After": "77"})
+    upstream.reply = lambda call: busy if call.body["model"] == name else team(call)
+    answer = post(served, path, stream=stream)
+    if stream and answer.status_code == 200:
+        assert '"retry_after":77.0' in answer.text
+    else:
+        assert answer.status_code in (503, 529)
+        assert answer.headers["retry-after"] == "77"
+        assert answer.headers["x-podium-run-id"]
+
+
+def test_an_error_of_an_admitted_request_names_its_run(served: Served, upstream: ChatServer) -> None:
+    """Also if the error itself does not."""
+    upstream.reply = lambda call: says(call, "x") if call.body["model"] == "planner" else team(call)
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+    answer = post(served, "/chat/completions", tools=tools, tool_choice="required")
+    assert answer.status_code >= 400
+    assert answer.headers["x-podium-run-id"]
