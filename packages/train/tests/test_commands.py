@@ -71,7 +71,7 @@ def test_wrong_input(words: tuple[str, ...], text: str | None, told: str, tmp_pa
 
 
 def test_examples_of_a_recipe(tmp_path: Path) -> None:
-    """Plans with the reasons of their choices; a file that is there is kept."""
+    """With the reasons of their choices if the prompt asks for them; a file that is there is kept."""
     write_recordings(small_recording(), tmp_path / "recording.jsonl")
     recorded = 'type = "recorded"\nrecording = "recording.jsonl"\nanswers = { sizes = [2] }'
     text = RECIPE.replace('type = "specialists"', recorded) + '[sft]\nexamples = "plans.jsonl"\n'
@@ -81,9 +81,14 @@ def test_examples_of_a_recipe(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = read_examples(tmp_path / "plans.jsonl")
     assert f"plans.jsonl has {len(found)} plans with a right answer" in done.stdout
-    assert all(re.match(r"Part 1 is \w+: 0 \d+%.* So \d", each.completion) for each in found)
+    assert all(each.completion.startswith("model_id = [") for each in found)
     again = command(*words, folder=tmp_path)
     assert (again.returncode, "plans.jsonl exists: delete it" in again.stderr) == (2, True)
+    text = text.replace("plans.jsonl", "reasons.jsonl") + "[prompt]\nstyle = { reasons = true }\n"
+    (tmp_path / "recipe.toml").write_text(text)
+    assert command(*words, folder=tmp_path).returncode == 0
+    found = read_examples(tmp_path / "reasons.jsonl")
+    assert all(re.match(r"Part 1 is \w+: 0 \d+%.* So \d", each.completion) for each in found)
     (tmp_path / "recipe.toml").write_text(RECIPE + '[sft]\nexamples = "other.jsonl"\n')
     other = command(*words, folder=tmp_path)
     assert (other.returncode, "this command needs recorded answers" in other.stderr) == (2, True)

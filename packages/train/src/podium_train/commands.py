@@ -47,6 +47,13 @@ def recipe(name: Annotated[str, typer.Argument(help="Name of a recipe of the pac
 
 
 @app.command()
+def base(out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write.")]) -> None:
+    """Write a small model that has learnt nothing, to rehearse a training on a processor."""
+    weights = _trainers().write_small_base(out)
+    typer.echo(f"{out} has a model of {weights:,} random weights, for 'base' in [model] of a rehearsal.")
+
+
+@app.command()
 def examples(
     config: Config,
     episodes: Annotated[int, typer.Option(min=1, help="Number of episodes, each with a plan.")] = 400,

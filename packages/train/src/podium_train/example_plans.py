@@ -6,13 +6,15 @@ import anyio
 
 from podium.errors import ConfigError
 from podium_train.environments import RecordedAnswers
-from podium_train.evaluation import reasoned_arm
+from podium_train.evaluation import best_card_arm, reasoned_arm
 from podium_train.recipes import Recipe, environment_of
 from podium_train.warm_start import WrittenExamples, best_of, write_examples
 
 
 def write_example_plans(recipe: Recipe, folder: Path, *, episodes: int, seed: int) -> WrittenExamples:
-    """Write right plans that choose workers by the measured rates on their cards, with this reason.
+    """Write right plans that choose workers by the measured rates on their cards.
+
+    With `reasons` in the style of the prompt, each plan has a line with the kind and the rates of each part.
 
     Args:
         recipe: the settings, with `[sft]`, whose file of examples is written.
@@ -34,5 +36,7 @@ def write_example_plans(recipe: Recipe, folder: Path, *, episodes: int, seed: in
     if path.exists():
         raise ConfigError(f"{path} exists: delete it, or name another file as 'examples' in [sft]")
     drawn = environment.episodes("train", episodes, seed=seed)
-    found = anyio.run(best_of, environment, drawn, reasoned_arm(environment), recipe.prompt.style)
+    style = recipe.prompt.style
+    arm = reasoned_arm(environment) if style.reasons else best_card_arm(environment)
+    found = anyio.run(best_of, environment, drawn, arm, style)
     return write_examples(path, found)

@@ -21,6 +21,7 @@ from .plans import (
     write_plans as write_plans,
 )
 from .recorded_arms import (
+    best_card_arm as best_card_arm,
     reasoned_arm as reasoned_arm,
     recorded_arms as recorded_arms,
 )

@@ -56,6 +56,16 @@ def recorded_arms(environment: RecordedAnswers) -> list[PlanArm]:
     return [*arms, plan_arm("best worker", fitted.planned(fitted.best_worker), is_achievable=False)]
 
 
+def best_card_arm(environment: RecordedAnswers) -> PlanArm:
+    """Return the arm `best card` alone, without fitting the other arms."""
+
+    async def text(episode: Episode, _sample: int) -> str:
+        chosen = [[best] for _, best in _best_cards(environment, episode)]
+        return write_plan(environment.plan_by_part(episode, chosen), "lists")
+
+    return PlanArm(name="best card", text=text, spelling="lists")
+
+
 def reasoned_arm(environment: RecordedAnswers) -> PlanArm:
     """Return the arm `best card` with its reasons, for examples to learn from.
 
@@ -67,17 +77,21 @@ def reasoned_arm(environment: RecordedAnswers) -> PlanArm:
     """
 
     async def text(episode: Episode, _sample: int) -> str:
-        parts = parts_of(environment.query_of(episode))
-        cards = episode.cards[: _models(episode)]
-        chosen = [best_card(cards, part.question.kind) for part in parts]
+        chosen = _best_cards(environment, episode)
         lines = [
-            f"Part {number} is {part.question.kind}: {_rates(cards, part.question.kind)}. So {best}."
-            for number, (part, best) in enumerate(zip(parts, chosen, strict=True), 1)
+            f"Part {number} is {kind}: {_rates(episode.cards[: _models(episode)], kind)}. So {best}."
+            for number, (kind, best) in enumerate(chosen, 1)
         ]
-        plan = environment.plan_by_part(episode, [[best] for best in chosen])
+        plan = environment.plan_by_part(episode, [[best] for _, best in chosen])
         return "\n".join(lines) + "\n" + write_plan(plan, "lists")
 
     return PlanArm(name="best card, with reasons", text=text, spelling="lists")
+
+
+def _best_cards(environment: RecordedAnswers, episode: Episode) -> list[tuple[str, int]]:
+    """Return the kind of each part, and the worker with the best measured rate on it."""
+    kinds = [part.question.kind for part in parts_of(environment.query_of(episode))]
+    return [(kind, best_card(episode.cards[: _models(episode)], kind)) for kind in kinds]
 
 
 def _rates(cards: Sequence[Card], kind: str) -> str:

@@ -23,3 +23,6 @@ from .sft import (
     run_sft as run_sft,
     tokens_of as tokens_of,
 )
+from .small_base import (
+    write_small_base as write_small_base,
+)

@@ -1,0 +1,66 @@
+"""The shipped rehearsal of a training: each command of its comment, with fewer plans."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_recording import small_recording
+from trl_base import QUIET
+
+from podium import Conductor
+from podium.config import load_config
+from podium.errors import ConfigError
+from podium_evals.recorded import write_recordings
+from podium_train.recipes import shipped_recipes
+from podium_train.trl import write_small_base
+
+SMALLER = {"epochs = 2": "epochs = 1", "steps = 4": "steps = 2", "episodes = 8": "episodes = 2"}
+CONFIG = """
+[endpoints.local]
+base_url = "http://127.0.0.1:9/v1"
+[workers.ada]
+endpoint = "local"
+model = "ada"
+[planner]
+type = "conductor"
+path = "rehearsal-conductor"
+base_url = "http://127.0.0.1:9/v1"
+model = "conductor"
+"""
+
+
+@pytest.mark.timeout(300)
+def test_the_rehearsal(tmp_path: Path) -> None:
+    """The commands write a conductor that plans in a `podium.toml`, with a warning about missing rates."""
+    text = shipped_recipes()["rehearsal"]
+    commands = re.findall(r"^#   podium-train (.*)$", text, re.MULTILINE)
+    assert [words.split()[0] for words in commands] == ["base", "examples", "sft", "grpo", "eval", "export"]
+    for old, new in SMALLER.items():
+        assert old in text
+        text = text.replace(old, new)
+    (tmp_path / "rehearsal.toml").write_text(text)
+    write_recordings(small_recording(), tmp_path / "recording.jsonl.gz")
+    told = {}
+    for words in commands:
+        name, *options = words.split()
+        few = ["--episodes", "24"] if name == "examples" else []
+        done = subprocess.run(
+            [sys.executable, "-m", "podium_train", name, *options, *few],
+            cwd=tmp_path,
+            env=QUIET,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        told[name] = done.stdout
+    assert "step 2 of 2: reward" in told["grpo"]
+    assert "validation: " in told["eval"]
+    (tmp_path / "podium.toml").write_text(CONFIG)
+    conductor = load_config(tmp_path / "podium.toml").conductor(journaled=False)
+    assert isinstance(conductor, Conductor)
+    assert ["podium calibrate" in warning for warning in conductor.warnings] == [True]
+    with pytest.raises(ConfigError, match="rehearsal-base exists"):
+        write_small_base(tmp_path / "rehearsal-base")
