@@ -286,3 +286,25 @@ async def test_a_run_that_was_never_recorded_says_how_to_start_it(tmp_path: Path
         with pytest.raises(RunUnknown):
             await conductor.resume("mine")
         assert (await conductor.run(CHAIN, run_id="mine")).answer == "two"
+
+
+async def test_a_deleted_file_gets_no_records(tmp_path: Path) -> None:
+    """SQLite would write to the deleted file, and the records would be lost without an error."""
+    path = tmp_path / "journal.db"
+    async with SqlJournal(path, patience=5.0) as journal:
+        await journal.check(0.5)
+        log = await journal.begin(started("before"), minted=False)
+        path.unlink()
+        for use in (
+            lambda: journal.check(0.5),
+            lambda: journal.begin(started("after"), minted=False),
+            journal.runs,
+        ):
+            with anyio.fail_after(3), pytest.raises(JournalError, match="file was deleted or replaced"):
+                await use()
+        log.append(ended("before"))
+        with anyio.fail_after(3), pytest.raises(JournalError, match="file was deleted or replaced"):
+            await log.aclose()
+    assert not path.exists()
+    async with SqlJournal(path) as journal:
+        assert await journal.runs() == ()

@@ -117,7 +117,7 @@ class App:
         session = SessionApi(self._access)
         responses = ResponsesApi(self._turns, self._responses, self._background)
         stored = StoredApi(self._responses, self._background, self.journal)
-        health = Health(self.journal)
+        health = Health(self.journal, self._access)
         routes = [
             self._route("GET", "/healthz", health.live, is_open=True),
             self._route("GET", "/readyz", health.ready, is_open=True),

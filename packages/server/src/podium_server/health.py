@@ -1,9 +1,35 @@
 """`GET /healthz` and `GET /readyz`, which need no API key."""
 
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from time import monotonic
+
+import anyio
+
 from podium.errors import JournalError
-from podium.journal import Journal
+from podium.journal import SqlJournal
+from podium.secrets import scrub
 from podium_server.http import Exchange
-from podium_server.keys import Caller
+from podium_server.keys import Access, Caller
+
+LOGGER = logging.getLogger("podium")
+KNOWN_SECONDS = 1.0
+"""How long an answer of `/readyz` is valid for further requests."""
+_PATIENCE = 0.5
+"""How long a check retries while its database fails, in seconds."""
+_CHECK_SECONDS = 2.0
+"""Timeout of a check."""
+
+Check = Callable[[float], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why the server cannot answer requests. The details, which may name hosts, are in the log."""
+
+    code: str
+    reason: str
 
 
 class Health:
@@ -11,10 +37,16 @@ class Health:
 
     Args:
         journal: records the runs; `None` if they are not recorded.
+        access: admits requests.
     """
 
-    def __init__(self, journal: Journal | None) -> None:
-        self._journal = journal
+    def __init__(self, journal: SqlJournal | None, access: Access) -> None:
+        self._checks: dict[str, Check] = {} if journal is None else {"the journal": journal.check}
+        self._checks["the database of the API keys"] = access.check
+        self._lock = anyio.Lock()
+        self._fault: Fault | None = None
+        self._until = 0.0
+        """When the databases are checked again, on the monotonic clock."""
 
     async def live(self, exchange: Exchange, _: Caller) -> None:
         """Answer that the process lives."""
@@ -22,15 +54,32 @@ class Health:
 
     async def ready(self, exchange: Exchange, _: Caller) -> None:
         """Answer with 200 if requests can be answered, or 503 and the reason."""
-        reason = await self._reason()
-        body = {"status": "ok"} if reason is None else {"status": "unavailable", "reason": reason}
-        status = 200 if reason is None else 503
-        await exchange.json(body, status=status)
+        async with self._lock:
+            if monotonic() >= self._until:
+                await self._look()
+        if self._fault is None:
+            await exchange.json({"status": "ok"})
+            return
+        told = {"code": self._fault.code, "reason": self._fault.reason}
+        await exchange.json({"status": "unavailable", **told}, status=503)
 
-    async def _reason(self) -> str | None:
-        if self._journal is not None:
-            try:
-                await self._journal.runs(limit=1)
-            except JournalError:
-                return "the journal cannot be used"
-        return None
+    async def _look(self) -> None:
+        fault = None
+        for name, check in self._checks.items():
+            fault = fault or await _fault_of(name, check)
+        self._fault, self._until = fault, monotonic() + KNOWN_SECONDS
+
+
+async def _fault_of(name: str, check: Check) -> Fault | None:
+    """Return why a check fails; `None` if it succeeds."""
+    try:
+        with anyio.fail_after(_CHECK_SECONDS):
+            await check(_PATIENCE)
+    except JournalError as error:
+        LOGGER.warning("the server is not ready: %s", scrub(str(error)))
+        return Fault(error.code, f"{name} cannot be used")
+    except TimeoutError:
+        told = f"{name} did not answer within {_CHECK_SECONDS:g} s"
+        LOGGER.warning("the server is not ready: %s", told)
+        return Fault(JournalError.code, told)
+    return None

@@ -91,6 +91,17 @@ class Access(ABC):
             JournalError: the database cannot be used.
         """
 
+    async def check(self, patience: float) -> None:
+        """Check that requests can be admitted.
+
+        Args:
+            patience: how long to retry while the database fails, in seconds.
+
+        Raises:
+            JournalError: the database cannot be used.
+        """
+        del patience
+
     @property
     def sessions(self) -> Sessions | None:
         """The sessions of browsers; `None` for a server without keys, which needs none."""

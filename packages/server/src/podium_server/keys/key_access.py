@@ -130,6 +130,10 @@ class KeyAccess(Access):
             bill = admission.bill or bid.unused()
         self._ledger.settle(bill)
 
+    async def check(self, patience: float) -> None:
+        """Check that the ledger can be written."""
+        await self._ledger.renew(patience)
+
     @property
     def sessions(self) -> Sessions:
         """The sessions of browsers."""

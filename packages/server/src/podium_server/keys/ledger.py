@@ -95,7 +95,7 @@ class Ledger:
     async def __aenter__(self) -> Self:
         await self._store.__aenter__()
         try:
-            await self._renew()
+            await self.renew()
             self._tasks = anyio.create_task_group()
             await self._tasks.__aenter__()
         except BaseException:  # also after a cancellation: close the connections
@@ -164,15 +164,23 @@ class Ledger:
         while True:
             await anyio.sleep(self._lease / 4)
             try:
-                await self._renew()
+                await self.renew()
             except JournalError as error:
                 LOGGER.warning("the lease of API keys cannot be renewed: %s", error)
 
-    async def _renew(self) -> None:
+    async def renew(self, patience: float | None = None) -> None:
+        """Renew the lease of this replica.
+
+        Args:
+            patience: how long to retry while the database fails, in seconds; `None` for its own patience.
+
+        Raises:
+            JournalError: the database cannot be used.
+        """
         async with self._store.opened() as database:
             renew = f"INSERT INTO podium_key_holders (holder, until) VALUES (?, {database.now} + ?) {_RENEW}"  # noqa: S608 - no value from outside
 
             async def write(transaction: Transaction) -> None:
                 await transaction.execute(renew, self.holder, self._lease)
 
-            await database.transaction(write)
+            await database.transaction(write, patience=patience)

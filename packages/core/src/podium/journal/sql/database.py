@@ -107,7 +107,9 @@ class Database(ABC):
         self.patience = patience
         self.tenure = Tenure()
 
-    async def transaction(self, work: Work[_Result], *, reads: bool = False) -> _Result:
+    async def transaction(
+        self, work: Work[_Result], *, reads: bool = False, patience: float | None = None
+    ) -> _Result:
         """Run `work` in a transaction; retry for `patience` seconds while the database fails.
 
         A cancelled caller waits at most two seconds for the end of the transaction.
@@ -115,22 +117,25 @@ class Database(ABC):
         Args:
             work: the statements.
             reads: whether the statements only read.
+            patience: how long to retry, in seconds; `None` for the patience of the database.
 
         Raises:
             JournalError: the database cannot be used.
         """
-        return await self.retry(lambda: shielded(self.attempt(work, reads=reads)))
+        return await self.retry(lambda: shielded(self.attempt(work, reads=reads)), patience)
 
-    async def retry(self, attempt: Callable[[], Awaitable[_Result]]) -> _Result:
+    async def retry(
+        self, attempt: Callable[[], Awaitable[_Result]], patience: float | None = None
+    ) -> _Result:
         """Await `attempt()`, and call it again after transient failures.
 
-        The last attempt starts `patience` seconds after the first.
+        The last attempt starts `patience` seconds after the first; `None` is the patience of the database.
 
         Raises:
             Refused: the failure is not transient.
             JournalError: the database still fails.
         """
-        end, wait = anyio.current_time() + self.patience, FIRST_WAIT
+        end, wait = anyio.current_time() + (self.patience if patience is None else patience), FIRST_WAIT
         while True:
             try:
                 return await attempt()
@@ -148,6 +153,8 @@ class Database(ABC):
         An exception that is not in `failures` counts as transient, because drivers raise almost any
         exception when their server dies.
         """
+        if isinstance(error, JournalError):
+            return error
         is_refusal = isinstance(error, self.failures) and not self.is_transient(error)
         return (Refused if is_refusal else JournalError)(self.describe(error))
 

@@ -171,6 +171,18 @@ class SqlJournal(PerLoop[_Open], Journal):
                 limit=limit, nested=nested, prefix=prefix, parent=parent, since=since, ids=ids
             )
 
+    async def check(self, patience: float) -> None:
+        """Check that events can be recorded: renew the lease of this process.
+
+        Args:
+            patience: how long to retry while the database fails, in seconds.
+
+        Raises:
+            JournalError: the database cannot be used, or the file of the database was deleted.
+        """
+        async with self.opened() as here:
+            await here.database.transaction(here.store.renew, patience=patience)
+
     async def strays(self) -> Sequence[str]:
         """Return the ids that have records but no row, because somebody deleted the row."""
         async with self.opened() as here:

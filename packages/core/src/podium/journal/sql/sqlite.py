@@ -18,13 +18,14 @@ from podium.journal.sql.database import (
     BatchRows,
     Database,
     DatabaseUrl,
+    Refused,
     Row,
     Synchronous,
     Transaction,
     Value,
     Work,
 )
-from podium.journal.sql.forks import FORKS
+from podium.journal.sql.forks import FORKS, FileId, file_id
 from podium.journal.sql.parked import Parked
 
 BUSY_SECONDS = 0.5
@@ -106,6 +107,7 @@ class SqliteDatabase(Database):
     def __init__(self, name: str, patience: float, path: Path, synchronous: Synchronous) -> None:
         super().__init__(name, patience)
         self._path = path
+        self._file: FileId | None = None
         self._synchronous = synchronous
         self._threads = anyio.CapacityLimiter(
             _THREADS
@@ -158,7 +160,8 @@ class SqliteDatabase(Database):
             await self._in_thread(self._close)
 
     def take(self, kept: Parked | None) -> None:
-        """Use a kept connection."""
+        """Use the file that the path names now, and a kept connection to it."""
+        self._file = file_id(self._path)
         if kept is not None:
             self._idle.append(kept.connection)
             self.tenure = kept.tenure
@@ -170,6 +173,7 @@ class SqliteDatabase(Database):
     def _transaction(self, begin: str) -> Generator[sqlite3.Connection, None, None]:
         """Open a transaction, and commit it at the end of the block unless the block rolled it back."""
         with FORKS.held_off(self._path):
+            self._check_file()
             try:
                 connection = self._idle.pop()
             except IndexError:
@@ -185,6 +189,15 @@ class SqliteDatabase(Database):
             self._idle.append(connection)
             if self._is_closed:
                 self.close_idle()
+
+    def _check_file(self) -> None:
+        """Raise `Refused` if the path no longer names the file that was opened.
+
+        SQLite would write to the deleted file, and all that is written there is lost.
+        """
+        if file_id(self._path) != self._file:
+            told = "its file was deleted or replaced while it was in use: restore it, and restart the process"
+            raise Refused(f"the journal in {self.name} fails: {told}")
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
