@@ -16,7 +16,6 @@ from podium_evals.plans.plan_file import PlanFile
 from podium_evals.plans.plan_recorder import PlanRecorder, PlanSummary, plans_about
 from podium_evals.recording.limit_text import in_options
 from podium_evals.results.pools import POOLS, read_pool
-from podium_evals.results.report import Setting, asked_folds
 
 PARTIAL = 3
 """The exit code if plans are missing."""
@@ -77,6 +76,9 @@ def record_plans(  # noqa: PLR0913 - one parameter for each argument and option
     `podium evals run RECORDING --arms planner:FILE` scores them, with the same --pool, --split, --questions,
     --bundles and --seed.
     """
+    # scipy and scikit-learn are slow to import
+    from podium_evals.results.report import Setting, asked_folds  # noqa: PLC0415
+
     with reporting() as screen:
         if split not in get_args(SplitName):
             raise ConfigError(f"--split {split!r}: write {', '.join(get_args(SplitName))}")
