@@ -136,7 +136,7 @@ def test_a_spent_budget_is_not_repeated(served: Served, new_key: NewKey, upstrea
     (found,) = run_sync(store.keys)
 
     async def spend(transaction: Any) -> None:
-        day = "INSERT INTO podium_key_days VALUES (?, ?, ?, 1, 0, 0)"
+        day = "INSERT INTO podium_key_days VALUES (?, ?, ?, 1, 0, 0, 0)"
         await transaction.execute(day, found.key_id, day_of(time.time()), 100_000)
 
     run_sync(lambda: store.transaction(spend))

@@ -111,6 +111,18 @@ class Journal(ResourceGroup, ABC):
         """
         return tuple(record.entry() for record in await self.records(run_id))
 
+    async def nested(self, run_id: str) -> list[list[Event]]:
+        """Return the events of all runs nested in a run, at any depth.
+
+        Raises:
+            JournalBroken: a record cannot be read.
+        """
+        found: list[list[Event]] = []
+        for row in await self.runs(parent=run_id, nested=True, limit=None):
+            found.append([entry.event for entry in await self.read(row.run_id)])
+            found += await self.nested(row.run_id)
+        return found
+
     @abstractmethod
     async def runs(
         self,

@@ -95,7 +95,7 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
     log = await journal.claim(request.run_id, force=request.force or request.caller is not None)
     try:
         events = [entry.event for entry in log.entries]
-        nested = await _nested_in(journal, request.run_id)
+        nested = await journal.nested(request.run_id)
         before = result_of(events, nested)
         if has_ended(events) and not _goes_on(request, before):
             await log.aclose()
@@ -117,15 +117,6 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
     except BaseException:  # a cancelled task must release the run, too
         await log.aclose()
         raise
-
-
-async def _nested_in(journal: Journal, run_id: str) -> list[list[Event]]:
-    """Return the events of all nested runs of a run, at any depth."""
-    found: list[list[Event]] = []
-    for row in await journal.runs(parent=run_id, nested=True, limit=None):
-        found.append([entry.event for entry in await journal.read(row.run_id)])
-        found += await _nested_in(journal, row.run_id)
-    return found
 
 
 def _goes_on(request: RunRequest, ended: Result) -> bool:

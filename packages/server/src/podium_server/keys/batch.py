@@ -5,14 +5,24 @@ the other rows after that, because PostgreSQL would otherwise read rows from bef
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from podium.journal import Transaction
 from podium_server.keys.account import BILLION, Account, Bucket, Period, day_of, ends_of
+from podium_server.keys.bills import Bill
 from podium_server.keys.key import Key
 from podium_server.keys.refusals import KeyInvalid, KeyRefused
-from podium_server.keys.turns import DaySpent, Turn, add_days, marks, put_turns, read_turns
+from podium_server.keys.turns import (
+    Amounts,
+    DaySpent,
+    Turn,
+    add_days,
+    marks,
+    put_turns,
+    read_paid,
+    read_turns,
+)
 
 _Row = Mapping[str, Any]
 """A row of either driver."""
@@ -48,23 +58,9 @@ class Bid:
     is_recorded: bool = True
     """Whether the run may be recorded."""
 
-    def unused(self) -> "Bill":
+    def unused(self) -> Bill:
         """Return the bill of a request that was not carried out."""
-        return Bill(self.turn_id, self.key, 0, self.tokens, 0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """The end of an admitted request."""
-
-    turn_id: str
-    key: Key
-    cost: int | None
-    """In billionths of a dollar; `None` charges the reservation."""
-    expected: int
-    """`Bid.tokens`."""
-    input_tokens: int
-    output_tokens: int
+        return Bill(turn_id=self.turn_id, key=self.key, run=Amounts(), expected=self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +99,8 @@ class Batch:
     """The locked rows of the keys."""
     _turns: dict[str, Turn] = field(init=False)
     """The requests that an earlier transaction has admitted."""
+    _paid: dict[str, Amounts] = field(init=False)
+    """What was paid for the runs of the bills, by the ids of the runs."""
     _accounts: dict[str, Account] = field(init=False)
     _changed: dict[str, Turn] = field(init=False)
     _days: dict[tuple[str, str], DaySpent] = field(init=False)
@@ -131,6 +129,8 @@ class Batch:
         rows = await transaction.fetch(f"{lock} ORDER BY key_id {self.for_update}", *keys)
         self._rows = {row["key_id"]: row for row in rows}
         self._turns = await read_turns(transaction, turns) if turns else {}
+        runs = {turn.run_id for turn in self._turns.values()}
+        self._paid = await read_paid(transaction, list(runs)) if runs else {}
         amounts = await self._amounts(transaction)
         self._accounts = {each: _account(keys[each], row, amounts[each]) for each, row in self._rows.items()}
         self._changed, self._days = {}, {}
@@ -153,19 +153,20 @@ class Batch:
         turn, account = self._turns.get(bill.turn_id), self._accounts.get(bill.key.key_id)
         if turn is None or account is None:  # deleted by somebody
             return
-        cost = turn.cost if bill.cost is None else bill.cost
+        before = Amounts() if turn.holder is not None else turn.charge
+        paid = self._paid.get(turn.run_id, Amounts()) - before
+        charge = bill.run.beyond(paid)
+        if not bill.is_priced:
+            charge = replace(charge, cost=turn.cost)
         day = self._days.setdefault((turn.key_id, turn.day), DaySpent(turn.key_id, turn.day))
-        if turn.holder is None:
-            day.cost += cost - turn.cost
-        else:
-            day.cost += cost
+        day.add(charge - before)
+        if turn.holder is not None:
             day.requests += 1
-            day.input_tokens += bill.input_tokens
-            day.output_tokens += bill.output_tokens
-            used = bill.input_tokens + bill.output_tokens - bill.expected
-            account.settle(turn.day, turn.cost, cost, used)
-        turn.cost, turn.holder = cost, None
-        self._changed[turn.turn_id] = turn
+            used = charge.input_tokens + charge.output_tokens - bill.expected
+            account.settle(turn.day, turn.cost, charge.cost, used)
+        self._paid[turn.run_id] = paid + charge
+        turn = replace(turn, holder=None, **asdict(charge))
+        self._turns[turn.turn_id] = self._changed[turn.turn_id] = turn
 
     def _admit(self, bid: Bid) -> Answer:
         key_id = bid.key.key_id

@@ -129,6 +129,7 @@ def show(name: Name, *, config: ConfigPath = None, as_json: AsJson = False) -> N
         screen.result("\n".join(_lines(key, tokens)))
         for day in days:
             amounts = f"{day.input_tokens:,} tokens read, {day.output_tokens:,} written"
+            amounts += f" ({day.estimated_tokens:,} of them estimated)" if day.estimated_tokens else ""
             told = f"{counted(day.requests, 'request')}, {amounts}, {money(day.cost / BILLION)}"
             screen.result(f"  {day.day}  {told}")
 

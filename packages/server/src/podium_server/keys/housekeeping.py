@@ -1,19 +1,19 @@
 """Settles the requests of replicas that died, and deletes prompts and answers after their time."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import anyio
 
-from podium.errors import JournalError, RunHeld, RunUnknown
+from podium.errors import JournalBroken, JournalError, RunHeld, RunUnknown
 from podium.journal import Journal, Transaction
-from podium_server.keys.account import BILLION
-from podium_server.keys.batch import Bill
+from podium_server.keys.bills import Bill, bill_of
+from podium_server.keys.key import Key
 from podium_server.keys.key_store import KeyStore
 from podium_server.keys.ledger import Ledger
-from podium_server.keys.recorded import recorded_result
-from podium_server.keys.turns import Turn, expired_turns, marks
+from podium_server.keys.recorded import recorded_run
+from podium_server.keys.turns import Amounts, Turn, expired_turns, marks
 
 LOGGER = logging.getLogger("podium")
 _DELETED_AT_ONCE = 100
@@ -43,57 +43,38 @@ class Housekeeping:
     async def settle_expired(self) -> int:
         """Settle the requests of replicas whose lease has ended, and return their number.
 
-        A request is charged what the journal has recorded of its run, or otherwise its whole reservation. If
-        other requests have continued the run, their charges are left out; one that still runs is awaited.
+        A request is charged what the journal has recorded of its run and no other request has paid. If the
+        run was not recorded, it is charged its reservation. While the journal cannot be read, it keeps its
+        reservation.
         """
         async with self._store.opened() as database:
             turns = await database.transaction(
                 lambda transaction: expired_turns(transaction, database.now), reads=True
             )
         keys = {key.key_id: key for key in await self._store.keys()} if turns else {}
-        expired = {turn.turn_id for turn in turns}
-        settled: set[str] = set()
         for turn in turns:
-            if turn.key_id not in keys or turn.run_id in settled:
-                continue
-            others = await self._others(turn)
-            if any(other["holder"] is not None and other["turn_id"] not in expired for other in others):
-                continue
-            settled.add(turn.run_id)
-            charged = sum(other["cost"] for other in others if other["holder"] is None)
-            cost = await self._recorded_cost(turn, charged)
-            self._ledger.settle(Bill(turn.turn_id, keys[turn.key_id], cost, 0, 0, 0))
-        return len(settled)
+            if turn.key_id in keys:
+                self._ledger.settle(await self._bill(turn, keys[turn.key_id]))
+        return len(turns)
 
-    async def _others(self, turn: Turn) -> Sequence[Mapping[str, Any]]:
-        """Return the rows of the other requests for the run of a request."""
-        query = "SELECT turn_id, cost, holder FROM podium_turns WHERE run_id = ? AND turn_id <> ?"
-        rows: Sequence[Mapping[str, Any]] = await self._store.transaction(
-            lambda each: each.fetch(query, turn.run_id, turn.turn_id), reads=True
-        )
-        return rows
+    async def _bill(self, turn: Turn, key: Key) -> Bill:
+        """Return the bill of a request.
 
-    async def _recorded_cost(self, turn: Turn, charged: int) -> int | None:
-        """Return the charge of a request; `None` for its reservation.
-
-        Args:
-            turn: the request.
-            charged: what other requests were charged for its run, in billionths of a dollar.
+        Raises:
+            JournalError: the journal cannot be read.
         """
+        unknown = Bill(turn_id=turn.turn_id, key=key, run=Amounts(), is_priced=False)
         is_recorded = turn.forget_at is None or turn.forget_at > turn.began
         if self._journal is None or not is_recorded:
-            return None
+            return unknown
         try:
-            result = await recorded_result(self._journal, turn.run_id)
-        except JournalError as error:
+            run = await recorded_run(self._journal, turn.run_id)
+        except JournalBroken as error:
             LOGGER.warning("run %s is charged its reservation: %s", turn.run_id, error)
-            return None
-        if result is None:
-            return 0
-        if result.cost is None:
-            return None
-        cost = max(round(result.cost * BILLION) - charged, 0)
-        return min(cost, turn.cost) if turn.cost else cost
+            return unknown
+        if run is None:
+            return replace(unknown, is_priced=True)
+        return bill_of(turn.turn_id, key, run.result, run.limits)
 
     async def forget_expired(self) -> int:
         """Delete the runs whose time has ended, and return their number."""

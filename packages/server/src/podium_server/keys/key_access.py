@@ -9,23 +9,26 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
+import anyio
+
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, JournalError, PlannerError, PodiumError, RunFailed
+from podium.errors import ConfigError, JournalBroken, JournalError, PlannerError, PodiumError, RunFailed
 from podium.hosted import HostedConductor
 from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
 from podium.types import Result
 from podium_server.keys.access import Access, Admission, Ask
 from podium_server.keys.account import BILLION, cost_of_run
-from podium_server.keys.batch import Bid, Bill, Grant
+from podium_server.keys.batch import Bid, Grant
+from podium_server.keys.bills import Bill, bill_of
 from podium_server.keys.caller import Caller
 from podium_server.keys.headers import limit_headers
 from podium_server.keys.housekeeping import Housekeeping
 from podium_server.keys.key import Key
 from podium_server.keys.key_store import Found, KeyStore
 from podium_server.keys.ledger import LEASE, LOGGER, Ledger
-from podium_server.keys.recorded import recorded_result
+from podium_server.keys.recorded import recorded_run
 from podium_server.keys.refusals import KeyInvalid, PolicyUnfit, Unpriced
 from podium_server.keys.sessions import Sessions
 from podium_server.keys.tokens import is_token, token_hash
@@ -33,6 +36,8 @@ from podium_server.keys.tokens import is_token, token_hash
 KNOWN_SECONDS = 5.0
 """How long a replica uses what it has read about a key. A revoked key is refused at its next run at once."""
 _MOST_KNOWN = 10_000
+_RETRY_SECONDS = 1.0
+"""How long to wait before the journal is read again."""
 
 
 class KeyAccess(Access):
@@ -91,7 +96,6 @@ class KeyAccess(Access):
         limits = _limits(key, ask.conductor)
         keeps = caller.keeps_texts and ask.is_recorded
         journal = self._journal if keeps and self._journal is not None else MemoryJournal()
-        before = await recorded_result(journal, ask.run_id) if ask.may_exist else None
         cost = cost_of_run(key.rules, None if limits is None else limits.cost)
         bid = Bid(
             turn_id=uuid4().hex,
@@ -102,7 +106,7 @@ class KeyAccess(Access):
             is_recorded=ask.is_recorded,
         )
         grant = await self._ledger.admit(bid)
-        admission = KeyAdmission(bid, grant, _options(key, limits, grant, journal), before)
+        admission = KeyAdmission(bid, grant, _options(key, limits, grant, journal))
         try:
             yield admission
         except (RunFailed, PlannerError) as error:
@@ -116,19 +120,28 @@ class KeyAccess(Access):
                 self._ledger.start(self._settle_unfinished, admission)
 
     async def _settle_unfinished(self, admission: "KeyAdmission") -> None:
-        """Settle a request that ended without a result, such as a request whose client disconnected."""
+        """Settle a request that ended without a result, such as a request whose client disconnected.
+
+        While the journal cannot be read, the request keeps its reservation. If the process ends before, its
+        lease ends too.
+        """
         journal, bid = admission.options["journal"], admission.bid
         assert journal is not None
-        try:
-            result = await recorded_result(journal, bid.run_id)
-        except JournalError as error:
-            LOGGER.warning("run %s is charged its reservation: %s", bid.run_id, error)
-            bill = replace(bid.unused(), cost=None)
-        else:
-            if result is not None:
-                admission.settle(result)
-            bill = admission.bill or bid.unused()
-        self._ledger.settle(bill)
+        while True:
+            try:
+                run = await recorded_run(journal, bid.run_id)
+            except JournalBroken as error:
+                LOGGER.warning("run %s is charged its reservation: %s", bid.run_id, error)
+                self._ledger.settle(replace(bid.unused(), is_priced=False))
+                return
+            except JournalError as error:
+                LOGGER.warning("run %s is charged later: %s", bid.run_id, error)
+                await anyio.sleep(_RETRY_SECONDS)
+            else:
+                break
+        if run is not None:
+            admission.settle(run.result)
+        self._ledger.settle(admission.bill or bid.unused())
 
     async def check(self, patience: float) -> None:
         """Check that the ledger can be written."""
@@ -184,8 +197,6 @@ class KeyAdmission(Admission):
     bid: Bid
     grant: Grant
     options: RunOptions
-    before: Result | None
-    """The recorded result of the run before this request; `None` for a new run."""
     headers: Mapping[str, str] = field(init=False)
     bill: Bill | None = field(init=False, default=None)
     """`None` until the request is settled."""
@@ -194,13 +205,10 @@ class KeyAdmission(Admission):
         self.headers = limit_headers(self.grant)
 
     def settle(self, result: Result) -> None:
-        """Charge the part of the cost and of the tokens that is not from before this request."""
-        usage, cost = result.usage, _cost(result, self.options.get("limits"))
-        if self.before is not None and cost is not None:
-            usage = usage.beyond(self.before.usage)
-            cost = max(cost - (_cost(self.before, self.options.get("limits")) or 0), 0)
-        tokens = (usage.total_input_tokens, usage.total_output_tokens)
-        self.bill = Bill(self.bid.turn_id, self.bid.key, cost, self.bid.tokens, *tokens)
+        """Charge the part of the cost and of the tokens that no other request for the run has paid."""
+        bid = self.bid
+        limits = self.options.get("limits")
+        self.bill = bill_of(bid.turn_id, bid.key, result, limits, expected=bid.tokens)
 
 
 def _explain(error: PodiumError, grant: Grant) -> None:
@@ -244,19 +252,3 @@ def _options(key: Key, limits: Limits | None, grant: Grant, journal: Journal) ->
     if key.rules.retention_days is not None:  # the cache has no end of its answers for each key
         options["uses_cache"] = False
     return options
-
-
-def _cost(result: Result, limits: Limits | None) -> int | None:
-    """Return the cost of a run in billionths of a dollar; `None` if it is unknown.
-
-    A call of unknown cost counts as `Limits.unpriced`.
-    """
-    if result.cost is not None:
-        return round(result.cost * BILLION)
-    if limits is None or limits.unpriced is None:
-        return None
-    bills = [*result.proposals]
-    costs = [bill.cost for bill in bills]
-    for outcome in result.outcomes:
-        costs += [call.cost for call in outcome.calls] if outcome.calls else [outcome.cost]
-    return round(sum(limits.unpriced if cost is None else cost for cost in costs) * BILLION)

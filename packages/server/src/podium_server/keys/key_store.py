@@ -31,7 +31,7 @@ UPDATE podium_key_tokens SET expires = ? WHERE key_id = ? AND hash <> ? AND (exp
 """
 _TOKENS = "SELECT hint, created, expires FROM podium_key_tokens WHERE key_id = ? ORDER BY created"
 _DAYS = """
-SELECT day, cost, requests, input_tokens, output_tokens FROM podium_key_days
+SELECT day, cost, requests, input_tokens, output_tokens, estimated_tokens FROM podium_key_days
 WHERE key_id = ? AND day >= ? ORDER BY day
 """
 
@@ -66,6 +66,8 @@ class Day:
     requests: int
     input_tokens: int
     output_tokens: int
+    estimated_tokens: int
+    """The part of the tokens that is estimated."""
 
 
 class KeyStore(SqlTables):

@@ -16,7 +16,8 @@ from anyio.abc import TaskGroup
 
 from podium.errors import JournalError, PodiumError
 from podium.journal import Transaction
-from podium_server.keys.batch import Answer, Batch, Bid, Bill, Grant
+from podium_server.keys.batch import Answer, Batch, Bid, Grant
+from podium_server.keys.bills import Bill
 from podium_server.keys.key_store import KeyStore
 
 LOGGER = logging.getLogger("podium")

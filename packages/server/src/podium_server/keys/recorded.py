@@ -1,10 +1,13 @@
-"""The result of a run that a journal has recorded, for a request that ended without one."""
+"""What a journal has recorded of a run, for a request that ended without a result."""
+
+from dataclasses import dataclass
 
 import anyio
 
-from podium.errors import JournalError, RunHeld, RunUnknown
+from podium.budget import Limits
+from podium.errors import RunHeld, RunUnknown
 from podium.journal import Journal
-from podium.resume import result_of
+from podium.resume import limits_of, result_of
 from podium.types import Result
 
 _WAIT_SECONDS = 10.0
@@ -12,25 +15,39 @@ _WAIT_SECONDS = 10.0
 _LOOK_SECONDS = 0.2
 
 
-async def recorded_result(journal: Journal, run_id: str) -> Result | None:
-    """Return the recorded result of a run so far, after it has stopped; `None` if it never began.
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A recorded run so far."""
 
-    A call without a recorded end has the cost of its reservation. The run is claimed for a moment, so that a
-    process that was only suspended cannot continue it.
+    result: Result
+    """A call without a recorded end has the cost of its reservation."""
+    limits: Limits | None
+
+
+async def recorded_run(journal: Journal, run_id: str) -> RecordedRun | None:
+    """Return a run so far, if possible after it has stopped; `None` if it never began.
+
+    The run is claimed for a moment, so that a process that was only suspended cannot continue it. If another
+    process executes it for longer than some seconds, the request of that process is charged the rest.
 
     Raises:
-        JournalError: the journal cannot be read, or a process still executes the run.
+        JournalError: the journal cannot be read.
     """
     with anyio.move_on_after(_WAIT_SECONDS):
         while True:
             try:
-                log = await journal.claim(run_id)
+                log = await journal.claim(run_id, force=True)
             except RunUnknown:
                 return None
             except RunHeld:
                 await anyio.sleep(_LOOK_SECONDS)
                 continue
-            events = [entry.event for entry in log.entries]
             await log.aclose()
-            return result_of(events) if events else None
-    raise JournalError(f"run {run_id} is still executed")
+            break
+    try:
+        events = [entry.event for entry in await journal.read(run_id)]
+    except RunUnknown:
+        return None
+    if not events:
+        return None
+    return RecordedRun(result_of(events, await journal.nested(run_id)), limits_of(events))

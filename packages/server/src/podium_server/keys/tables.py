@@ -46,12 +46,22 @@ SCHEMA = Schema(
                 hash TEXT PRIMARY KEY, key_id TEXT NOT NULL, until DOUBLE PRECISION NOT NULL
             )
             """,
-        ]
+        ],
+        [
+            f"ALTER TABLE {table} ADD COLUMN {column} BIGINT NOT NULL DEFAULT 0"
+            for table, column in (
+                ("podium_turns", "input_tokens"),
+                ("podium_turns", "output_tokens"),
+                ("podium_turns", "estimated_tokens"),
+                ("podium_key_days", "estimated_tokens"),
+            )
+        ],
     ],
 )
 """The tables.
 
 `podium_turns` has a row for each admitted request. While the request runs, `cost` is its reservation and
-`holder` the process that runs it. After its end, `cost` is its charge and `holder` is NULL. The buckets of
-the rate limits are `requests_left` and `tokens_left` at the time `filled`; NULL means full.
+`holder` the process that runs it. After its end, `cost` and the tokens are its charge and `holder` is NULL.
+`estimated_tokens` is a part of the other tokens. The buckets of the rate limits are `requests_left` and
+`tokens_left` at the time `filled`; NULL means full.
 """

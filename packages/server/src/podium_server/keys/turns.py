@@ -2,8 +2,31 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
+from operator import add, sub
 
 from podium.journal import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What requests are charged, or what a run has used."""
+
+    cost: int = 0
+    """In billionths of a dollar."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    estimated_tokens: int = 0
+    """The part of the tokens that is estimated."""
+
+    def __add__(self, other: "Amounts") -> "Amounts":
+        return Amounts(*map(add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: "Amounts") -> "Amounts":
+        return Amounts(*map(sub, astuple(self), astuple(other)))
+
+    def beyond(self, paid: "Amounts") -> "Amounts":
+        """Return these amounts without what was paid; no amount falls below 0."""
+        return Amounts(*(max(each, 0) for each in astuple(self - paid)))
 
 
 @dataclass(slots=True)
@@ -21,6 +44,14 @@ class Turn:
     began: float
     forget_at: float | None
     """When its prompts and answers are deleted; `None` if they are kept."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    estimated_tokens: int = 0
+
+    @property
+    def charge(self) -> Amounts:
+        """What a settled request was charged."""
+        return Amounts(self.cost, self.input_tokens, self.output_tokens, self.estimated_tokens)
 
 
 @dataclass(slots=True)
@@ -33,16 +64,31 @@ class DaySpent:
     requests: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    estimated_tokens: int = 0
+
+    def add(self, more: Amounts) -> None:
+        """Add amounts."""
+        self.cost += more.cost
+        self.input_tokens += more.input_tokens
+        self.output_tokens += more.output_tokens
+        self.estimated_tokens += more.estimated_tokens
 
 
 _OF_TURNS = ", ".join(each.name for each in fields(Turn))
-_PUT_TURNS = "ON CONFLICT (turn_id) DO UPDATE SET cost = excluded.cost, holder = excluded.holder"
+_PUT_TURNS = """
+ON CONFLICT (turn_id) DO UPDATE SET cost = excluded.cost, holder = excluded.holder,
+    input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens,
+    estimated_tokens = excluded.estimated_tokens
+"""
+_SUMS = ", ".join(f"CAST(sum({each.name}) AS BIGINT) AS {each.name}" for each in fields(Amounts))
+_PAID = f"SELECT run_id, {_SUMS} FROM podium_turns WHERE holder IS NULL"  # noqa: S608 - no value from outside
 _OF_DAYS = ", ".join(each.name for each in fields(DaySpent))
 _ADD_DAYS = """
 ON CONFLICT (key_id, day) DO UPDATE SET
     cost = podium_key_days.cost + excluded.cost, requests = podium_key_days.requests + excluded.requests,
     input_tokens = podium_key_days.input_tokens + excluded.input_tokens,
-    output_tokens = podium_key_days.output_tokens + excluded.output_tokens
+    output_tokens = podium_key_days.output_tokens + excluded.output_tokens,
+    estimated_tokens = podium_key_days.estimated_tokens + excluded.estimated_tokens
 """
 
 
@@ -52,8 +98,15 @@ async def read_turns(transaction: Transaction, ids: Sequence[str]) -> dict[str, 
     return {row["turn_id"]: Turn(**dict(row)) for row in await transaction.fetch(query, *ids)}
 
 
+async def read_paid(transaction: Transaction, runs: Sequence[str]) -> dict[str, Amounts]:
+    """Return what all settled requests for each of these runs were charged."""
+    query = f"{_PAID} AND run_id IN {marks(len(runs))} GROUP BY run_id"
+    rows = await transaction.fetch(query, *runs)
+    return {row["run_id"]: Amounts(*(row[each.name] for each in fields(Amounts))) for row in rows}
+
+
 async def put_turns(transaction: Transaction, turns: Iterable[Turn]) -> None:
-    """Add rows, or replace the cost and the holder of existing rows."""
+    """Add rows, or replace the charge and the holder of existing rows."""
     if rows := [astuple(turn) for turn in turns]:
         await _put(transaction, f"podium_turns ({_OF_TURNS})", rows, _PUT_TURNS)
 

@@ -116,11 +116,7 @@ class RunIndex:
 
     async def nested(self, run_id: str) -> list[list[Event]]:
         """Return the events of all runs nested in a run, at any depth."""
-        found: list[list[Event]] = []
-        for row in await self._journal.runs(parent=run_id, nested=True, limit=None):
-            found.append([entry.event for entry in await self._journal.read(row.run_id)])
-            found += await self.nested(row.run_id)
-        return found
+        return await self._journal.nested(run_id)
 
     async def root(self, row: RunRow) -> RunRow:
         """Return the run that a user started, in which a run is nested; for any other run, the run itself."""
