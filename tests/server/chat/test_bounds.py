@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -204,35 +205,68 @@ def test_requests_in_parallel(served: Served, upstream: ChatServer) -> None:
     assert len(found) == 20
 
 
-def test_an_idempotency_key_while_its_run_is_executed(served: Served, upstream: ChatServer) -> None:
-    """The second request waits for the first and gets the same answer; another body is a conflict."""
+def in_parallel(served: Served, path: str, body: Any, key: str = "none") -> list[httpx2.Response]:
+    """Make a request three times at once, with the same idempotency key."""
+    headers = {"idempotency-key": "same", "x-api-key": key}
+
+    def ask(_: int) -> httpx2.Response:
+        return httpx2.post(f"{served.url}{path}", json=body, headers=headers, timeout=20)
+
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(ask, range(3)))
+
+
+def slowly(call: Call) -> Reply:
+    """Reply as the team, whose first worker takes a second."""
+    made = team(call)
+    return Reply((Pause(1.0), *made.parts)) if call.body["model"] == "one" else made
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_idempotency_key_while_its_run_is_executed(
+    served: Served, upstream: ChatServer, *, stream: bool
+) -> None:
+    """The other requests wait for the first, and get its answer and progress; another body is a conflict."""
+    upstream.reply = slowly
+    body = {"model": "podium", "messages": ASKED, "stream": stream}
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(in_parallel, served, "/chat/completions", body)
+        assert until(lambda: len(upstream.calls) == 2)
+        other: Any = [{"role": "user", "content": "Another question?"}]
+        with pytest.raises(openai.ConflictError):
+            served.client().chat.completions.create(
+                model="podium", messages=other, extra_headers={"Idempotency-Key": "same"}
+            )
+        answers = waiting.result()
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.headers["x-podium-run-id"] for answer in answers}) == 1
+    replayed = [answer.headers.get("idempotent-replayed") for answer in answers]
+    assert sorted(replayed, key=str) == [None, "true", "true"]
+    if not stream:
+        assert len({json.dumps({**answer.json(), "created": 0}) for answer in answers}) == 1
+    assert len(upstream.calls) == 3
+
+
+def test_repetitions_of_a_partial_answer(served: Served, upstream: ChatServer) -> None:
+    """They get the answer, also in parallel; nothing is paid again."""
 
     def reply(call: Call) -> Reply:
-        made = team(call)
-        return Reply((Pause(1.0), *made.parts)) if call.body["model"] == "one" else made
+        is_last = call.body["model"] == "two"
+        return says(call, "half", finish_reason="length") if is_last else slowly(call)
 
     upstream.reply = reply
-    headers = {"Idempotency-Key": "same"}
-    found: list[str] = []
-
-    def ask() -> None:
-        answer = served.client().chat.completions.create(
-            model="podium", messages=ASKED, extra_headers=headers
-        )
-        found.append(answer.id)
-
-    threads = [threading.Thread(target=ask) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    assert until(lambda: len(upstream.calls) == 2)
-    other: Any = [{"role": "user", "content": "Another question?"}]
-    with pytest.raises(openai.ConflictError):
-        served.client().chat.completions.create(model="podium", messages=other, extra_headers=headers)
-    for thread in threads:
-        thread.join(20)
-    assert len(found) == 3
-    assert len(set(found)) == 1
+    answers = in_parallel(served, "/chat/completions", {"model": "podium", "messages": ASKED})
+    assert [answer.json()["choices"][0]["message"]["content"] for answer in answers] == ["half"] * 3
     assert len(upstream.calls) == 3
+
+
+def test_repetitions_of_a_run_in_the_background(served: Served, upstream: ChatServer) -> None:
+    """One of them begins the run; the others get it."""
+    upstream.reply = slowly
+    answers = in_parallel(served, "/runs", {"model": "podium", "query": "Why?"})
+    assert {answer.status_code for answer in answers} == {202}
+    replayed = [answer.headers.get("idempotent-replayed") for answer in answers]
+    assert sorted(replayed, key=str) == [None, "true", "true"]
 
 
 def test_an_idempotency_key_of_an_interrupted_run(served: Served, upstream: ChatServer) -> None:

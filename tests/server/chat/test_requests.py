@@ -113,6 +113,50 @@ def test_an_answer_is_checked_with_its_schema(
     assert response.podium["status"] == answer.podium["status"]
 
 
+@pytest.mark.parametrize(
+    ("path", "asked", "end"),
+    [
+        (
+            "/chat/completions",
+            {"messages": ASKED, "response_format": {"type": "json_schema", "json_schema": {"schema": ARRAY}}},
+            {"finish_reason": "stop"},
+        ),
+        (
+            "/messages",
+            {
+                "messages": ASKED,
+                "max_tokens": 99,
+                "output_config": {"format": {"type": "json_schema", "schema": ARRAY}},
+            },
+            {"stop_reason": "end_turn"},
+        ),
+        (
+            "/responses",
+            {"input": "Why?", "text": {"format": {"type": "json_schema", "name": "n", "schema": ARRAY}}},
+            {"status": "completed", "incomplete_details": None},
+        ),
+    ],
+)
+def test_an_answer_of_another_form_ends_as_it_was_written(
+    path: str, asked: Any, end: Any, served: Served, upstream: ChatServer
+) -> None:
+    """In a stream and without: the text ended by itself, so clients read it; `podium` has its problem."""
+    upstream.reply = team
+    body = {"model": "podium", **asked}
+    whole_answer = httpx2.post(served.url + path, json=body, timeout=20).json()
+    text = httpx2.post(served.url + path, json={**body, "stream": True}, timeout=20).text
+    datas = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+    last = next(data for data in reversed(datas) if "podium" in data or "podium" in data.get("response", {}))
+    last = last.get("response", last)
+    facts: Any = (whole_answer, whole_answer.get("choices", [{}])[0])
+    streamed: Any = (last, last.get("delta", {}), last.get("choices", [{}])[0])
+    for name, value in end.items():
+        assert next(each[name] for each in facts if name in each) == value
+        assert next(each[name] for each in streamed if name in each) == value
+    for podium in (whole_answer["podium"], last["podium"]):
+        assert (podium["status"], podium["problem"]["code"]) == ("partial", "not_json")
+
+
 def test_an_invalid_schema(served: Served, upstream: ChatServer) -> None:
     """It is refused before anything is spent."""
     form: Any = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "colour"}}}
@@ -295,3 +339,48 @@ def test_an_error_before_the_stream(serve: Callable[..., Served], upstream: Chat
         serve().client().chat.completions.create(model="podium", messages=ASKED, stream=True)
     assert caught.value.status_code == 502
     assert caught.value.code == "planner_refused"
+
+
+ORPHANS: list[tuple[str, dict[str, Any]]] = [
+    ("/chat/completions", {"messages": [*ASKED, {"role": "tool", "tool_call_id": "call_9", "content": "3"}]}),
+    ("/runs", {"query": [*ASKED, {"role": "tool", "tool_call_id": "call_9", "content": "3"}]}),
+    (
+        "/messages",
+        {
+            "max_tokens": 9,
+            "messages": [
+                *ASKED,
+                {
+                    "role": "user",
+                    "content": [{"type": "tool_result", "tool_use_id": "call_9", "content": "3"}],
+                },
+            ],
+        },
+    ),
+    (
+        "/responses",
+        {
+            "input": [
+                {"role": "user", "content": "Why?"},
+                {"type": "function_call_output", "call_id": "call_9", "output": "3"},
+            ]
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), ORPHANS, ids=[path for path, _ in ORPHANS])
+def test_a_result_of_an_unknown_call(path: str, body: Any, served: Served, upstream: ChatServer) -> None:
+    """It is refused before anything is spent, and the error names the call."""
+    upstream.reply = team
+    answer = httpx2.post(served.url + path, json={"model": "podium", **body})
+    assert answer.status_code == 400
+    assert "'call_9'" in answer.json()["error"]["message"]
+    assert not upstream.calls
+
+
+def test_a_result_without_a_call(served: Served) -> None:
+    """It is refused, too."""
+    answer = post(served, {"model": "podium", "messages": [*ASKED, {"role": "tool", "content": "3"}]})
+    assert answer.status_code == 400
+    assert "without tool_call_id" in answer.json()["error"]["message"]

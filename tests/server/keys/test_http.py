@@ -12,6 +12,7 @@ import httpx2
 import openai
 import pytest
 from server.chat.conftest import CONFIG, upstream
+from server.chat.test_bounds import in_parallel, slowly
 from server.chat.test_completions import ASKED, team
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served, serving
@@ -194,6 +195,18 @@ def test_keys_have_their_own_idempotency_keys(served: Served, new_key: NewKey, u
     ]
     assert ids[0] == ids[1] != ids[2]
     assert len(upstream.calls) == 6
+
+
+def test_repetitions_in_parallel_need_one_reservation(
+    served: Served, new_key: NewKey, upstream: ChatServer, url: str
+) -> None:
+    """The budget allows one run at a time; the repetitions wait for it, and pay nothing."""
+    upstream.reply = slowly
+    key = new_key(day_cost=0.5, run_cost=0.5)
+    answers = in_parallel(served, "/chat/completions", {"model": "podium", "messages": ASKED}, key)
+    assert [answer.status_code for answer in answers] == [200] * 3
+    cost = (2 * (211 * 1.0 + 7 * 2.0) + 211 * 10.0 + 7 * 20.0) / 1e6
+    assert spent(url, cost) == pytest.approx(cost)
 
 
 def test_metrics_count_requests_and_refusals(served: Served, new_key: NewKey) -> None:

@@ -65,10 +65,14 @@ def test_events_are_read_again(served: Served, upstream: ChatServer) -> None:
     assert events[-1].type == "response.completed"
     response_id = events[0].response.id
     assert client.responses.retrieve(response_id) == events[-1].response
-    for after in (None, 3, len(events) - 2, len(events) - 1, 1000):
+    for after in (None, 0, 3, len(events) - 2, len(events) - 1):
         options = {} if after is None else {"starting_after": after}
         again = list(client.responses.retrieve(response_id, stream=True, **options))
         assert again == events[0 if after is None else after + 1 :]
+    for after in (-1, len(events), 1000):
+        with pytest.raises(openai.BadRequestError, match="sequence_number") as caught:
+            client.responses.retrieve(response_id, stream=True, starting_after=after)
+        assert caught.value.param == "starting_after"
 
 
 def test_a_stream_that_disconnects(served: Served, upstream: ChatServer) -> None:
@@ -217,6 +221,7 @@ WRONG = [
     ("GET", "?starting_after=1", "starting_after"),
     ("GET", "?stream=true&starting_after=x", "starting_after"),
     ("GET", "?stream=true&starting_after=-2", "starting_after"),
+    ("GET", "?stream=true&starting_after=-1", "starting_after"),
     ("POST", "/cancel", "response_id"),
 ]
 

@@ -4,17 +4,20 @@ The id of such a run has two hashes: one of the API key and the idempotency key,
 repetition finds its run, and another request with the same key finds a run with another second hash.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from hashlib import sha256
 
+import anyio
+
 from podium.errors import PodiumError, RunUnknown
-from podium.journal import Journal
+from podium.journal import Journal, RunRow
 from podium.resume import result_of
 from podium.types import Event, Result, RunEnded
 
 _CHARS = 24
+_LOOK_SECONDS = 0.2
 
 
 class KeyReused(PodiumError):
@@ -31,6 +34,16 @@ class Recorded:
     events: Sequence[Event]
 
 
+@dataclass(slots=True)
+class Running:
+    """The running requests of an idempotency key, in this process."""
+
+    run_id: str
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held by the request that runs; the others wait for it."""
+    count: int = 0
+
+
 class NamedRun:
     """The run of an idempotency key.
 
@@ -44,35 +57,52 @@ class NamedRun:
         self._prefix = f"idem-{_hash(caller_id, key)}-"
         self.run_id = self._prefix + _hash(fingerprint)
 
-    @contextmanager
-    def held(self, running: dict[str, list[str]]) -> Iterator[None]:
-        """Hold the idempotency key in the block.
+    @asynccontextmanager
+    async def held(self, running: dict[str, Running]) -> AsyncGenerator[None, None]:
+        """Hold the idempotency key in the block. Repetitions in this process wait for each other.
 
         Args:
-            running: the ids of the runs of this process, by idempotency key.
+            running: the running requests of this process, by idempotency key.
 
         Raises:
             KeyReused: another request with this key is running.
         """
-        ids = running.setdefault(self._prefix, [])
-        if any(run_id != self.run_id for run_id in ids):
+        same = running.setdefault(self._prefix, Running(self.run_id))
+        if same.run_id != self.run_id:
             raise _reused()
-        ids.append(self.run_id)
+        same.count += 1
         try:
-            yield
+            async with same.lock:
+                yield
         finally:
-            ids.remove(self.run_id)
-            if not ids:
-                running.pop(self._prefix, None)
+            same.count -= 1
+            if not same.count:
+                del running[self._prefix]
 
-    async def check(self, journal: Journal) -> None:
-        """Raise `KeyReused` if the key was used with another request."""
+    async def row(self, journal: Journal) -> RunRow | None:
+        """Return the run; `None` if it never began.
+
+        Raises:
+            KeyReused: the key was used with another request.
+        """
         rows = await journal.runs(prefix=self._prefix, limit=2)
         if any(row.run_id != self.run_id for row in rows):
             raise _reused()
+        return rows[0] if rows else None
 
-    async def recorded(self, journal: Journal) -> Recorded | None:
-        """Return the recorded run; `None` if it has no answer, so that it must be run or resumed."""
+    async def recorded(self, journal: Journal, seconds: float) -> Recorded | None:
+        """Return the recorded run; `None` if it has no answer, so that it must be run or resumed.
+
+        Args:
+            journal: the journal.
+            seconds: how long to wait while another process executes the run.
+
+        Raises:
+            KeyReused: the key was used with another request.
+        """
+        with anyio.move_on_after(seconds):
+            while (row := await self.row(journal)) is not None and row.state == "running":  # noqa: ASYNC110 - of another process
+                await anyio.sleep(_LOOK_SECONDS)
         try:
             events = [entry.event for entry in await journal.read(self.run_id)]
         except RunUnknown:

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import anyio.to_thread
 
+from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, answered
@@ -21,10 +22,11 @@ from podium_server.keys import Access, Admission, Ask, Caller
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
 from podium_server.settings import Effort
 from podium_server.turn.asked import Asked
-from podium_server.turn.idempotency import NamedRun, Recorded
+from podium_server.turn.idempotency import NamedRun, Recorded, Running
 from podium_server.turn.pieces import Piece, ProgressPiece, TextPiece
 from podium_server.turn.progress import Progress
 from podium_server.turn.run_turn import RunTurn
+from podium_server.turn.tool_results import check_tool_results
 from podium_server.turn.usage import answer_usage
 from podium_server.turn.verbatim import verbatim
 from podium_server.turn.without_urls import without_urls
@@ -178,8 +180,8 @@ class Turns:
         self._journal = journal
         self._stores: OrderedDict[tuple[str, str], ContinuationStore] = OrderedDict()
         """Continuations of tool calls, by caller and model: one caller never continues the run of another."""
-        self._named: dict[str, list[str]] = {}
-        """The running runs of idempotency keys."""
+        self._named: dict[str, Running] = {}
+        """The running requests of idempotency keys."""
 
     def run_id(self, caller: Caller, idempotency_key: str | None, fingerprint: str) -> str:
         """Return the id of the run of a request: the id for its idempotency key, or without one a new id."""
@@ -187,17 +189,23 @@ class Turns:
             return uuid4().hex
         return NamedRun(caller.caller_id, idempotency_key, fingerprint).run_id
 
-    async def named(self, caller: Caller, idempotency_key: str | None, fingerprint: str) -> tuple[str, bool]:
-        """Return the id of the run of a request, and whether an earlier request has begun it.
+    @asynccontextmanager
+    async def named(
+        self, caller: Caller, idempotency_key: str | None, fingerprint: str
+    ) -> AsyncGenerator[tuple[str, bool], None]:
+        """Yield the id of the run of a request, and whether an earlier request has begun it.
+
+        Repetitions wait until the block of the first request has ended.
 
         Raises:
             KeyReused: the idempotency key was used with another request.
         """
         if idempotency_key is None or self._journal is None:
-            return uuid4().hex, False
+            yield uuid4().hex, False
+            return
         named = NamedRun(caller.caller_id, idempotency_key, fingerprint)
-        await named.check(self._journal)
-        return named.run_id, bool(await self._journal.runs(ids=[named.run_id]))
+        async with named.held(self._named):
+            yield named.run_id, await named.row(self._journal) is not None
 
     def find(self, caller: Caller, name: str | None) -> ServedModel:
         """Return the model with this name; with `None`, the first that the caller may call.
@@ -226,9 +234,10 @@ class Turns:
         model = self.catalogue.find(asked.model)
         caller.check_model(model.name)
         _form_of(asked)  # before anything is spent
+        check_tool_results(asked.messages)
         named = self._named_run(caller, asked, model)
-        with nullcontext() if named is None else named.held(self._named):
-            recorded = None if named is None else await self._recorded(named)
+        async with nullcontext() if named is None else named.held(self._named):
+            recorded = None if named is None else await self._recorded(named, model)
             ask = Ask(
                 model=model.name,
                 conductor=model.conductor,
@@ -269,10 +278,10 @@ class Turns:
                 options["sampling"] = Sampling(effort=model.efforts[effort].worker)
             yield RunTurn(conductor, options, admission)
 
-    async def _recorded(self, named: NamedRun) -> Recorded | None:
+    async def _recorded(self, named: NamedRun, model: ServedModel) -> Recorded | None:
         assert self._journal is not None
-        await named.check(self._journal)
-        return await named.recorded(self._journal)
+        assert isinstance(model.conductor, Conductor)
+        return await named.recorded(self._journal, model.conductor.limits.seconds)
 
     def _turn(
         self,

@@ -131,6 +131,10 @@ class Background:
             if not has_ended:
                 await _wait(changed)
 
+    async def has_event(self, response_id: str, number: int) -> bool:
+        """Return whether a response has an event with this number."""
+        return bool(await self._leases.events(response_id, number - 1))
+
     async def cancel(self, stored: Stored) -> None:
         """Cancel a response, and wait some seconds until it has ended."""
         await self._leases.cancel(stored.response_id)

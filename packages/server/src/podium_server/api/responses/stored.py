@@ -47,18 +47,22 @@ class StoredApi:
         """
         stored = await self._find(exchange, caller)
         is_stream = _one_of(exchange, "stream", ("false", "true")) == "true"
-        after = number(exchange, "starting_after", -1)
-        if after < -1:
-            raise BadRequest("starting_after must be the number of an event", param="starting_after")
+        given, after = parameter(exchange, "starting_after"), number(exchange, "starting_after", -1)
         headers = {"x-podium-run-id": stored.run_id}
         if not is_stream:
-            if parameter(exchange, "starting_after") is not None:
+            if given is not None:
                 raise BadRequest("starting_after needs stream=true", param="starting_after")
             await exchange.json(stored.response, headers=headers)
             return
+        if given is not None and after < 0:
+            told = "starting_after must be the sequence_number of an event: leave it out for all events"
+            raise BadRequest(told, param="starting_after")
         if not stored.is_background:
             raise BadRequest("only a response with `background` has events to stream", param="stream")
         assert self._background is not None
+        if given is not None and not await self._background.has_event(stored.response_id, after):
+            told = f"starting_after is {after}, and the response has no event with this sequence_number"
+            raise BadRequest(told, param="starting_after")
         events = self._background.events(stored.response_id, after)
         await exchange.while_connected(lambda: stream_events(exchange, events, headers))
 

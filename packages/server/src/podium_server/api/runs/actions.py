@@ -8,7 +8,7 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, RunHeld
 from podium.journal import RunRow, SqlJournal
 from podium.resume import renumbered, waiting_for
-from podium.types import Event, Plan, RunStarted, read_conversation
+from podium.types import Event, Message, Plan, RunStarted, read_conversation
 from podium_server.api.bodies import fingerprint_of, read_body
 from podium_server.api.runs.forms import workers_of
 from podium_server.api.runs.jobs import Jobs
@@ -26,7 +26,7 @@ from podium_server.api.runs.route import PATH, RunsApi
 from podium_server.api.runs.store import RunStore
 from podium_server.http import Exchange
 from podium_server.keys import Access, Caller, Role
-from podium_server.turn import Turns, public_data
+from podium_server.turn import Turns, check_tool_results, public_data
 
 _CANCEL_SECONDS = 10.0
 
@@ -73,6 +73,7 @@ class RunActions:
         conductor = _own(model.conductor)
         query = [{"role": "user", "content": body.query}] if isinstance(body.query, str) else body.query
         read_conversation(query)
+        check_tool_results([Message.from_wire(message) for message in query])
         request = JobRequest(
             kind="begin",
             model=model.name,
@@ -83,11 +84,10 @@ class RunActions:
             context=body.context,
             effort=body.effort,
         )
-        run_id, is_known = await self._turns.named(
-            caller, exchange.idempotency_key(), fingerprint_of(PATH, raw)
-        )
-        if not is_known:
-            await self._jobs.begin(run_id, caller.caller_id, request)
+        named = self._turns.named(caller, exchange.idempotency_key(), fingerprint_of(PATH, raw))
+        async with named as (run_id, is_known):
+            if not is_known:
+                await self._jobs.begin(run_id, caller.caller_id, request)
         await self._accepted(exchange, run_id, is_repeated=is_known)
 
     async def approve(self, exchange: Exchange, caller: Caller) -> None:
