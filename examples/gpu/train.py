@@ -17,8 +17,8 @@ without one, with torch for the GPU's driver among them:
 
 `--asynchronous` also needs vLLM. `--cpu --model tiny --steps 2` tries the script on a machine without a GPU.
 A killed run continues when the command is given again; its asynchronous part starts from nothing. The script
-was not run on a GPU. On a CPU, two steps with the models `tiny` and `new` were run to the report; SmolLM2 and
-the asynchronous trainer were not run.
+was not run on a GPU. On a CPU, two steps with each model were run to the report; the asynchronous trainer was
+not run.
 """
 
 import argparse
