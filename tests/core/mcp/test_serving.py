@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -276,3 +277,15 @@ def test_wrong_options(options: list[str], told: str) -> None:
     done = CliRunner().invoke(app, ["mcp", *options])
     assert done.exit_code == 2
     assert told in done.stderr
+
+
+def test_the_logging_of_the_application_stays() -> None:
+    """The SDK configures the root logger if nobody has; in a process of its own, pytest has not."""
+    code = (
+        "import logging\n"
+        "from podium import Conductor, RulePlanner, ScriptedWorker\n"
+        "from podium.mcp import make_server\n"
+        "make_server(Conductor(RulePlanner(), [ScriptedWorker('a', 'b')]))\n"
+        "assert (logging.root.handlers, logging.root.level) == ([], logging.WARNING), logging.root.handlers\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -33,6 +33,7 @@ from podium_server.api.session import SessionApi
 from podium_server.health import Health
 from podium_server.keys import Access, NoKeys
 from podium_server.models import Catalogue, make_catalogue
+from podium_server.record import Record
 from podium_server.settings import ServerSection
 from podium_server.turn import Turns
 
@@ -178,6 +179,7 @@ class App:
         code = "unknown_url" if status == 404 else "method_not_allowed"
         fault = Fault(status=status, code=code, message=f"{known}: {request.url.path:.200}")
         headers = error.headers if isinstance(error, HTTPException) else None
+        self._service.ended(Record(request.method, code=code), status)
         form = ANTHROPIC_ERRORS if request.url.path.startswith(MESSAGES_PATH) else OPENAI_ERRORS
         return JSONResponse(form.body(fault), status_code=status, headers=headers)
 

@@ -1,9 +1,8 @@
-"""An ASGI endpoint: counts the request, finds its caller, and turns exceptions into HTTP errors."""
+"""An ASGI endpoint: counts and logs the request, finds its caller, and turns exceptions into HTTP errors."""
 
 import logging
 import traceback
 from collections.abc import Awaitable, Callable
-from time import monotonic
 
 from starlette.types import Receive, Scope, Send
 
@@ -13,12 +12,16 @@ from podium_server.api.callers import caller_of, check_local
 from podium_server.api.errors import OPENAI_ERRORS, ErrorForm, Fault, fault_of
 from podium_server.http import ClientGone, Exchange, InFlight
 from podium_server.keys import Access, Caller
+from podium_server.log import log_request
 from podium_server.metrics import Metrics
+from podium_server.record import CLIENT_GONE, STOPPED, Record, begin_record, current_record
 from podium_server.settings import ServerSection
 
 LOGGER = logging.getLogger("podium")
-CLIENT_GONE = 499
-"""The status in the metrics if the client disconnected before the response."""
+_NO_STATUS = 499
+"""The status in the log and the metrics of a request that ended before its response began."""
+_MOST_ID_CHARS = 200
+"""Maximum characters of the id of a run in the log."""
 Handler = Callable[[Exchange, Caller], Awaitable[None]]
 """Answers a request."""
 
@@ -38,6 +41,17 @@ class Service:
         self.is_local = is_local
         self.in_flight = InFlight(settings.requests)
         self.metrics = Metrics(lambda: float(self.in_flight.count))
+
+    def ended(self, record: Record, status: int | None) -> None:
+        """Count and log the end of a request.
+
+        Args:
+            record: what is known about it.
+            status: the status of its response; `None` if no response began.
+        """
+        status = _NO_STATUS if status is None else status
+        self.metrics.ended(record, status)
+        log_request(record, status)
 
 
 class Endpoint:
@@ -72,38 +86,55 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         exchange = Exchange(scope, receive, send, self._service.settings)
-        began = monotonic()
+        record = begin_record(self.method, self.path)
+        record.run_id = _run_of(exchange)
+        code = STOPPED
         try:
             try:
                 if self.is_open:
                     await self.handle(exchange, Caller())
                 else:
-                    await self._answer(exchange)
+                    await self._answer(exchange, record)
             except ClientGone:
                 raise
             except Exception as error:  # noqa: BLE001 - the outermost place; the client and the log get it
                 await self._refuse(exchange, error)
+            code = ""
         except ClientGone:
-            return
+            code = CLIENT_GONE
         finally:
-            status = CLIENT_GONE if exchange.status is None else exchange.status
-            self._service.metrics.ended(self.path, status, monotonic() - began)
+            record.code = record.code or code
+            self._service.ended(record, exchange.status)
 
-    async def _answer(self, exchange: Exchange) -> None:
+    async def _answer(self, exchange: Exchange, record: Record) -> None:
         if self._service.is_local:
             check_local(exchange)
         with self._service.in_flight.counted():
             caller = await caller_of(exchange, self._service.access)
+            record.key_id = "" if caller.key is None else caller.key.key_id
             await self.handle(exchange, caller)
 
     async def _refuse(self, exchange: Exchange, error: Exception) -> None:
-        fault = logged_fault(error)
-        self._service.metrics.refused(fault.code)
+        fault = told_fault(error)
         if not exchange.is_begun:
             body, status = self._errors.body(fault), self._errors.status(fault)
             run_id = fault.run_id or exchange.run_id
             headers = fault.headers if run_id is None else {**fault.headers, "x-podium-run-id": run_id}
             await exchange.json(body, status=status, headers=headers)
+
+
+def _run_of(exchange: Exchange) -> str:
+    """Return the run that the path names; empty if it names none."""
+    params = exchange.path_params
+    named = str(params.get("run_id", params.get("response_id", "")))
+    return named.removeprefix("resp_")[:_MOST_ID_CHARS]
+
+
+def told_fault(error: Exception) -> Fault:
+    """Return the HTTP error for an exception, as which the current request ends; see `logged_fault`."""
+    fault = logged_fault(error)
+    current_record().code = fault.code
+    return fault
 
 
 def logged_fault(error: Exception) -> Fault:

@@ -16,10 +16,12 @@ from podium.cli import EXIT_CODES, ConfigPath, Screen, reporting
 from podium.conductor import Conductor
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
+from podium_server import __version__
 from podium_server.app import App
 from podium_server.commands.access import check_host, find_keys
 from podium_server.commands.check import check as check_server
 from podium_server.http import HttpServer, listen, url_of
+from podium_server.log import configure_log, log_server
 from podium_server.models import demo_config
 from podium_server.settings import ServerSection
 
@@ -59,6 +61,7 @@ def run(
             screen.result_json(App(loaded, access).openapi())
             return
         check_host(host, access)
+        configure_log()
         app = App(loaded, access)
         backend = {"use_uvloop": sys.platform != "win32"}
         anyio.run(partial(_serve, screen, app, host, port), backend_options=backend)
@@ -81,7 +84,7 @@ def _config(screen: Screen, path: Path | None) -> Iterator[Config]:
 async def _serve(screen: Screen, app: App, host: str, port: int) -> None:
     """Serve until a signal stops the process."""
     signal.signal(signal.SIGTERM, _stopped)  # uvicorn calls it after it has stopped
-    with listen(host, port) as listening:
+    with listen(host, port) as listening, _stop_logged():
         async with app.opened():
             screen.note(f"podium: serving {_names(app)} at {url_of(listening)}/v1")
             for model in app.catalogue:
@@ -91,9 +94,20 @@ async def _serve(screen: Screen, app: App, host: str, port: int) -> None:
                 screen.note(
                     "podium: there are no API keys, so only programs of this machine can use the server"
                 )
+            models = ",".join(model.name for model in app.catalogue)
+            facts = {"url": url_of(listening), "models": models, "keys": app.has_keys}
+            log_server("started", version=__version__, **facts)
             # In a task group of `opened`, the exit would be part of an exception group.
             with suppress(SystemExit):
                 await HttpServer(app.asgi(), app.settings).serve([listening])
+
+
+@contextmanager
+def _stop_logged() -> Iterator[None]:
+    try:
+        yield
+    finally:
+        log_server("stopped")
 
 
 def _stopped(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Counts requests, their durations and their refusals."""
+"""Counts requests by their ends, and their durations."""
 
 from collections.abc import Callable
 
@@ -11,9 +11,17 @@ from prometheus_client import (
     generate_latest,
 )
 
+from podium_server.record import Record
+
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """Boundaries of OpenTelemetry's conventions for `gen_ai.server.request.duration`, in seconds."""
+_FIRST_BUCKETS = (
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0
+)  # fmt: skip
+"""Boundaries of the conventions for `gen_ai.server.time_to_first_token`, and two more for slow plans."""
+_MODEL, _ERROR = "gen_ai_request_model", "error_type"
+"""Labels with the names of the conventions."""
 
 
 class Metrics:
@@ -26,38 +34,39 @@ class Metrics:
     def __init__(self, in_flight: Callable[[], float]) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter(
-            "podium_requests", "Requests, by route and status.", ["route", "status"], registry=self._registry
-        )
-        self._refusals = Counter(
-            "podium_refusals",
-            "Requests that were answered with an error, by its code.",
-            ["code"],
+            "podium_requests",
+            "Requests by route, model, status, and the code of their error, which is empty after a success.",
+            ["route", _MODEL, "status", _ERROR],
             registry=self._registry,
         )
         self._seconds = Histogram(
             "gen_ai_server_request_duration_seconds",
             "Time to the end of the response.",
-            ["route"],
+            ["route", _MODEL, _ERROR],
             buckets=_BUCKETS,
+            registry=self._registry,
+        )
+        self._first = Histogram(
+            "gen_ai_server_time_to_first_token_seconds",
+            "Time to the first text of a streamed answer.",
+            ["route", _MODEL],
+            buckets=_FIRST_BUCKETS,
             registry=self._registry,
         )
         running = Gauge("podium_requests_in_flight", "Running requests.", registry=self._registry)
         running.set_function(in_flight)
 
-    def ended(self, route: str, status: int, seconds: float) -> None:
+    def ended(self, record: Record, status: int) -> None:
         """Count a request.
 
         Args:
-            route: the path of its route.
+            record: what is known about it.
             status: the status of its response; 499 if the client disconnected before the response.
-            seconds: its duration.
         """
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
-
-    def refused(self, code: str) -> None:
-        """Count an error."""
-        self._refusals.labels(code).inc()
+        self._requests.labels(record.route, record.model, str(status), record.code).inc()
+        self._seconds.labels(record.route, record.model, record.code).observe(record.seconds)
+        if record.first_token is not None:
+            self._first.labels(record.route, record.model).observe(record.first_token)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' format."""

@@ -16,10 +16,11 @@ from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, answered
 from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
-from podium.types import Part, Problem, RunEnded, Sampling, estimate_usage
+from podium.types import Part, Problem, Result, RunEnded, Sampling, estimate_usage
 from podium.usage import Usage
 from podium_server.keys import Access, Admission, Ask, Caller
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
+from podium_server.record import Record, current_record
 from podium_server.settings import Effort
 from podium_server.turn.asked import Asked
 from podium_server.turn.idempotency import NamedRun, Recorded, Running
@@ -48,6 +49,8 @@ class _Facts:
     run_id: str
     admission: Admission
     call: ChatCall
+    record: Record
+    """What the log and the metrics tell about the request."""
     recorded: Recorded | None
     """The recorded run of an earlier request with the same idempotency key."""
 
@@ -148,14 +151,24 @@ class Turn:
                 if isinstance(self.model.conductor, HostedConductor):
                     self.run_id = event.run_id  # it gives its runs ids of its own
                 if isinstance(event, RunEnded) and event.run_id == self.run_id:
-                    self._facts.admission.settle(event.result)
+                    self._ended(event.result)
                 if told := progress.text(event):
                     yield ProgressPiece(told)
                 if text:
-                    yield TextPiece(text)
+                    yield self._text(text)
         await self._check(call.answer())
         if rest := call.rest():
             yield TextPiece(rest)
+
+    def _ended(self, result: Result) -> None:
+        """Charge the run, and note its end."""
+        self._facts.record.run_id, self._facts.record.result = self.run_id, result
+        self._facts.admission.settle(result)
+
+    def _text(self, text: str) -> TextPiece:
+        if self._facts.asked.stream:
+            self._facts.record.text_begins()
+        return TextPiece(text)
 
     async def _check(self, answer: ChatAnswer) -> None:
         """Set the answer, and check its form."""
@@ -233,6 +246,7 @@ class Turns:
         """
         model = self.catalogue.find(asked.model)
         caller.check_model(model.name)
+        record = current_record().of_model(model.name, asked.run_id)
         _form_of(asked)  # before anything is spent
         check_tool_results(asked.messages)
         named = self._named_run(caller, asked, model)
@@ -247,7 +261,8 @@ class Turns:
                 is_recorded=asked.is_recorded,
             )
             async with self._access.admit(caller, ask) as admission:
-                yield self._turn(caller, asked, model, ask, admission, recorded)
+                record.run_id = ask.run_id
+                yield self._turn(caller, asked, ask, admission, record, recorded)
 
     @asynccontextmanager
     async def admitted_run(self, caller: Caller, asked: Asked) -> AsyncGenerator[RunTurn, None]:
@@ -260,6 +275,7 @@ class Turns:
         """
         model = self.catalogue.find(asked.model)
         caller.check_model(model.name)
+        record = current_record().of_model(model.name, asked.run_id)
         conductor, run_id = model.conductor, asked.run_id
         assert run_id is not None
         if self._journal is None or not caller.keeps_texts or isinstance(conductor, HostedConductor):
@@ -272,6 +288,7 @@ class Turns:
             may_exist=True,
         )
         async with self._access.admit(caller, ask) as admission:
+            record.run_id = run_id
             options = self._options(asked, model, ask, admission)
             effort = model.effort(asked.effort)
             if effort is not None:
@@ -287,11 +304,12 @@ class Turns:
         self,
         caller: Caller,
         asked: Asked,
-        model: ServedModel,
         ask: Ask,
         admission: Admission,
+        record: Record,
         recorded: Recorded | None,
     ) -> Turn:
+        model = self.catalogue.find(ask.model)
         effort = model.effort(asked.effort)
         sampling = replace(asked.sampling, effort=None if effort is None else model.efforts[effort].worker)
         call = ChatCall(
@@ -310,6 +328,7 @@ class Turns:
                 run_id=ask.run_id,
                 admission=admission,
                 call=call,
+                record=record,
                 recorded=recorded,
             )
         )

@@ -1,7 +1,8 @@
 """Wraps the server of the MCP SDK, for versions 1 (`FastMCP`) and 2 (`MCPServer`)."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -31,10 +32,11 @@ def new_server(
         is_stateless: whether HTTP requests have no session.
     """
     settings: dict[str, Any] = {"instructions": instructions, "lifespan": lifespan, "log_level": "WARNING"}
-    if sdk_version() < 2:
-        settings["stateless_http"] = is_stateless
-        return import_module("mcp.server.fastmcp").FastMCP(name, host=host, **settings)
-    return import_module("mcp.server.mcpserver").MCPServer(name, **settings)
+    with _logging_kept():
+        if sdk_version() < 2:
+            settings["stateless_http"] = is_stateless
+            return import_module("mcp.server.fastmcp").FastMCP(name, host=host, **settings)
+        return import_module("mcp.server.mcpserver").MCPServer(name, **settings)
 
 
 def close_schemas(server: Any) -> None:
@@ -135,3 +137,14 @@ class Elicitation:
 
 _KEY = "approval"
 """The key of the question."""
+
+
+@contextmanager
+def _logging_kept() -> Iterator[None]:
+    """Keep the SDK from configuring the logging of the application, which it does if nobody has."""
+    root, handler = logging.getLogger(), logging.NullHandler()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)

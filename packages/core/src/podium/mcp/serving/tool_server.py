@@ -1,8 +1,7 @@
 """An MCP server with tools, for applications that serve HTTP themselves."""
 
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from podium.mcp.serving.sdk_server import (
@@ -62,10 +61,9 @@ class ToolServer:
     """
 
     def __init__(self, name: str, *, instructions: str) -> None:
-        with _logging_kept():
-            self._server = new_server(
-                name, instructions=instructions, host=_ANY_HOST, lifespan=_nothing, is_stateless=True
-            )
+        self._server = new_server(
+            name, instructions=instructions, host=_ANY_HOST, lifespan=_nothing, is_stateless=True
+        )
 
     def add(self, tool: Callable[..., Awaitable[Any]], *, reads_only: bool) -> None:
         """Add a tool.
@@ -92,14 +90,3 @@ def _nothing(_: Any) -> AbstractAsyncContextManager[None]:
         yield
 
     return lifespan()
-
-
-@contextmanager
-def _logging_kept() -> Iterator[None]:
-    """Keep the SDK from configuring the logging of the application, which it does if nobody has."""
-    root, handler = logging.getLogger(), logging.NullHandler()
-    root.addHandler(handler)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)

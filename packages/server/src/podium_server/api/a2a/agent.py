@@ -18,7 +18,7 @@ from podium.errors import QueryError
 from podium.types import Message
 from podium_server.api.a2a.tasks import RecentTasks
 from podium_server.api.chat.response import usage_form
-from podium_server.api.endpoint import logged_fault
+from podium_server.api.endpoint import told_fault
 from podium_server.http import InFlight
 from podium_server.keys import Caller
 from podium_server.turn import Asked, TextPiece, Turn, Turns
@@ -69,7 +69,7 @@ class ModelAgent(AgentExecutor):
             with work.scope, self._in_flight.counted():
                 await self._run(context, work, updater)
         except Exception as error:  # noqa: BLE001 - the outermost place; the client and the log get it
-            fault = logged_fault(error)
+            fault = told_fault(error)
             is_refused = fault.status < 500 and fault.run_id is None
             state = TaskState.TASK_STATE_REJECTED if is_refused else TaskState.TASK_STATE_FAILED
             facts = {"code": fault.code, "run_id": fault.run_id}

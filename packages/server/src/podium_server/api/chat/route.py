@@ -6,7 +6,7 @@ from contextlib import aclosing
 from podium_server.api.bodies import fingerprint_of, read_body
 from podium_server.api.chat.request import ChatRequest
 from podium_server.api.chat.response import Chunks, frame, whole_response
-from podium_server.api.endpoint import logged_fault
+from podium_server.api.endpoint import told_fault
 from podium_server.http import Exchange
 from podium_server.keys import Caller
 from podium_server.turn import TextPiece, Turn, Turns
@@ -55,4 +55,4 @@ async def _frames(turn: Turn, chunks: Chunks) -> AsyncGenerator[bytes, None]:
 
 
 def _error_frame(error: Exception) -> bytes:
-    return frame(logged_fault(error).to_openai())
+    return frame(told_fault(error).to_openai())

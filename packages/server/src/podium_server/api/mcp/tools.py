@@ -9,7 +9,7 @@ from pydantic import Field
 from podium.mcp import ToolCall
 from podium.types import Message
 from podium_server.api.chat.response import usage_form
-from podium_server.api.endpoint import logged_fault
+from podium_server.api.endpoint import told_fault
 from podium_server.api.errors import Fault
 from podium_server.api.incomplete import incomplete
 from podium_server.keys import Caller
@@ -43,7 +43,7 @@ class Tools:
                 await _run(turn, call)
                 return call.result(_answer(turn))
         except Exception as error:  # noqa: BLE001 - the outermost place; the client and the log get it
-            return call.result(_failure(logged_fault(error)))
+            return call.result(_failure(told_fault(error)))
 
     async def list_models(self, context: Any) -> Any:
         """List the models that can answer questions."""

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from podium_server.api.bodies import fingerprint_of, read_body
-from podium_server.api.endpoint import logged_fault
+from podium_server.api.endpoint import told_fault
 from podium_server.api.messages.request import CountRequest, MessagesRequest
 from podium_server.api.messages.response import Events, event, whole_message
 from podium_server.api.messages.tokens import count_tokens
@@ -75,4 +75,4 @@ def _headers(turn: Turn) -> dict[str, str]:
 
 
 def _error_event(error: Exception) -> bytes:
-    return event(logged_fault(error).to_anthropic())
+    return event(told_fault(error).to_anthropic())

@@ -5,7 +5,7 @@ from contextlib import aclosing
 from functools import partial
 
 from podium_server.api.bodies import fingerprint_of, read_body
-from podium_server.api.endpoint import logged_fault
+from podium_server.api.endpoint import told_fault
 from podium_server.api.responses.asks import Ask, Asks
 from podium_server.api.responses.background import Background
 from podium_server.api.responses.form import id_of
@@ -103,7 +103,7 @@ class ResponsesApi:
                     yield frames(writer.piece(piece))
             last = writer.end(turn)
         except Exception as error:  # noqa: BLE001 - the client gets it as an event, and the log if it is ours
-            last = writer.fail(logged_fault(error))
+            last = writer.fail(told_fault(error))
         await self._keep(ask, writer)
         yield frames(last) + END
 
@@ -113,4 +113,4 @@ class ResponsesApi:
 
 
 def _error_frame(writer: ResponseWriter, error: Exception) -> bytes:
-    return frames([writer.error(logged_fault(error))]) + END
+    return frames([writer.error(told_fault(error))]) + END

@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 
 from podium.errors import RunUnknown
 from podium.journal import Journal
-from podium_server.api.endpoint import logged_fault
+from podium_server.api.endpoint import told_fault
 from podium_server.api.responses.asks import Asks
 from podium_server.api.responses.background import Background
 from podium_server.api.responses.form import list_form
@@ -145,7 +145,7 @@ async def stream_events(
         yield END
 
     def error(failure: Exception) -> bytes:
-        return frames([error_event(logged_fault(failure), number)]) + END
+        return frames([error_event(told_fault(failure), number)]) + END
 
     await exchange.stream(written(), lambda: headers, error)
 

@@ -3,7 +3,7 @@
 from podium.errors import RunUnknown
 from podium.journal import RunRow
 from podium_server.api.bodies import read_query
-from podium_server.api.endpoint import logged_fault
+from podium_server.api.endpoint import told_fault
 from podium_server.api.runs.events import AgUiForm, EventStream, PodiumForm, error_frame
 from podium_server.api.runs.forms import RunDetail, RunList, detail
 from podium_server.api.runs.index import RunIndex, Wanted
@@ -82,7 +82,7 @@ class RunsApi:
             await exchange.stream(
                 stream.frames(after),
                 lambda: {"x-podium-run-id": row.run_id},
-                lambda error: error_frame(logged_fault(error), is_agui=is_agui),
+                lambda error: error_frame(told_fault(error), is_agui=is_agui),
             )
 
         await exchange.while_connected(answer)

@@ -1,0 +1,173 @@
+"""The log and the metrics: each request has one line, and is counted by its true end."""
+
+import logging
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx2
+import openai
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from server.chat.conftest import CONFIG, serve, served, upstream
+from server.chat.test_completions import ASKED, team
+from server.test_serve import process
+from servers.chat_server import STALL, Call, ChatServer, Reply, whole
+from servers.podium_server import Served, serving
+
+from podium.aio import run_sync
+from podium.journal import SqlJournal
+from podium_server.keys import KeyAccess, KeyRules, KeyStore
+
+__all__ = ["serve", "served", "upstream"]
+
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[[str], list[dict[str, Any]]]:
+    """Return a function that waits for the line of a route, and returns the facts of its lines."""
+    caplog.set_level(logging.INFO, "podium.server")
+
+    def found(route: str) -> list[dict[str, Any]]:
+        for _ in range(100):
+            facts = [record.podium for record in caplog.records if record.name == "podium.server"]  # type: ignore[attr-defined]
+            if known := [each for each in facts if each.get("route") == route]:
+                return known
+            time.sleep(0.05)
+        return []
+
+    return found
+
+
+def counted(served: Served, name: str, **labels: str) -> float:
+    """Return the value of a metric with these labels."""
+    text = httpx2.get(f"{served.root}/metrics").text
+    samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
+    return sum(
+        sample.value
+        for sample in samples
+        if sample.name == name and labels.items() <= {**sample.labels}.items()
+    )
+
+
+def failing(call: Call) -> Reply:
+    """Reply as a team whose last worker refuses."""
+    if call.body["model"] == "two":
+        return whole({"error": {"message": "bad key sk-ant-012345678901234567890"}}, status=401)
+    return team(call)
+
+
+Lines = Callable[[str], list[dict[str, Any]]]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer(served: Served, upstream: ChatServer, lines: Lines, *, stream: bool) -> None:
+    """The line has the run, the model, the cost and the tokens, and no text."""
+    upstream.reply = team
+    answer = served.client().chat.completions.create(model="podium", messages=ASKED, stream=stream)
+    if stream:
+        list(answer)
+    (facts,) = lines(CHAT)
+    assert (facts["status"], facts["code"], facts["model"]) == (200, "ok", "podium")
+    assert (facts["run_status"], facts["input_tokens"], facts["output_tokens"]) == ("ok", 633, 21)
+    assert facts["cost"] == pytest.approx(sum(211 * read + 7 * 2 * read for read in (1, 1, 10)) / 1e6)
+    assert len(facts["run_id"]) == 32
+    assert ("first_token_ms" in facts) is stream
+    labels = {"route": CHAT, "gen_ai_request_model": "podium"}
+    assert counted(served, "podium_requests_total", **labels, status="200", error_type="") == 1
+    assert counted(served, "gen_ai_server_request_duration_seconds_count", **labels, error_type="") == 1
+    assert counted(served, "gen_ai_server_time_to_first_token_seconds_count", **labels) == stream
+
+
+def test_a_failure_inside_a_stream(
+    served: Served, upstream: ChatServer, lines: Lines, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is counted with its code, although the status was 200, in each API."""
+    upstream.reply = failing
+    with pytest.raises(openai.APIError):
+        list(served.client().chat.completions.create(model="podium", messages=ASKED, stream=True))
+    with served.client().responses.create(model="podium", input="Why?", stream=True) as events:
+        assert list(events)[-1].type == "response.failed"
+    told: Any = {"model": "podium", "max_tokens": 9, "messages": ASKED, "stream": True}
+    told["thinking"] = {"type": "enabled", "budget_tokens": 1024}
+    messages = anthropic.Anthropic(base_url=served.root, api_key="none", max_retries=0)
+    with pytest.raises(anthropic.APIError), messages:
+        list(messages.messages.create(**told))
+    for route in (CHAT, "/v1/responses", "/v1/messages"):
+        (facts,) = lines(route)
+        assert (facts["status"], facts["code"], facts["run_status"]) == (200, "worker_refused", "failed")
+        labels = {"route": route, "status": "200", "error_type": "worker_refused"}
+        assert counted(served, "podium_requests_total", **labels, gen_ai_request_model="podium") == 1
+    assert "sk-ant-0123" not in caplog.text
+
+
+def test_a_client_that_disconnects(served: Served, upstream: ChatServer, lines: Lines) -> None:
+    """Before or within the response."""
+    upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else team(call)
+    client = served.client().with_options(timeout=1.0)
+    with pytest.raises(openai.APITimeoutError):
+        client.chat.completions.create(model="podium", messages=ASKED)
+    (facts,) = lines(CHAT)
+    assert (facts["status"], facts["code"]) == (499, "client_disconnected")
+    labels = {"route": CHAT, "status": "499", "error_type": "client_disconnected"}
+    assert counted(served, "podium_requests_total", **labels) == 1
+
+
+def test_requests_that_are_refused(served: Served, lines: Lines) -> None:
+    """A model of the request is a label only if it exists; a path without a route is counted, too."""
+    with pytest.raises(openai.NotFoundError):
+        served.client().chat.completions.create(model="x" * 100, messages=ASKED)
+    assert httpx2.get(f"{served.root}/no/such/path").status_code == 404
+    (facts,) = lines(CHAT)
+    assert (facts["status"], facts["code"], "model" in facts) == (404, "model_not_found", False)
+    labels = {"route": CHAT, "gen_ai_request_model": "", "error_type": "model_not_found"}
+    assert counted(served, "podium_requests_total", **labels) == 1
+    assert counted(served, "podium_requests_total", route="", error_type="unknown_url") == 1
+
+
+def test_the_line_of_a_key(upstream: ChatServer, tmp_path: Path, lines: Lines) -> None:
+    """It has the id of the key; a request over the budget of the key has no run."""
+    upstream.reply = team
+    journal = SqlJournal(tmp_path / "runs.db")
+    store = KeyStore.beside(journal)
+    key, token = run_sync(lambda: store.create("alice", KeyRules(requests_per_minute=1)))
+    text = CONFIG.format(url=upstream.url, models="", server="")
+    with serving(text, tmp_path, KeyAccess(store, journal=journal)) as served:
+        ask = served.client(token).chat.completions.create
+        ask(model="podium", messages=ASKED)
+        with pytest.raises(openai.RateLimitError):
+            ask(model="podium", messages=ASKED)
+    first, second = lines(CHAT)
+    assert first["key_id"] == second["key_id"] == key.key_id
+    assert (second["code"], second["model"], "run_id" in second) == ("rate_limit_exceeded", "podium", False)
+
+
+def test_the_command_writes_the_log_to_stderr(tmp_path: Path, upstream: ChatServer) -> None:
+    """A start, one line for each request, and the stop; a URL cannot begin a line of its own."""
+    upstream.reply = team
+    (tmp_path / "podium.toml").write_text(CONFIG.format(url=upstream.url, models="", server=""))
+    with process(tmp_path) as running:
+        client = openai.OpenAI(base_url=running.url, api_key="sk-secret-0123456789abcdef", max_retries=0)
+        client.chat.completions.create(model="podium", messages=ASKED)
+        httpx2.get(running.url + "/runs/a%0Arequest%20status=200")
+        address = running.url.removeprefix("http://").removesuffix("/v1").split(":")
+        with socket.create_connection((address[0], int(address[1]))) as open_one:
+            open_one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            open_one.recv(1000)
+        running.send_signal(signal.SIGTERM)
+        log = [line.split(" ", 2) for line in running.stderr.read().splitlines() if " INFO " in line]
+    told = [each[2] for each in log]
+    assert told[0].startswith("started version=")
+    assert told[1].startswith("request method=POST route=/v1/chat/completions status=200 code=ok ms=")
+    assert " model=podium run_id=" in told[1]
+    assert "cost=0.0027" in told[1]
+    assert told[2].startswith("request method=GET route=/v1/runs/{run_id} status=404 code=run_unknown")
+    assert r'run_id="a\nrequest status=200"' in told[2]
+    assert told[3:] == ["stopped"]
+    assert "sky" not in str(log)
+    assert "sk-secret" not in str(log)
