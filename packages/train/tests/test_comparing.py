@@ -3,22 +3,24 @@
 import json
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
-from servers.chat_server import ChatServer, says
+from servers.chat_server import Call, ChatServer, Reply, says, whole
 from small_recording import small_recording
 
 from podium_evals.recorded import write_recordings
 
-RECIPE = """
+ANSWERS = """[environment.answers]
+sizes = [2, 3]
+held_workers = 1
+"""
+RECIPE = f"""
 [environment]
 type = "recorded"
 recording = "recorded.jsonl"
-[environment.answers]
-sizes = [2, 3]
-held_workers = 1
-[model]
+{ANSWERS}[model]
 base = "base"
 [grpo]
 steps = 100
@@ -37,9 +39,9 @@ spelling = "lists"
 PLAN = 'model_id = [0]\nsubtasks = ["Answer the question."]\naccess_list = [[]]'
 
 
-def compare(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def compare(folder: Path, *words: str, recipe: str = RECIPE) -> subprocess.CompletedProcess[str]:
     """Run `podium-train compare` on a recipe with a small recording."""
-    (folder / "recipe.toml").write_text(RECIPE)
+    (folder / "recipe.toml").write_text(recipe)
     write_recordings(small_recording(), folder / "recorded.jsonl")
     return subprocess.run(
         [sys.executable, "-m", "podium_train", "compare", "--config", "recipe.toml", *words],
@@ -64,6 +66,46 @@ def test_a_served_conductor_is_compared(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "found.json").read_text())
     assert (found["arms"][0]["valid"], found["arms"][0]["calls"], found["base"]) == (1.0, 1.0, "best single")
     assert len(server.calls) == 20
+
+
+def test_a_planner_that_never_answers(tmp_path: Path) -> None:
+    """The command ends with its first error, and without a table of zeros."""
+    (tmp_path / "podium.toml").write_text(PLANNER.format(url="http://127.0.0.1:9/v1"))
+    run = compare(tmp_path, "--planner", "podium.toml", "--episodes", "20")
+    assert (run.returncode, run.stdout) == (2, "")
+    assert (
+        "the planner 'mine' gave no plan for the first 8 episodes: worker_unavailable: no conn" in run.stderr
+    )
+
+
+def test_a_planner_that_fails_sometimes(tmp_path: Path) -> None:
+    """The table has the share and the first error; such texts are unknown, and not invalid."""
+    number = count(1)
+
+    def answer(call: Call) -> Reply:
+        return says(call, PLAN) if next(number) > 2 else whole({"error": {"message": "bad"}}, status=400)
+
+    with ChatServer(answer).in_thread() as server:
+        (tmp_path / "podium.toml").write_text(PLANNER.format(url=server.url))
+        run = compare(tmp_path, "--planner", "podium.toml", "--episodes", "20", "--out", "found.json")
+    assert run.returncode == 0, run.stderr
+    assert "mine gave no text for 10.0%, first because of worker_refused: " in run.stdout
+    arm = json.loads((tmp_path / "found.json").read_text())["arms"][0]
+    assert (arm["failed"], arm["unknown"], arm["valid"]) == (0.1, pytest.approx(0.1), 0.9)
+    assert run.stdout.splitlines()[3].split()[-4:-2] == ["10.0%", "0"]
+
+
+def test_workers_that_never_answer(tmp_path: Path) -> None:
+    """No outcome is known, so there are no figures."""
+    rows = [{"question": f"What is {n} + 1?", "answer": n + 1} for n in range(9)]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    live = 'type = "live"\nconfig = "podium.toml"\nquestions = "q.jsonl"\ngrader = "number"'
+    own = RECIPE.replace('type = "recorded"\nrecording = "recorded.jsonl"', live).replace(ANSWERS, "")
+    with ChatServer(lambda _: whole({"error": {"message": "a bad key"}}, status=401)).in_thread() as server:
+        (tmp_path / "podium.toml").write_text(PLANNER.format(url=server.url))
+        run = compare(tmp_path, "--split", "train", "--episodes", "2", recipe=own)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "no plan of any arm has a known outcome" in run.stderr
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,13 @@ def test_the_log_continues_after_a_crash(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
     assert lines[0]["held_out"] == {
-        "mixes": {"sampled": 0.5, "greedy": 0.6, "sampled_second": None, "greedy_second": None}
+        "mixes": {
+            "sampled": 0.5,
+            "greedy": 0.6,
+            "unknown": {},
+            "sampled_second": None,
+            "greedy_second": None,
+        }
     }
 
 

@@ -15,7 +15,7 @@ from podium.errors import ConfigError, PodiumError
 from podium.installing import install_hint
 from podium_train.environments import Split
 from podium_train.forecasts import forecast_compare, forecast_eval, forecast_grpo, forecast_sft
-from podium_train.guards import second_told
+from podium_train.guards import held_out_told, second_told
 from podium_train.progress import reporter
 from podium_train.recipes import Recipe, check_environment, load_recipe, shipped_recipes
 
@@ -102,7 +102,7 @@ def evaluate(config: Config, model: Model = None) -> None:
     folder, trainers = model or config.parent / found.folder / "best", _trainers()
     _tell(forecast_eval(found, config.parent))
     for split, each in trainers.evaluate(found, config.parent, folder).items():
-        typer.echo(f"{split}: {each.sampled:.3f} sampled, {each.greedy:.3f} greedy")
+        typer.echo(f"{split}: {held_out_told(each)}")
         for how, second in (("sampled", each.sampled_second), ("greedy", each.greedy_second)):
             if second is not None:
                 typer.echo(f"  {how}{second_told(second)}")

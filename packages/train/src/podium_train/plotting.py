@@ -88,6 +88,7 @@ def _held_out(axes: "Axes", steps: Steps) -> None:
     for name, colour in zip(names, COLOURS, strict=False):
         for how, style in (("sampled", "-"), ("greedy", ":")):
             points = [(at["step"], at["held_out"][name][how]) for at in measured if name in at["held_out"]]
+            points = [point for point in points if point[1] is not None]
             axes.plot(*zip(*points, strict=True), style, color=colour, marker=".", label=f"{name}, {how}")
     axes.set_title("Accuracy on held-out episodes", loc="left")
 

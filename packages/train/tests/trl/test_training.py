@@ -55,6 +55,15 @@ save_every = 2
 episodes = 4
 every = 2
 """
+PODIUM = """
+[endpoints.own]
+base_url = "http://127.0.0.1:9/v1"
+[workers.any]
+endpoint = "own"
+model = "any"
+[planner]
+worker = "any"
+"""
 COMMAND = [sys.executable, "-m", "podium_train"]
 
 
@@ -274,6 +283,26 @@ def test_the_asynchronous_trainer_is_found() -> None:
 def _log(recipe: Path) -> str:
     path = recipe.parent / "run/steps.jsonl"
     return path.read_text() if path.exists() else ""
+
+
+@pytest.mark.timeout(300)
+def test_workers_that_never_answer(tmp_path: Path, base: Path) -> None:
+    """The measurement ends with an error, and without an accuracy of zero."""
+    live = 'type = "live"\nconfig = "podium.toml"\nquestions = "q.jsonl"\ngrader = "number"\n[prompt]\n'
+    text = RECIPE.replace('type = "specialists"\n[prompt]\nform = "tiny"\n', live)
+    recipe = prepare(tmp_path, base, text.replace("episodes = 4", "episodes = 2"))
+    (tmp_path / "podium.toml").write_text(PODIUM)
+    rows = [{"question": f"What is {n} + 1?", "answer": n + 1} for n in range(40)]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    prefill = PLAN.replace("\n", "\\n").replace('"', '\\"')
+    recipe.write_text(
+        recipe.read_text().replace("[prompt]\n", f'[prompt]\nstyle = {{ prefill = "{prefill}" }}\n')
+    )
+    words = [*COMMAND, "eval", "--config", str(recipe), "--model", str(base)]
+    done = subprocess.run(words, capture_output=True, text=True, env=QUIET, timeout=200, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "no plan has a known outcome: validation: unknown sampled, unknown greedy" in done.stderr
+    assert "a worker did not answer" in done.stderr
 
 
 def test_a_missing_model(tmp_path: Path) -> None:

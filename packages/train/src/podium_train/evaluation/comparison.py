@@ -28,7 +28,11 @@ class ArmScores:
     difference: Difference | None
     """The difference of `score` to the base arm; `None` for the base."""
     unknown: float
-    """Share of the texts whose outcome cannot be known."""
+    """Share of the texts whose outcome cannot be known, with those that the arm failed to give."""
+    failed: float
+    """Share of the texts that the arm failed to give, for example because its server did not answer."""
+    failure: str
+    """Why it failed to give the first of these texts; empty if it gave all."""
     valid: float
     """Share of the texts that have a valid plan."""
     steps: float | None
@@ -128,6 +132,7 @@ def _figures(
     known = [each for trial in trials if (each := trial.score) is not None]
     plans = [trial.reward.plan for trial in trials if trial.reward.plan is not None]
     outcomes = [trial.reward.outcome for trial in trials if trial.reward.outcome is not None]
+    failures = [trial.failure for trial in trials if trial.failure]
     of_kind = defaultdict[str, list[float]](list)
     for kind, each in zip(kinds, scores, strict=True):
         of_kind[kind].append(each)
@@ -138,6 +143,8 @@ def _figures(
         known=_mean(known),
         difference=difference,
         unknown=1 - len(known) / len(trials),
+        failed=len(failures) / len(trials),
+        failure=failures[0] if failures else "",
         valid=len(plans) / len(trials),
         steps=_mean([len(plan.steps) for plan in plans]),
         calls=_mean([outcome.calls for outcome in outcomes]),

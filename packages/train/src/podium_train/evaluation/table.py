@@ -44,7 +44,7 @@ def _cells(arm: ArmScores, base: str) -> Iterator[str]:
         yield rounding.interval(arm.difference.alone)
         yield rounding.interval(arm.difference.together)
     yield _percent(arm.unknown)
-    yield _percent(1 - arm.valid)
+    yield _percent(1 - arm.valid - arm.failed)
     yield rounding.count(arm.calls)
     yield rounding.per_thousand(arm.cost)
 
@@ -63,3 +63,5 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
         if arm.problems:
             told = ", ".join(f"{number} {problem}" for problem, number in arm.problems.items())
             yield f"{arm.name}: {told}"
+        if arm.failure:
+            yield f"{arm.name} gave no text for {_percent(arm.failed)}, first because of {arm.failure}"

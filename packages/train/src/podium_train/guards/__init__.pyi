@@ -11,12 +11,15 @@ from .guards import (
     Guards as Guards,
     Stop as Stop,
 )
-from .measures import (
+from .held_out import (
     HeldOut as HeldOut,
+    accuracy as accuracy,
+    held_out_told as held_out_told,
+)
+from .measures import (
     Sample as Sample,
     StepMeasures as StepMeasures,
     Update as Update,
-    accuracy as accuracy,
     measure as measure,
     relative_entropy as relative_entropy,
 )

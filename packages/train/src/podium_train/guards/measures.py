@@ -7,6 +7,7 @@ from math import log
 from statistics import fmean
 
 from podium_train.environments import Episode
+from podium_train.guards.held_out import HeldOut, accuracy
 from podium_train.guards.second_rounds import SecondRounds, second_rounds
 from podium_train.rewards import Score
 
@@ -23,25 +24,6 @@ class Sample:
     """Tokens of the text."""
     cut: bool = False
     """Whether the text was cut at the maximum length."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOut:
-    """Accuracy on one held-out split."""
-
-    sampled: float
-    """With the temperature of training."""
-    greedy: float
-    """With the most probable tokens. It hides what training changes: look at both."""
-    sampled_second: SecondRounds | None = None
-    """What second rounds make of the sampled answers, if the conductor has them."""
-    greedy_second: SecondRounds | None = None
-    """What second rounds make of the greedy answers."""
-
-    @property
-    def reached(self) -> float:
-        """The sampled accuracy after all rounds, by which the best checkpoint is chosen."""
-        return self.sampled if self.sampled_second is None else self.sampled_second.after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +120,7 @@ def measure(
         step=step,
         texts=len(samples),
         reward=fmean(values) if values else 0.0,
-        accuracy=accuracy(scores),
+        accuracy=accuracy(scores) or 0.0,
         valid_plans=len(planned) / len(samples),
         unknown=1 - len(values) / len(samples),
         groups_without_variance=fmean(len(found) < 2 for found in groups.values()),
@@ -157,12 +139,6 @@ def measure(
         held_out=held_out or {},
         second=second,
     )
-
-
-def accuracy(scores: Sequence[Score]) -> float:
-    """Return the mean grade of the answers; texts with an unknown outcome do not count."""
-    grades = [max(0.0, 2 * score.value - 1) for score in scores if score.value is not None]
-    return fmean(grades) if grades else 0.0
 
 
 def relative_entropy(samples: Sequence[Sample], *, by_name: bool) -> float:

@@ -16,6 +16,7 @@ from .scorer import (
     Score as Score,
     Scorer as Scorer,
     ScoreRequest as ScoreRequest,
+    WhyUnknown as WhyUnknown,
 )
 from .second_round import (
     DISCOUNT as DISCOUNT,

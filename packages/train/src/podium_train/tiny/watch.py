@@ -14,6 +14,7 @@ from podium_train.guards import (
     StepLog,
     StepMeasures,
     Stop,
+    held_out_told,
     measure as step_measures,
 )
 from podium_train.reward import Reward
@@ -105,10 +106,11 @@ class Watch:
         found = self._validations.measure()
         accuracy = found.accuracy
         self._conductor.save(self._folder / "last")
+        assert accuracy.sampled is not None  # all outcomes of the tiny worlds are known
         self.best.offer(self._folder / "last", step=measures.step, accuracy=accuracy.sampled)
         self._told(
-            f"update {measures.step}: validation {accuracy.sampled:.3f} sampled, "
-            f"{accuracy.greedy:.3f} greedy; {found.told}; entropy {update.entropy:.3f}"
+            f"update {measures.step}: validation {held_out_told(accuracy)}; {found.told}; "
+            f"entropy {update.entropy:.3f}"
         )
         return replace(measures, held_out={self._validations.name: accuracy})
 

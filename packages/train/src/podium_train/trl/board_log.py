@@ -27,7 +27,8 @@ class BoardLog:
         if measures.second is not None:
             scalars |= {f"second/{name}": value for name, value in asdict(measures.second).items()}
         for split, found in measures.held_out.items():
-            scalars |= {f"{split}/sampled": found.sampled, f"{split}/greedy": found.greedy}
+            shown = {f"{split}/sampled": found.sampled, f"{split}/greedy": found.greedy}
+            scalars |= {name: value for name, value in shown.items() if value is not None}
             if found.sampled_second is not None:
                 scalars[f"{split}/after second round"] = found.sampled_second.after
         total = sum(measures.steps.values()) or 1

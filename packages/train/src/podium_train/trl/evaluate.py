@@ -8,7 +8,8 @@ from peft import AutoPeftModelForCausalLM
 from transformers import AutoModelForCausalLM
 
 from podium.errors import ConfigError
-from podium_train.guards import HeldOut
+from podium_train.errors import NothingMeasured
+from podium_train.guards import HeldOut, held_out_told
 from podium_train.recipes import Recipe
 from podium_train.trl.generate import Generator
 from podium_train.trl.held_out import measure_held_out
@@ -27,6 +28,7 @@ def evaluate(recipe: Recipe, folder: Path, model: Path) -> Mapping[str, HeldOut]
 
     Raises:
         ConfigError: the folder has no model.
+        NothingMeasured: no outcome is known.
     """
     grpo = recipe.grpo
     assert grpo is not None
@@ -40,4 +42,8 @@ def evaluate(recipe: Recipe, folder: Path, model: Path) -> Mapping[str, HeldOut]
         temperature=grpo.temperature,
     )
     scorer = PlanReward(recipe, folder).scorer
-    return measure_held_out(recipe, folder, generator, lambda requests: anyio.run(scorer.score, requests))
+    found = measure_held_out(recipe, folder, generator, lambda requests: anyio.run(scorer.score, requests))
+    if all(each.sampled is None and each.greedy is None for each in found.values()):
+        told = "; ".join(f"{split}: {held_out_told(each)}" for split, each in found.items())
+        raise NothingMeasured(f"no plan has a known outcome: {told}")
+    return found

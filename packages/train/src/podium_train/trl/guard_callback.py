@@ -22,6 +22,7 @@ from podium_train.guards import (
     StepLog,
     StepMeasures,
     Stop,
+    held_out_told,
     measure,
     second_told,
     step_of,
@@ -113,10 +114,11 @@ class GuardCallback(TrainerCallback):
 
 def _told(measures: StepMeasures) -> str:
     held = "".join(
-        f", {name} {found.sampled:.3f} sampled, {found.greedy:.3f} greedy{second_told(found.sampled_second)}"
+        f", {name} {held_out_told(found)}{second_told(found.sampled_second)}"
         for name, found in measures.held_out.items()
     )
+    unknown = f", {measures.unknown:.0%} of the outcomes unknown" if measures.unknown else ""
     return (
         f"reward {measures.reward:.3f}, valid {measures.valid_plans:.0%}, "
-        f"entropy {measures.worker_entropy:.2f}{second_told(measures.second)}{held}"
+        f"entropy {measures.worker_entropy:.2f}{unknown}{second_told(measures.second)}{held}"
     )

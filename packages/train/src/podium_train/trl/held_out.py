@@ -1,5 +1,6 @@
 """Accuracy of a model on held-out splits."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,7 +39,11 @@ def measure_held_out(
         sampled, sampled_second = how.measure(is_greedy=False)
         greedy, greedy_second = how.measure(is_greedy=True)
         found[split] = HeldOut(
-            sampled=sampled, greedy=greedy, sampled_second=sampled_second, greedy_second=greedy_second
+            sampled=accuracy(sampled),
+            greedy=accuracy(greedy),
+            unknown=Counter(score.why_unknown for score in sampled + greedy if score.value is None),
+            sampled_second=sampled_second,
+            greedy_second=greedy_second,
         )
     return found
 
@@ -52,8 +57,8 @@ class _Measuring:
     score: Callable[[Sequence[ScoreRequest]], list[Score]]
     episodes: Sequence[Episode]
 
-    def measure(self, *, is_greedy: bool) -> tuple[float, SecondRounds | None]:
-        """Return the accuracy of first rounds, and what second rounds change if the prompt has two."""
+    def measure(self, *, is_greedy: bool) -> tuple[list[Score], SecondRounds | None]:
+        """Return the scores of first rounds, and what second rounds change if the prompt has two."""
         section, seed = self.recipe.prompt, self.recipe.held_out.seed
         prompts = [messages_of(section, episode) for episode in self.episodes]
         texts = self._texts(prompts, is_greedy=is_greedy, seed=seed)
@@ -63,7 +68,7 @@ class _Measuring:
         ]
         scores = self.score(firsts)
         if section.style.rounds == 1:
-            return accuracy(gather_object(scores)), None
+            return gather_object(scores), None
         able = [at for at, score in enumerate(scores) if score.answer]
         prompts = [messages_of(section, self.episodes[at], (texts[at], scores[at].answer)) for at in able]
         seconds = self._texts(prompts, is_greedy=is_greedy, seed=seed + 1)
@@ -75,7 +80,7 @@ class _Measuring:
         )
         found, scores = gather_object(found), gather_object(scores)
         others = [score for score in scores if not score.answer]
-        return accuracy(scores), second_rounds(found, others)
+        return scores, second_rounds(found, others)
 
     def _texts(self, prompts: Sequence[Sequence[Message]], *, is_greedy: bool, seed: int) -> list[str]:
         prefill = self.recipe.prompt.style.prefill
