@@ -32,9 +32,9 @@ serve: $(UV)
 test: $(UV)
 	$(RUN) $(PYTEST) -m 'not long'
 
-# Soak tests, the examples in their own processes, many examples for each property, the lowest versions, the
-# newest MCP SDK, and the packages with their own environments.
-test-long: $(UV) test-openai-agents test-inspect test-train test-trainers lowest newest-mcp
+# Soak tests, the examples in their own processes, many examples for each property, the newest MCP SDK, and the
+# packages with their own environments.
+test-long: $(UV) test-openai-agents test-inspect test-train test-trainers newest-mcp
 	$(RUN) $(PYTEST) -m 'long or hypothesis' --hypothesis-profile=long
 
 # It has its own lock, because it needs openai 3 and crewai needs openai 2.
@@ -117,7 +117,7 @@ train-tiny: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m podium_train.tiny --seeds 1 --out .tiny
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
-nightly: $(PYTHONS:%=test-%) properties soak mutation wheels test-trainers-long test-clients test-open-webui test-verl train-tiny
+nightly: $(PYTHONS:%=test-%) lowest properties soak mutation wheels test-trainers-long test-clients test-open-webui test-verl train-tiny
 
 $(PYTHONS:%=test-%): test-%: $(UV)
 	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST)
