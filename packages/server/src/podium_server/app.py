@@ -81,6 +81,8 @@ class App:
         async with AsyncExitStack() as stack:
             if self.journal is not None:
                 await stack.enter_async_context(self.journal)
+            if self._turns.continuations.tables is not None:
+                await stack.enter_async_context(self._turns.continuations.tables)
             if self._runs is not None:
                 await stack.enter_async_context(self._runs.store)
             if self._responses is not None:

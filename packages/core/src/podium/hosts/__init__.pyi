@@ -57,6 +57,8 @@ from .text_answers import (
 )
 from .tool_continuation import (
     ContinuationStore as ContinuationStore,
+    continuation_name as continuation_name,
+    write_continuation as write_continuation,
 )
 from .tools import (
     ToolWorker as ToolWorker,

@@ -84,7 +84,7 @@ class ContinuationStore:
 
     def __init__(self, most: int = 256) -> None:
         self._most = most
-        self._kept: OrderedDict[tuple[str, tuple[str, ...]], Mapping[str, Any]] = OrderedDict()
+        self._kept: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
         self._lock = Lock()
 
     def keep(self, query: Sequence[Message], calls: Sequence[Part], continuation: Mapping[str, Any]) -> None:
@@ -95,10 +95,10 @@ class ContinuationStore:
             calls: the tool calls of the answer.
             continuation: the continuation for the turn after these calls.
         """
-        key = (_hash(query), _ids(calls))
+        name = continuation_name(query, calls)
         with self._lock:
-            self._kept[key] = continuation
-            self._kept.move_to_end(key)
+            self._kept[name] = continuation
+            self._kept.move_to_end(name)
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
 
@@ -111,13 +111,20 @@ class ContinuationStore:
         """
         calls = next((message.tool_calls for message in reversed(tool_messages) if message.tool_calls), ())
         with self._lock:
-            return self._kept.get((_hash(query), _ids(calls)))
+            return self._kept.get(continuation_name(query, calls))
+
+
+def continuation_name(query: Sequence[Message], calls: Sequence[Part]) -> str:
+    """Return the name of a continuation, by which a host that stores continuations finds it.
+
+    Args:
+        query: the conversation up to its question.
+        calls: the tool calls of the answer.
+    """
+    ids = json.dumps([str(call.get("id")) for call in calls])
+    return sha256(f"{_hash(query)} {ids}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _hash(query: Sequence[Message]) -> str:
     text = json.dumps([message.to_wire() for message in query], sort_keys=True)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _ids(calls: Sequence[Part]) -> tuple[str, ...]:
-    return tuple(str(call.get("id")) for call in calls)

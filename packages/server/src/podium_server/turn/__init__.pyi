@@ -4,6 +4,7 @@ from .pieces import Piece as Piece, ProgressPiece as ProgressPiece, TextPiece as
 from .progress import Progress as Progress
 from .run_turn import RunTurn as RunTurn
 from .tool_results import check_tool_results as check_tool_results
-from .turn import Turn as Turn, Turns as Turns
+from .turn import Turn as Turn
+from .turns import Turns as Turns
 from .usage import answer_usage as answer_usage
 from .without_urls import public_data as public_data, without_urls as without_urls

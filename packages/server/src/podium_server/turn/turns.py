@@ -1,0 +1,231 @@
+"""Admits requests, and makes their turns."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from uuid import uuid4
+
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium.hosted import HostedConductor
+from podium.hosts import ChatAnswer, ChatCall
+from podium.journal import MemoryJournal, SqlJournal
+from podium.run import RunOptions
+from podium.types import Part, Sampling, estimate_usage
+from podium_server.keys import Access, Admission, Ask, Caller
+from podium_server.models import Catalogue, ModelUnknown, ServedModel
+from podium_server.record import Record, current_record
+from podium_server.turn.asked import Asked
+from podium_server.turn.continuations import Continuations
+from podium_server.turn.idempotency import NamedRun, Recorded, Running
+from podium_server.turn.run_turn import RunTurn
+from podium_server.turn.tool_results import check_tool_results
+from podium_server.turn.turn import Facts, Turn, form_of
+from podium_server.turn.verbatim import verbatim
+
+
+class Turns:
+    """Admits requests and makes their turns.
+
+    Args:
+        catalogue: the models.
+        access: admits requests.
+        journal: records the runs; `None` records nothing.
+    """
+
+    def __init__(self, catalogue: Catalogue, access: Access, journal: SqlJournal | None) -> None:
+        self.catalogue = catalogue
+        self._access = access
+        self._journal = journal
+        self.continuations = Continuations(journal)
+        self._named: dict[str, Running] = {}
+        """The running requests of idempotency keys."""
+
+    def run_id(self, caller: Caller, idempotency_key: str | None, fingerprint: str) -> str:
+        """Return the id of the run of a request: the id for its idempotency key, or without one a new id."""
+        if idempotency_key is None:
+            return uuid4().hex
+        return NamedRun(caller.caller_id, idempotency_key, fingerprint).run_id
+
+    @asynccontextmanager
+    async def named(
+        self, caller: Caller, idempotency_key: str | None, fingerprint: str
+    ) -> AsyncGenerator[tuple[str, bool], None]:
+        """Yield the id of the run of a request, and whether an earlier request has begun it.
+
+        Repetitions wait until the block of the first request has ended.
+
+        Raises:
+            KeyReused: the idempotency key was used with another request.
+        """
+        if idempotency_key is None or self._journal is None:
+            yield uuid4().hex, False
+            return
+        named = NamedRun(caller.caller_id, idempotency_key, fingerprint)
+        async with named.held(self._named):
+            yield named.run_id, await named.row(self._journal) is not None
+
+    def find(self, caller: Caller, name: str | None) -> ServedModel:
+        """Return the model with this name; with `None`, the first that the caller may call.
+
+        Raises:
+            ModelUnknown: there is no such model, or the caller may not call it.
+        """
+        models = self.catalogue if name is None else (self.catalogue.find(name),)
+        for model in models:
+            if caller.may_call(model.name):
+                return model
+        told = "any model" if name is None else f"the model {name!r:.200}"
+        raise ModelUnknown(f"{told} does not exist, or your API key may not call it")
+
+    @asynccontextmanager
+    async def admitted(self, caller: Caller, asked: Asked) -> AsyncGenerator[Turn, None]:
+        """Admit a request, and yield its turn.
+
+        Raises:
+            ModelUnknown: there is no such model.
+            KeyRefused: the API key does not allow the request.
+            KeyReused: the idempotency key was used with another request.
+            QueryError: the conversation is invalid.
+            ConfigError: an option of the request is not supported.
+        """
+        model = self.catalogue.find(asked.model)
+        caller.check_model(model.name)
+        record = current_record().of_model(model.name, asked.run_id)
+        form_of(asked)  # before anything is spent
+        check_tool_results(asked.messages)
+        named = self._named_run(caller, asked, model)
+        async with nullcontext() if named is None else named.held(self._named):
+            recorded = None if named is None else await self._recorded(named, model)
+            ask = Ask(
+                model=model.name,
+                conductor=model.conductor,
+                run_id=asked.run_id or (uuid4().hex if named is None else named.run_id),
+                tokens=0 if caller.key is None else estimate_usage(asked.messages, "").input_tokens,
+                may_exist=named is not None or asked.may_exist,
+                is_recorded=asked.is_recorded,
+            )
+            async with self._access.admit(caller, ask) as admission:
+                record.run_id = ask.run_id
+                yield await self._turn(caller, asked, ask, admission, record, recorded)
+
+    @asynccontextmanager
+    async def admitted_run(self, caller: Caller, asked: Asked) -> AsyncGenerator[RunTurn, None]:
+        """Admit a run with the id of `asked`, which the caller executes with the options of the turn.
+
+        Raises:
+            ModelUnknown: there is no such model.
+            KeyRefused: the API key does not allow the run.
+            ConfigError: the runs of this caller or model are not recorded.
+        """
+        model = self.catalogue.find(asked.model)
+        caller.check_model(model.name)
+        record = current_record().of_model(model.name, asked.run_id)
+        conductor, run_id = model.conductor, asked.run_id
+        assert run_id is not None
+        if self._journal is None or not caller.keeps_texts or isinstance(conductor, HostedConductor):
+            raise ConfigError("this run cannot be executed in the background, because it is not recorded")
+        ask = Ask(
+            model=model.name,
+            conductor=conductor,
+            run_id=run_id,
+            tokens=0 if caller.key is None else estimate_usage(asked.messages, "").input_tokens,
+            may_exist=True,
+        )
+        async with self._access.admit(caller, ask) as admission:
+            record.run_id = run_id
+            options = self._options(asked, model, ask, admission)
+            effort = model.effort(asked.effort)
+            if effort is not None:
+                options["sampling"] = Sampling(effort=model.efforts[effort].worker)
+            yield RunTurn(conductor, options, admission)
+
+    async def _recorded(self, named: NamedRun, model: ServedModel) -> Recorded | None:
+        assert self._journal is not None
+        assert isinstance(model.conductor, Conductor)
+        return await named.recorded(self._journal, model.conductor.limits.seconds)
+
+    async def _turn(
+        self,
+        caller: Caller,
+        asked: Asked,
+        ask: Ask,
+        admission: Admission,
+        record: Record,
+        recorded: Recorded | None,
+    ) -> Turn:
+        model = self.catalogue.find(ask.model)
+        effort = model.effort(asked.effort)
+        sampling = replace(asked.sampling, effort=None if effort is None else model.efforts[effort].worker)
+        call = ChatCall(
+            model.conductor,
+            asked.messages,
+            tools=asked.tools,
+            sampling=sampling,
+            continuation=await self.continuations.find((caller.caller_id, model.name), asked.messages),
+            options=self._options(asked, model, ask, admission),
+        )
+        return Turn(
+            Facts(
+                asked=asked,
+                model=model,
+                effort=effort,
+                run_id=ask.run_id,
+                admission=admission,
+                call=call,
+                record=record,
+                recorded=recorded,
+                keep=partial(self._keep, caller, asked, model),
+            )
+        )
+
+    async def _keep(
+        self,
+        caller: Caller,
+        asked: Asked,
+        model: ServedModel,
+        run_id: str,
+        calls: Sequence[Part],
+        answer: ChatAnswer,
+    ) -> None:
+        """Keep the continuation of an answer with tool calls."""
+        is_recorded = self._records(caller, asked, model)
+        await self.continuations.keep(
+            (caller.caller_id, model.name),
+            asked.messages,
+            calls,
+            run_id=run_id,
+            unrecorded=None if is_recorded else answer.continuation,
+        )
+
+    def _records(self, caller: Caller, asked: Asked, model: ServedModel) -> bool:
+        """Return whether the journal of the server records the run of a request."""
+        is_own = not isinstance(model.conductor, HostedConductor)
+        return self._journal is not None and caller.keeps_texts and asked.is_recorded and is_own
+
+    def _named_run(self, caller: Caller, asked: Asked, model: ServedModel) -> NamedRun | None:
+        """Return the run of the idempotency key; `None` without a key.
+
+        Raises:
+            ConfigError: the runs of this caller or model are not recorded.
+        """
+        if asked.idempotency_key is None:
+            return None
+        if not self._records(caller, asked, model):
+            raise ConfigError("Idempotency-Key is not supported here, because these runs are not recorded")
+        return NamedRun(caller.caller_id, asked.idempotency_key, asked.fingerprint)
+
+    def _options(self, asked: Asked, model: ServedModel, ask: Ask, admission: Admission) -> RunOptions:
+        options = admission.options.copy()
+        options["run_id"], options["is_new_id"] = ask.run_id, not ask.may_exist
+        if not asked.is_recorded:
+            options |= {"journal": admission.options.get("journal") or MemoryJournal(), "uses_cache": False}
+        if options.get("journal") is None:
+            options["journal"] = self._journal or MemoryJournal()
+        limits = model.limits(model.effort(asked.effort), options.get("limits"))
+        if limits is not None:
+            options["limits"] = limits
+        if model.is_worker:
+            options["middleware"] = verbatim(asked.messages)
+        return options

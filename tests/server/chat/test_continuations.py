@@ -1,0 +1,208 @@
+"""The turn with the results of tools continues the run that called them, also in another process."""
+
+import os
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from server.chat.conftest import CONFIG
+from server.chat.test_completions import ASKED, team
+from server.keys.test_http import NewKey, new_key, url
+from server.test_serve import process
+from servers.chat_server import Call, ChatServer, Reply, says
+from servers.podium_server import Served, serving
+
+from podium.aio import run_sync
+from podium.journal import SqlJournal
+from podium_server.keys import KeyAccess, KeyStore
+
+__all__ = ["new_key", "url"]
+
+Post = Callable[[str, Any], Any]
+FUNCTION: Any = {"name": "add", "parameters": {"type": "object"}}
+TOOLS = [{"type": "function", "function": FUNCTION}]
+CALLS = [
+    {"id": f"call_{n}", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    for n in (1, 2)
+]
+
+
+def calling(call: Call) -> Reply:
+    """Reply as the team, whose last worker calls tools until it has a result."""
+    if call.body["model"] != "two" or call.body["messages"][-1]["role"] == "tool":
+        return team(call)
+    return says(call, "", tool_calls=CALLS, finish_reason="tool_calls")
+
+
+def chat(post: Post, *, stream: bool = False, **more: Any) -> list[Callable[[], str]]:
+    """Return the two turns of a conversation in chat completions; each returns its text."""
+    body = {"model": "podium", "messages": ASKED, "tools": TOOLS, **more}
+    asked: list[Any] = []
+
+    def first() -> str:
+        answer = post("/chat/completions", {**body, "stream": stream})
+        calls = CALLS if stream else answer["choices"][0]["message"]["tool_calls"]
+        asked.append({"role": "assistant", "content": None, "tool_calls": calls})
+        asked.extend({"role": "tool", "tool_call_id": each["id"], "content": "3"} for each in calls)
+        return ""
+
+    def second() -> str:
+        answer = post("/chat/completions", {**body, "messages": [*ASKED, *asked]})
+        return str(answer["choices"][0]["message"]["content"])
+
+    return [first, second]
+
+
+def messages(post: Post) -> list[Callable[[], str]]:
+    """As `chat`, in the Messages API."""
+    tools = [{"name": "add", "input_schema": {"type": "object"}}]
+    body = {"model": "podium", "messages": ASKED, "tools": tools, "max_tokens": 99}
+    said: list[Any] = []
+
+    def first() -> str:
+        said.extend(post("/messages", body)["content"])
+        return ""
+
+    def second() -> str:
+        results = [
+            {"type": "tool_result", "tool_use_id": block["id"], "content": "3"}
+            for block in said
+            if block["type"] == "tool_use"
+        ]
+        more = [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
+        return str(post("/messages", {**body, "messages": [*ASKED, *more]})["content"][0]["text"])
+
+    return [first, second]
+
+
+def responses(post: Post) -> list[Callable[[], str]]:
+    """As `chat`, in the Responses API, where the server has the first turn."""
+    body = {"model": "podium", "input": "Why is the sky blue?", "tools": [{"type": "function", **FUNCTION}]}
+    begun: list[Any] = []
+
+    def first() -> str:
+        begun.append(post("/responses", body))
+        return ""
+
+    def second() -> str:
+        results = [{"type": "function_call_output", "call_id": call["id"], "output": "3"} for call in CALLS]
+        answer = post("/responses", {**body, "input": results, "previous_response_id": begun[0]["id"]})
+        return str(next(item for item in answer["output"] if item["type"] == "message")["content"][0]["text"])
+
+    return [first, second]
+
+
+def poster(root: str, key: str = "none") -> Post:
+    """Return a function that posts a body to a server, and returns the answer."""
+
+    def post(path: str, body: Any) -> Any:
+        answer = httpx2.post(root + path, json=body, headers={"x-api-key": key}, timeout=20)
+        assert answer.status_code == 200, answer.text
+        return None if body.get("stream") else answer.json()
+
+    return post
+
+
+def models(upstream: ChatServer) -> list[str]:
+    """Return the models that were called."""
+    return [call.body["model"] for call in upstream.calls]
+
+
+@pytest.mark.parametrize("api", [chat, messages, responses])
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_a_server_that_is_killed_before_the_results(
+    api: Any, url: str, upstream: ChatServer, tmp_path: Path
+) -> None:
+    """The next start continues the run: only the last worker is called again."""
+    text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
+    (tmp_path / "podium.toml").write_text(text)
+    upstream.reply = calling
+    root = [""]
+
+    def post(path: str, body: Any) -> Any:
+        return poster(root[0])(path, body)
+
+    first, second = api(post)
+    with process(tmp_path) as running:
+        root[0] = running.url
+        first()
+        os.kill(running.pid, signal.SIGKILL)
+        running.wait(10)
+    with process(tmp_path) as running:
+        root[0] = running.url
+        assert second() == "the answer"
+    assert models(upstream) == ["planner", "one", "two", "two"]
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"stream": True}, {"parallel_tool_calls": False}], ids=["whole", "stream", "one call"]
+)
+def test_the_same_server(more: Any, served: Served, upstream: ChatServer) -> None:
+    """It continues with the calls that the client got."""
+    upstream.reply = calling
+    first, second = chat(poster(served.url), **more)
+    first()
+    assert second() == "the answer"
+    assert models(upstream) == ["planner", "one", "two", "two"]
+    results = [each for each in upstream.calls[-1].body["messages"] if each["role"] == "tool"]
+    assert len(results) == (1 if "parallel_tool_calls" in more else 2)
+
+
+@pytest.mark.parametrize("rules", [{}, {"retention_days": 0}], ids=["recorded", "not recorded"])
+def test_another_key(rules: Any, upstream: ChatServer, url: str, tmp_path: Path, new_key: NewKey) -> None:
+    """It continues no run of others, although it knows the calls; a key without texts leaves none."""
+    text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
+    upstream.reply = calling
+    own, other = new_key(**rules), new_key(**rules)
+    with ExitStack() as stack:
+        journal = SqlJournal(url)
+        access = KeyAccess(KeyStore.beside(journal), journal=journal)
+        served = stack.enter_context(serving(text, tmp_path, access))
+        for turn in chat(poster(served.url, own)):
+            turn()
+        assert models(upstream)[3:] == ["two"]
+        asked = {"role": "assistant", "content": None, "tool_calls": CALLS}
+        results = [{"role": "tool", "tool_call_id": call["id"], "content": "3"} for call in CALLS]
+        body = {"model": "podium", "messages": [*ASKED, asked, *results], "tools": TOOLS}
+        poster(served.url, other)("/chat/completions", body)
+        assert models(upstream)[4:] == ["planner", "one", "two"]
+    assert bool(run_sync(journal.runs)) == (not rules)
+
+
+def test_several_turns(served: Served, upstream: ChatServer) -> None:
+    """Each continues the turn before it, and the plan is that of the first."""
+
+    def reply(call: Call) -> Reply:
+        results = [each for each in call.body["messages"] if each["role"] == "tool"]
+        if call.body["model"] != "two" or len(results) == 3:
+            return team(call)
+        one = {**CALLS[0], "id": f"call_{len(results)}"}
+        return says(call, "", tool_calls=[one], finish_reason="tool_calls")
+
+    upstream.reply = reply
+    post, asked = poster(served.url), list(ASKED)
+    while True:
+        answer = post("/chat/completions", {"model": "podium", "messages": asked, "tools": TOOLS})
+        message = answer["choices"][0]["message"]
+        if "tool_calls" not in message:
+            break
+        result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "3"}
+        asked += [{name: message[name] for name in ("role", "content", "tool_calls")}, result]
+    assert message["content"] == "the answer"
+    assert models(upstream) == ["planner", "one", "two", "two", "two", "two"]
+
+
+def test_a_run_that_was_deleted(served: Served, upstream: ChatServer) -> None:
+    """The turn is planned again."""
+    upstream.reply = calling
+    post = poster(served.url)
+    first, second = chat(post)
+    first()
+    (run,) = httpx2.get(f"{served.url}/runs").json()["data"]
+    assert httpx2.delete(f"{served.url}/runs/{run['id']}").status_code == 200
+    assert second() == "the answer"
+    assert models(upstream)[3:] == ["planner", "one", "two"]
