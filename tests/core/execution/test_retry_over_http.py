@@ -1,6 +1,7 @@
 """Calls counted where they arrive: a server sees as many as were configured, and none after a cancel."""
 
 import asyncio
+import socket
 
 import anyio
 import pytest
@@ -9,8 +10,9 @@ from servers.chat_server import CUT, RESET, STALL, Call, ChatServer, Reply, chun
 
 from podium.budget import Limits
 from podium.conductor import Conductor
+from podium.errors import PlannerError
 from podium.execution import Hedge, Retry
-from podium.planners import FixedPlanner
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Result
 from podium.workers import Card, ChatWorker, Endpoint, Price
 
@@ -126,3 +128,27 @@ async def test_the_slower_of_two_hedged_calls_is_hung_up_on() -> None:
         assert (len(slow.calls), len(quick.calls)) == (1, 1)
     (outcome,) = result.outcomes
     assert (outcome.text, outcome.worker, outcome.maybe_paid) == ("hi", "b", True)
+
+
+async def test_a_server_that_is_down_is_not_waited_for() -> None:
+    """Its circuit breaker opens, and further runs and plans fail at once, with the name of the worker."""
+    endpoint = Endpoint(f"http://127.0.0.1:{_closed_port()}/v1")
+    worker = ChatWorker("m", endpoint=endpoint, card=Card(name="only", price=PRICE))
+    retry, results = Retry(first_wait=0.01, break_after=2, break_seconds=29.0), list[Result]()
+    with anyio.fail_after(10):
+        async with Conductor(FixedPlanner(plan_of((0, "answer", ()))), [worker], retry=retry) as conductor:
+            results += [await conductor.run("Why?") for _ in range(2)]
+        conductor = Conductor(ChatPlanner(worker), [worker], retry=retry)
+        with pytest.raises(PlannerError, match="the run does not wait"):
+            await conductor.run("Why?")
+    problems = [result.outcomes[0].problem for result in results]
+    assert [problem and problem.code for problem in problems] == ["worker_unavailable"] * 2
+    assert [len(result.outcomes[0].calls) for result in results] == [2, 0]
+    assert "Connection refused; it gets no calls for another" in str(problems[0])
+    assert "worker 'only' failed 2 times in a row (no connection to its server)" in str(problems[1])
+
+
+def _closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return port

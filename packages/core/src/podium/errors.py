@@ -303,6 +303,8 @@ class WorkerUnavailable(WorkerError):
     """The worker is unreachable, overloaded or down."""
 
     code = "worker_unavailable"
+    is_down: bool = False
+    """Whether no connection can be made. Then no call waits until a circuit breaker closes."""
 
 
 class WorkerRefused(WorkerError):

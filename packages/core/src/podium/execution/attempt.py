@@ -232,7 +232,7 @@ class Attempt:
             well = True
         elif self.error is not None and self.error.code in context.settings.retry.retry_on:
             well = False
-        self.breaker.ended(now, well=well, tried=self.tries)
+        self.breaker.ended(now, well=well, tried=self.tries, error=self.error)
         if self.is_sent and not self.is_open:
             ok = self.completion is not None
             used = self.usage

@@ -82,7 +82,7 @@ class FallbackOrder:
                     await self.context.settings.pool.breaker(soonest).tried()
                 if scope.cancelled_caught:
                     raise self._left_out(soonest, "another call tests whether it works again")
-            elif clock() + rest > min(until, deadline):
+            elif self._is_down(soonest) or clock() + rest > min(until, deadline):
                 raise self._left_out(soonest, f"gets no calls for another {rest:.3g} s (Retry.break_seconds)")
             else:
                 await anyio.sleep(rest)
@@ -114,6 +114,8 @@ class FallbackOrder:
         ready = [other for other in others if not self.rest(other)]
         wait, because = self._wait(attempt, error, made, deadline)
         resting = self.rest(number)
+        if resting and self._is_down(number):
+            wait, because = inf, f"it gets no calls for another {resting:.3g} s (Retry.break_seconds)"
         if not isinf(wait) and left > len(ready) and not (ready and resting):
             self._order = [number, *others]
             return max(wait, resting)
@@ -149,7 +151,12 @@ class FallbackOrder:
             ]
         return self._order
 
+    def _is_down(self, number: int) -> bool:
+        """Return whether no connection to a worker could be made, so that a short wait does not help."""
+        return self.context.settings.pool.breaker(number).is_down
+
     def _left_out(self, number: int, how: str) -> WorkerUnavailable:
         breaker = self.context.settings.pool.breaker(number)
         name = self.context.settings.pool.names[number]
-        return WorkerUnavailable(f"worker {name!r} failed {breaker.failures} times in a row and {how}")
+        why = " (no connection to its server)" if breaker.is_down else ""
+        return WorkerUnavailable(f"worker {name!r} failed {breaker.failures} times in a row{why} and {how}")

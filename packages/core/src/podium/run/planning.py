@@ -215,6 +215,8 @@ class PlanRequester:
         stands_in = context.settings.fallback_planner is not None and not self.turns
         if failures >= retry.attempts or (rest and stands_in and written.role != "fallback"):
             return None, ""
+        if rest and written.breaker is not None and written.breaker.is_down:
+            return None, "the run does not wait, because its server has no connection"
         if isinstance(error, WorkerError) and not isinf(rest):
             error.retry_after = max(error.retry_after or 0.0, rest)
         seed = f"{context.request.run_id}/{self.round}/planner/{len(self.proposals)}"
@@ -323,7 +325,7 @@ class PlanRequester:
             well = True
         elif error is not None and error.code in self.context.settings.retry.retry_on:
             well = False
-        written.breaker.ended(self.context.clock(), well=well, tried=written.tries)
+        written.breaker.ended(self.context.clock(), well=well, tried=written.tries, error=error)
 
     def _book(self, written: PlannerCall, proposal: Proposal, wait: float | None) -> None:
         if written.reserved is not None:

@@ -8,15 +8,19 @@ from math import inf
 
 import anyio
 
+from podium.errors import PodiumError, WorkerUnavailable
+
 
 class CircuitBreaker:
     """Counts consecutive failures, and decides whether the worker may be called."""
 
-    __slots__ = ("_last", "_probed", "failures")
+    __slots__ = ("_last", "_probed", "failures", "is_down")
 
     def __init__(self) -> None:
         self.failures = 0
         """Number of consecutive failures up to the latest call."""
+        self.is_down = False
+        """Whether no connection could be made for the latest call; see `WorkerUnavailable.is_down`."""
         self._last = -inf
         self._probed: anyio.Event | None = None
 
@@ -46,7 +50,7 @@ class CircuitBreaker:
         if self._probed is not None:
             await self._probed.wait()
 
-    def ended(self, now: float, *, well: bool | None, tried: bool) -> None:
+    def ended(self, now: float, *, well: bool | None, tried: bool, error: PodiumError | None = None) -> None:
         """Record the end of a call.
 
         Args:
@@ -54,8 +58,10 @@ class CircuitBreaker:
             well: whether the call succeeded; `None` if the end of the call says nothing about the worker, as
                 after a cancellation.
             tried: the return value of `called`.
+            error: the error of the call; `None` if it is not known, or if there is none.
         """
         if well is not None:
+            self.is_down = isinstance(error, WorkerUnavailable) and error.is_down
             self.failures = 0 if well else self.failures + 1
             self._last = now
         if tried and self._probed is not None:

@@ -173,7 +173,9 @@ def _unanswered(url: httpx2.URL, exc: Exception, *, sent: bool) -> WorkerError:
             hint = "set SSL_CERT_FILE to the file of trusted certificates if needed"
             return WorkerUnavailable(f"no secure connection to {url} ({hint}): {_why(cause)}")
         case aiohttp.ClientConnectorError():
-            return WorkerUnavailable(f"no connection to {url} (is the server up?): {_why(cause)}")
+            fault = WorkerUnavailable(f"no connection to {url} (is the server up?): {_why(cause)}")
+            fault.is_down = True
+            return fault
         case _:
             return WorkerUnavailable(
                 f"{url} closed the connection without an answer: {cause}", maybe_paid=sent
