@@ -155,7 +155,7 @@ def test_the_check(team_folder: Path, podium: Run) -> None:
     assert done.exit_code == 0, done.output
     assert "✓ API keys: there are none" in done.stdout
     assert "✓ model podium: podium-" in done.stdout
-    assert "✓ endpoint http://127.0.0.1:" in done.stdout
+    assert "! endpoint http://127.0.0.1:" in done.stdout
     assert "✓ journal: works" in done.stdout
     assert "✓ address: http://127.0.0.1:" in done.stdout
     assert "no model was called" in done.stderr
@@ -192,20 +192,50 @@ def test_the_check_of_something_missing(
     assert "✓ address: http://" in done.stdout
 
 
-def test_the_check_of_a_refused_key_and_of_unlisted_models(
-    team_folder: Path, podium: Run, upstream: ChatServer
-) -> None:
-    """A refused key is missing; a model that is not listed may exist."""
-    file = str(team_folder / "podium.toml")
+def test_the_check_of_a_refused_key(team_folder: Path, podium: Run, upstream: ChatServer) -> None:
+    """It is an error; the models are not asked for."""
     upstream.reply = lambda call: whole({"error": {"message": "no"}}, status=401)
-    done = podium("serve", "--check", "--port", "0", "--config", file)
+    done = podium("serve", "--check", "--port", "0", "--config", str(team_folder / "podium.toml"))
     assert done.exit_code == 1
     assert "answered 401" in done.stdout
-    upstream.reply = lambda call: whole({"data": [{"id": "one"}, {"id": "two"}]})
-    done = podium("serve", "--check", "--port", "0", "--config", file)
-    assert done.exit_code == 0, done.output
-    assert "answers; it does not list planner" in done.stdout
-    assert [call.method for call in upstream.calls] == ["GET", "GET"]
+    assert [call.path for call in upstream.calls] == ["/v1/models"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "known", "mark", "told"),
+    [
+        (["one", "two", "planer"], (), "✗", "has no model 'planner': did you mean 'planer'?"),
+        (["models/one", "two", "other"], ("planner",), "✓", "has the models one, two, planner"),
+        (["one", "two", "planner"], (), "✓", "has the models one, two, planner"),
+        (["other"], (), "✗", "has no model 'one': it lists 1 other model"),
+        ([], (), "!", "it has no list of models, so the names one, two, planner were not checked"),
+        (None, (), "!", "it has no list of models, so the names one, two, planner were not checked"),
+    ],
+)
+def test_the_check_of_the_names_of_models(  # noqa: PLR0913 - fixtures
+    *,
+    listed: list[str] | None,
+    known: tuple[str, ...],
+    mark: str,
+    told: str,
+    team_folder: Path,
+    podium: Run,
+    upstream: ChatServer,
+) -> None:
+    """A model that the endpoint neither lists nor knows is an error; without a list, it is a warning."""
+
+    def reply(call: Call) -> Reply:
+        name = call.path.removeprefix("/v1/models/")
+        if call.path == "/v1/models" and listed is not None:
+            return whole({"data": [{"id": each} for each in listed]})
+        return whole({"id": name}) if name in known else whole({"error": {"message": "no"}}, status=404)
+
+    upstream.reply = reply
+    done = podium("serve", "--check", "--port", "0", "--config", str(team_folder / "podium.toml"))
+    assert done.exit_code == (mark == "✗"), done.output
+    (line,) = [line for line in done.stdout.splitlines() if "endpoint" in line]
+    assert line.startswith(mark)
+    assert told in line
 
 
 def test_the_check_of_the_demo(tmp_path: Path, podium: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
+from typing import Literal
+from urllib.parse import quote
 
 import anyio
 
+from podium.cli import counted
 from podium.conductor import Conductor
 from podium.config import Config
 from podium.errors import (
@@ -32,7 +36,7 @@ class Finding:
     """One line of the check."""
 
     told: str
-    ok: bool = True
+    level: Literal["ok", "warning", "error"] = "ok"
 
 
 def check(config: Config, host: str, port: int) -> Sequence[Finding]:
@@ -41,18 +45,18 @@ def check(config: Config, host: str, port: int) -> Sequence[Finding]:
     try:
         access = find_keys(config)
     except (ConfigError, JournalError) as error:
-        found.append(Finding(f"journal: {error}", ok=False))
+        found.append(Finding(f"journal: {error}", "error"))
     else:
         told = "there are none, so only programs of this machine can use the server"
         found.append(Finding(f"API keys: {told if access is None else 'requests need one'}"))
         try:
             check_host(host, access)
         except ConfigError as error:
-            found.append(Finding(f"address: {error}", ok=False))
+            found.append(Finding(f"address: {error}", "error"))
     try:
         app = App(config)
     except PodiumError as error:
-        found += [Finding(line, ok=False) for line in str(error).splitlines()]
+        found += [Finding(line, "error") for line in str(error).splitlines()]
     else:
         found += [finding for model in app.catalogue for finding in _of_model(model)]
         found += anyio.run(_of_connections, app)
@@ -112,23 +116,43 @@ def _workers(app: App) -> Iterator[Worker]:
 
 
 async def _of_endpoint(endpoint: Endpoint, models: Sequence[str]) -> Finding:
-    """Check that an endpoint can be reached, accepts the key, and lists the models, if it lists any."""
+    """Check that an endpoint can be reached, accepts the key, and has the models, if it lists any."""
     place = f"endpoint {endpoint.base_url}"
     try:
-        answer = await endpoint.get("/models", deadline=anyio.current_time() + _ENDPOINT_SECONDS)
+        listed = await _listed(endpoint)
     except WorkerError as error:
         is_unreachable = isinstance(error, WorkerUnavailable | WorkerTimeout) and error.status is None
         if is_unreachable or error.status in _KEY_REFUSED:
-            return Finding(f"{place}: {error}", ok=False)
-        return Finding(f"{place}: answers; it has no list of models")
+            return Finding(f"{place}: {error}", "error")
+        listed = set()
+    if not listed:
+        told = f"answers; it has no list of models, so the names {', '.join(models)} were not checked"
+        return Finding(f"{place}: {told}", "warning")
+    for model in models:
+        if not {model, f"models/{model}"} & listed and not await _has(endpoint, model):
+            near = get_close_matches(model, [name.removeprefix("models/") for name in listed], n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it lists {counted(len(listed), 'other model')}"
+            return Finding(f"{place}: has no model {model!r}: {hint}", "error")
+    return Finding(f"{place}: answers, and has the models {', '.join(models)}")
+
+
+async def _listed(endpoint: Endpoint) -> set[str]:
+    """Return the names of the models that an endpoint lists; empty if its answer is no list."""
+    answer = await endpoint.get("/models", deadline=anyio.current_time() + _ENDPOINT_SECONDS)
     rows = answer.get("data")
-    listed = (
-        {str(row.get("id")) for row in rows if isinstance(row, dict)} if isinstance(rows, list) else set()
-    )
-    absent = [model for model in models if model not in listed and f"models/{model}" not in listed]
-    if listed and absent:
-        return Finding(f"{place}: answers; it does not list {', '.join(absent)}")
-    return Finding(f"{place}: answers")
+    if not isinstance(rows, list):
+        return set()
+    return {str(row["id"]) for row in rows if isinstance(row, dict) and row.get("id")}
+
+
+async def _has(endpoint: Endpoint, model: str) -> bool:
+    """Return whether an endpoint knows a model that it does not list, such as an alias."""
+    deadline = anyio.current_time() + _ENDPOINT_SECONDS
+    try:
+        found = await endpoint.get(f"/models/{quote(model, safe='/:')}", deadline=deadline)
+    except WorkerError:
+        return False
+    return bool(found.get("id"))
 
 
 async def _of_journal(app: App) -> Finding:
@@ -137,7 +161,7 @@ async def _of_journal(app: App) -> Finding:
     try:
         await app.journal.runs(limit=1)
     except JournalError as error:
-        return Finding(f"journal: {error}", ok=False)
+        return Finding(f"journal: {error}", "error")
     return Finding("journal: works")
 
 
@@ -146,4 +170,4 @@ def _of_address(host: str, port: int) -> Finding:
         with listen(host, port) as listening:
             return Finding(f"address: {url_of(listening)} is free")
     except ConfigError as error:
-        return Finding(f"address: {error}", ok=False)
+        return Finding(f"address: {error}", "error")

@@ -25,6 +25,8 @@ from podium_server.log import configure_log, log_server
 from podium_server.models import demo_config
 from podium_server.settings import ServerSection
 
+_MARKS = {"ok": "✓", "warning": "!", "error": "✗"}
+
 serve = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
@@ -123,7 +125,7 @@ def _check(screen: Screen, config: Config, host: str, port: int) -> None:
     """Show what the server would serve and what it lacks; exit with 1 if it cannot start."""
     found = check_server(config, host, port)
     for finding in found:
-        screen.result(f"{'✓' if finding.ok else '✗'} {finding.told}")
+        screen.result(f"{_MARKS[finding.level]} {finding.told}")
     screen.note("podium: no model was called: `podium check` calls each worker once")
-    if not all(finding.ok for finding in found):
+    if any(finding.level == "error" for finding in found):
         raise typer.Exit(1)
