@@ -137,7 +137,7 @@ async def _of_endpoint(endpoint: Endpoint, models: Sequence[str]) -> Finding:
 
 
 async def _listed(endpoint: Endpoint) -> set[str]:
-    """Return the names of the models that an endpoint lists; empty if its answer is no list."""
+    """Return the names of the models that an endpoint lists; empty if it answers something else."""
     answer = await endpoint.get("/models", deadline=anyio.current_time() + _ENDPOINT_SECONDS)
     rows = answer.get("data")
     if not isinstance(rows, list):
