@@ -19,6 +19,9 @@ MOST_LINE = 64 * 2**20
 """Maximum length of a line in bytes; longer lines are bad rows."""
 _MOST_PREFIX = 10_000
 """The longest path of a value in a document, in characters; a longer one is nested too deeply to be read."""
+_BUFFER = 8192
+"""Bytes that are parsed at once. The paths of all their values are made before the first path is checked, and
+grow with each level: 64 KiB of brackets take 12 s."""
 _HEAD = 2**20
 _LISTS = ("", "runs", "data")
 """Where a JSON document has its list of rows: the document itself, or the list under one of these names."""
@@ -202,7 +205,7 @@ def _document(file: BufferedReader) -> Iterator[Row]:
     """Yield the rows of a JSON document: items of its list, or spans of OTLP."""
     number, depth = 0, 0
     targets = {f"{name}.item".removeprefix(".") for name in _LISTS} | set(_SPANS)
-    events = _shallow(ijson.parse(file, use_float=True, multiple_values=True))
+    events = _shallow(ijson.parse(file, buf_size=_BUFFER, use_float=True, multiple_values=True))
     builder: Any = None
     try:
         for prefix, event, value in events:
