@@ -273,7 +273,7 @@ class Section(AddedPlanner):
     file.write_text(f'{before}[planner]\ntype = "unsure"\n[{after.partition("[")[2]}')
     done = podium("serve", "--check", "--port", "0", "--config", str(file))
     assert done.exit_code == 0, done.output
-    assert "✓ model podium: one is not known" in done.stdout
+    assert "! model podium: one is not known" in done.stdout
     with process(team_folder, env={"PYTHONPATH": str(tmp_path / "site")}) as running:
         assert running.stderr.readline() == "podium: warning: model podium: one is not known\n"
 

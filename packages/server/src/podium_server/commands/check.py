@@ -68,7 +68,7 @@ def _of_model(model: ServedModel) -> list[Finding]:
     found = [Finding(f"model {model.name}: {model.versioned_id}, with {who}")]
     conductor = model.conductor
     if isinstance(conductor, Conductor):
-        found += [Finding(f"model {model.name}: {warning}") for warning in conductor.warnings]
+        found += [Finding(f"model {model.name}: {told}", "warning") for told in conductor.warnings]
         if unpriced := ", ".join(conductor.unpriced):
             told = f"model {model.name}: the price of {unpriced} is unknown, so API keys with a budget"
             found.append(Finding(f"{told} cannot use it: set `price`, or `unpriced` in [limits]"))
