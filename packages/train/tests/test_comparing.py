@@ -113,12 +113,13 @@ def test_workers_that_never_answer(tmp_path: Path) -> None:
     [
         (("--split", "weather"), "there is no split 'weather'"),
         (("--planner", "none.toml"), "none.toml cannot be read"),
-        (("--episodes", "5", "--out", "missing/found.json"), "cannot be written"),
+        (("--episodes", "5", "--out", "missing/found.json"), "cannot be written: there is no folder missing"),
+        (("--episodes", "5", "--out", "recipe.toml"), "recipe.toml exists: name another file with --out"),
     ],
 )
 def test_wrong_options_are_told_in_a_line(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
     """Without a traceback."""
     run = compare(tmp_path, *words)
-    assert run.returncode != 0
+    assert (run.returncode, run.stdout) == (2, "")
     assert told in run.stderr
     assert "Traceback" not in run.stderr

@@ -19,10 +19,11 @@ from podium.errors import ConfigError, PlannerError
 from podium.workers import KindEntry, MeasuredFile, RateEntry, identity_of, write_measured
 from podium_evals.recorded import write_recordings
 from podium_train import PromptStyle, fingerprint
-from podium_train.export import FACTS_FILE, ConductorFacts, PoolFacts, export_conductor, read_facts
+from podium_train.export import FACTS_FILE, ConductorFacts, export_conductor, read_facts
 from podium_train.export.facts import FACTS
 from podium_train.prefill import with_prefill
 from podium_train.recipes import load_recipe
+from podium_train.runs import RECORD, PoolFacts, record_of, write_record
 
 FACTS_OF = ConductorFacts(
     fingerprint=fingerprint(PromptStyle(spelling="lists")),
@@ -57,8 +58,11 @@ plan_steps = {steps}
 """
 
 
-def trained(folder: Path, prefill: str = "") -> Path:
-    """Write a recipe and the files of a trained model."""
+def trained(folder: Path, recipe: str = RECIPE) -> Path:
+    """Write a recipe and the files of a model that was trained with it."""
+    (folder / "recipe.toml").write_text(recipe)
+    found = load_recipe(folder / "recipe.toml")
+    prefill = found.prompt.style.prefill
     model = folder / "run" / "best"
     model.mkdir(parents=True)
     for name, text in {
@@ -73,13 +77,15 @@ def trained(folder: Path, prefill: str = "") -> Path:
     }.items():
         (model / name).write_text(text)
     (folder / "run" / "steps.jsonl").write_text('{"step": 10}\n{"step": 20, "reward": 0.8}\n')
-    (folder / "recipe.toml").write_text(RECIPE)
+    (model / "model.safetensors").chmod(0o600)
+    write_record(model, record_of("grpo", found, folder))
     return folder / "recipe.toml"
 
 
 def test_an_export_has_the_model_and_its_facts(tmp_path: Path) -> None:
     """And not the state of the trainer."""
-    recipe = load_recipe(trained(tmp_path))
+    path = trained(tmp_path)
+    recipe = load_recipe(path)
     facts = export_conductor(recipe, tmp_path, tmp_path / "run/best", tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "chat_template.jinja",
@@ -93,15 +99,17 @@ def test_an_export_has_the_model_and_its_facts(tmp_path: Path) -> None:
     assert (facts.fingerprint, facts.step, facts.accuracy) == (FACTS_OF.fingerprint, 20, 0.75)
     assert (facts.environment, facts.last_measures) == ("specialists", {"step": 20, "reward": 0.8})
     assert facts.pool.sizes == (4, 5, 7)
+    modes = {path.stat().st_mode for path in (tmp_path / "out").iterdir()}
+    assert modes == {path.stat().st_mode}  # as the umask says, although safetensors lets only its owner read
     assert (facts.pool.workers, facts.pool.rates, facts.pool.prices) == ((), False, True)
 
 
 def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
     """Rates of recorded answers, and the fixed pool of live workers."""
-    path, model = trained(tmp_path), tmp_path / "run/best"
+    model = tmp_path / "run/best"
     write_recordings(small_recording(), tmp_path / "recording.jsonl")
     recorded = 'type = "recorded"\nrecording = "recording.jsonl"\nanswers = { sizes = [2] }'
-    path.write_text(RECIPE.replace('type = "specialists"', recorded))
+    path = trained(tmp_path, RECIPE.replace('type = "specialists"', recorded))
     facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "recorded")
     assert (facts.pool.workers, facts.pool.rates, facts.pool.prices) == ((), True, False)
     config = CONFIG.format(url="http://127.0.0.1:9/v1", steps=5, provider="vllm").partition("[planner]")[0]
@@ -113,6 +121,7 @@ def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
     )
     live = 'type = "live"\nconfig = "podium.toml"\nquestions = "questions.jsonl"\ngrader = "number"'
     path.write_text(RECIPE.replace('type = "specialists"', live))
+    write_record(model, record_of("grpo", load_recipe(path), tmp_path))
     facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "live")
     assert facts.pool.workers == ("adder", "join")
     assert (facts.pool.rates, facts.pool.prices) == (False, True)
@@ -124,37 +133,86 @@ def test_an_export_tells_what_cards_showed(tmp_path: Path) -> None:
         ("out", "name a new folder"),
         ("config.json", "there is no model"),
         ("chat_template.jinja", "no chat template"),
+        (RECORD, "was not trained by podium-train"),
         ("tiny", "cannot be served"),
-        ("prefill", "trained with the prefill '', and the recipe has 'Plan: '"),
+        ("prefill", "has the prefill '', and the training had 'Plan: '"),
     ],
 )
 def test_exports_that_are_refused(change: str, told: str, tmp_path: Path) -> None:
     """And leave nothing."""
-    path = trained(tmp_path)
+    prompts = {"tiny": 'form = "tiny"', "prefill": 'style = { prefill = "Plan: " }'}
+    path = trained(tmp_path, RECIPE + (f"[prompt]\n{prompts[change]}\n" if change in prompts else ""))
     model = tmp_path / "run/best"
     if change == "out":
         (tmp_path / "out").mkdir()
-    elif change == "tiny":
-        path.write_text(RECIPE + '[prompt]\nform = "tiny"\n')
     elif change == "prefill":
-        path.write_text(RECIPE + '[prompt]\nstyle = { prefill = "Plan: " }\n')
-    else:
+        (model / "chat_template.jinja").write_text("{{ messages }}")
+    elif change != "tiny":
         (model / change).unlink()
     with pytest.raises(ConfigError, match=told):
         export_conductor(load_recipe(path), tmp_path, model, tmp_path / "out")
     assert change == "out" or not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            RECIPE + "[prompt]\nstyle = { reasons = true, max_steps = 3, rounds = 2 }\n",
+            [
+                "'reasons' in [prompt.style]: false, now true",
+                "'max_steps' in [prompt.style]: 5, now 3",
+                "'rounds' in [prompt.style]: 1, now 2",
+            ],
+        ),
+        (
+            RECIPE.replace('"specialists"', '"recorded"\nrecording = "other.jsonl"'),
+            [
+                '\'type\' in [environment]: "specialists", now "recorded"',
+                "'recording' in [environment]: not set",
+            ],
+        ),
+        (
+            RECIPE.replace('"specialists"', '"specialists"\nsizes = [3]'),
+            ["'sizes' in [environment]: not set, now [3]"],
+        ),
+        (RECIPE.replace('"base"', '"other"'), ['\'base\' in [model]: "base", now "other"']),
+    ],
+)
+def test_an_export_needs_the_recipe_of_its_training(text: str, told: list[str], tmp_path: Path) -> None:
+    """Each setting that differs is named; what does not matter for the conductor may differ."""
+    path = trained(tmp_path)
+    path.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        export_conductor(load_recipe(path), tmp_path, tmp_path / "run/best", tmp_path / "out")
+    assert [each for each in told if each not in str(error.value)] == []
+    assert not (tmp_path / "out").exists()
+    path.write_text(RECIPE.replace("[grpo]", "[grpo]\nsteps = 7"))
+    export_conductor(load_recipe(path), tmp_path, tmp_path / "run/best", tmp_path / "out")
+
+
+def test_the_weights_under_small_matrices(tmp_path: Path) -> None:
+    """They must be those from which the training started, or the export would be another model."""
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base/model.safetensors").write_text("first")
+    path = trained(tmp_path)
+    model = tmp_path / "run/best"
+    settings = {"base_model_name_or_path": str(tmp_path / "base")}
+    (model / "adapter_config.json").write_text(json.dumps(settings))
+    (tmp_path / "base/model.safetensors").write_text("other")
+    with pytest.raises(ConfigError, match="not the weights from which its training started"):
+        export_conductor(load_recipe(path), tmp_path, model, tmp_path / "out")
+
+
 @pytest.mark.parametrize("inside", [False, True])
 def test_an_export_with_a_prefill(tmp_path: Path, *, inside: bool) -> None:
     """In its chat template, wherever the tokenizer keeps it, and in its fingerprint."""
-    path = trained(tmp_path, 'model_id = ["')
+    path = trained(tmp_path, RECIPE + "[prompt]\nstyle = { prefill = 'model_id = [\"' }\n")
     model = tmp_path / "run/best"
     if inside:
         template = (model / "chat_template.jinja").read_text()
         (model / "chat_template.jinja").unlink()
         (model / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
-    path.write_text(RECIPE + "[prompt]\nstyle = { prefill = 'model_id = [\"' }\n")
     facts = export_conductor(load_recipe(path), tmp_path, model, tmp_path / "out")
     assert facts.style.prefill == 'model_id = ["'
     assert facts.fingerprint != FACTS_OF.fingerprint

@@ -13,6 +13,7 @@ from scored_world import ScoredWorld, episode, plan
 from podium.errors import ConfigError
 from podium_train.recipes import load_recipe, shipped_recipes
 from podium_train.rewards import RewardService, RewardStore, episode_json, reward_app
+from podium_train.runs import read_record
 from podium_train.verl import write_job
 from podium_train.verl.reward_function import compute_score
 
@@ -54,6 +55,20 @@ def test_a_job_has_data_settings_and_a_script(tmp_path: Path) -> None:
     assert set(settings) <= set(SCHEMA)
     assert settings["actor_rollout_ref.rollout.n"] == "64"
     assert Path(settings["reward.custom_reward_function.path"]).is_file()
+
+
+def test_a_job_with_checkpoints_keeps_its_settings(tmp_path: Path) -> None:
+    """Because verl continues from them; the record of the job says what its models are trained with."""
+    path, out = tmp_path / "recipe.toml", tmp_path / "job"
+    path.write_text(RECIPE)
+    write_job(load_recipe(path), tmp_path, out, nodes=2, gpus=8)
+    record = read_record(out)
+    assert record is not None
+    assert record.recipe == load_recipe(path)
+    (out / "checkpoints").mkdir()
+    path.write_text(RECIPE.replace("[grpo]", "[grpo]\nlearning_rate = 1e-3"))
+    with pytest.raises(ConfigError, match="'learning_rate' in"):
+        write_job(load_recipe(path), tmp_path, out, nodes=2, gpus=8)
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,10 @@ def compare(
     from podium_train.evaluation import as_json, as_table, card_arms  # noqa: PLC0415
 
     recipe = load_recipe(config)
+    if out is not None and out.exists():
+        raise ConfigError(f"{out} exists: name another file with --out")
+    if out is not None and not out.parent.is_dir():
+        raise ConfigError(f"{out} cannot be written: there is no folder {out.parent}")
     if recipe.environment.type == "live":
         arms = len(card_arms()) + (planner is not None)
         for line in forecast_compare(recipe, config.parent, episodes=episodes, arms=arms):
@@ -169,7 +173,8 @@ def compare(
     typer.echo(as_table(found), nl=False)
     if out is not None:
         try:
-            out.write_text(json.dumps(as_json(found), indent=2) + "\n", encoding="utf-8")
+            with out.open("x", encoding="utf-8") as file:
+                file.write(json.dumps(as_json(found), indent=2) + "\n")
         except OSError as error:
             raise ConfigError(f"{out} cannot be written: {error}") from error
 

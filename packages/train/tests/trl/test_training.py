@@ -23,6 +23,7 @@ from trl_base import PLAN, QUIET, make_base
 from podium.errors import ConfigError
 from podium_train.recipes import environment_of, load_recipe, messages_of
 from podium_train.rewards import episode_json
+from podium_train.runs import read_record
 from podium_train.trl import PlanReward, async_grpo_classes, merge_lora, tokens_of
 
 RECIPE = """
@@ -159,10 +160,19 @@ def test_sft_then_grpo(tmp_path: Path, base: Path) -> None:
         not torch.equal(weight, load_file(base / "model.safetensors")[name])
         for name, weight in trained.items()
     )
+    record = read_record(tmp_path / "run/sft/final")
+    assert record is not None
+    assert (record.part, record.start, record.recipe) == ("sft", "base", found)
+    recipe.write_text(recipe.read_text().replace('"tiny"', '"tiny"\nstyle = { reasons = true }'))
+    assert "'reasons' in [prompt.style]: false, now true" in run("grpo", recipe).stderr
+    recipe.write_text(RECIPE.replace("steps = 6", "steps = 2"))
     words = [*COMMAND, "grpo", "--config", str(recipe), "--report-to", "tensorboard"]
     assert subprocess.run(words, env=QUIET, timeout=300, check=False).returncode == 0
     board = EventAccumulator(str(tmp_path / "run/tensorboard")).Reload()
     logged = [json.loads(line) for line in _log(recipe).splitlines()]
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert {path.stat().st_mode for path in files} == {recipe.stat().st_mode}
+    assert [path for path in files if path.name == "README.md"] == []
     for name in ("reward", "worker_entropy"):
         shown = [round(event.value, 5) for event in board.Scalars(name)]
         assert shown == [round(line[name], 5) for line in logged]
@@ -202,7 +212,10 @@ def test_a_prefill(tmp_path: Path, base: Path) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore::FutureWarning:transformers")
 def test_lora(tmp_path: Path, base: Path) -> None:
-    """The small matrices are trained, a second command continues, and merging changes no text."""
+    """The small matrices are trained, a second command continues, and merging changes no text.
+
+    A command with other settings is refused.
+    """
     text = RECIPE.replace("[sft]", "[model.lora]\nrank = 4\nalpha = 8\n[sft]")
     recipe = prepare(tmp_path, base, text.replace("steps = 6", "steps = 2"))
     assert run("grpo", recipe).returncode == 0
@@ -211,6 +224,14 @@ def test_lora(tmp_path: Path, base: Path) -> None:
     assert again.returncode == 0, again.stderr
     assert "step 1 of" not in again.stdout
     assert "step 3 of 4" in again.stdout
+    log = _log(recipe)
+    recipe.write_text(text.replace("steps = 6", "steps = 8").replace("rank = 4", "rank = 2"))
+    refused = run("grpo", recipe)
+    assert (refused.returncode, _log(recipe)) == (2, log)
+    assert "'rank' in [model.lora]: 4, now 2" in refused.stderr
+    files = [path for path in (tmp_path / "run").rglob("*") if path.is_file()]
+    assert {path.stat().st_mode for path in files} == {recipe.stat().st_mode}
+    assert [path for path in files if path.name == "README.md"] == []
     trained = tmp_path / "run/checkpoint-4"
     merge_lora(trained, tmp_path / "whole", dtype="float32")
     small = AutoPeftModelForCausalLM.from_pretrained(trained, dtype="float32")

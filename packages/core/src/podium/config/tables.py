@@ -36,7 +36,10 @@ class AsTable:
     omit: tuple[str, ...] = ()
 
     def __get_pydantic_core_schema__(self, record: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the schema of a table with the fields of the dataclass, which builds the dataclass."""
+        """Return the schema of a table with the fields of the dataclass, which builds the dataclass.
+
+        It writes a dataclass as this table.
+        """
         section = create_model(record.__name__, __base__=Section, **self._keys(record))
 
         def build(table: Section) -> Any:
@@ -45,7 +48,14 @@ class AsTable:
             except ConfigError as error:
                 raise PydanticCustomError("refused", "{told}", {"told": str(error)}) from error
 
-        return core_schema.no_info_after_validator_function(build, handler.generate_schema(section))
+        def written(value: Any) -> dict[str, Any]:
+            return {name: getattr(value, name) for name in section.model_fields}
+
+        return core_schema.no_info_after_validator_function(
+            build,
+            handler.generate_schema(section),
+            serialization=core_schema.plain_serializer_function_ser_schema(written),
+        )
 
     def _keys(self, record: type[Any]) -> dict[str, Any]:
         return {

@@ -4,7 +4,6 @@ from .exporting import (
 from .facts import (
     FACTS_FILE as FACTS_FILE,
     ConductorFacts as ConductorFacts,
-    PoolFacts as PoolFacts,
     read_facts as read_facts,
 )
 from .planner import (

@@ -6,11 +6,11 @@ from importlib import import_module
 from pathlib import Path
 
 from podium.errors import ConfigError
-from podium_train.environments import Environment
-from podium_train.export.facts import FACTS, FACTS_FILE, ConductorFacts, PoolFacts
-from podium_train.guards import Best
+from podium_train.export.facts import FACTS, FACTS_FILE, ConductorFacts
+from podium_train.guards import STEPS, Best
 from podium_train.prefill import prefill_of
-from podium_train.recipes import Recipe, environment_of, fingerprint_of
+from podium_train.recipes import Recipe
+from podium_train.runs import RECORD, TrainingRecord, check_recipe, read_record, share_files, weights_of
 
 _KEPT = (
     "config.json",
@@ -24,13 +24,13 @@ _KEPT = (
     "added_tokens.json",
     "chat_template*",
 )
-_SAMPLE = 64
 
 
 def export_conductor(recipe: Recipe, folder: Path, model: Path, out: Path) -> ConductorFacts:
     """Write the model, its tokenizer with the chat template, and `podium_conductor.json`.
 
-    Small matrices of LoRA are merged into the weights.
+    What the file says of the training is read from the record of the model. Small matrices of LoRA are merged
+    into the weights.
 
     Args:
         recipe: the settings of the training.
@@ -39,37 +39,54 @@ def export_conductor(recipe: Recipe, folder: Path, model: Path, out: Path) -> Co
         out: the folder to write, which must not exist.
 
     Raises:
-        ConfigError: there is no model, the folder exists, the tokenizer has no chat template or one with
-            another prefill, or the prompt is not the prompt of production.
+        ConfigError: there is no model, or it was not trained, the folder exists, the recipe has another
+            prompt, other data or another base than the training, the tokenizer has no chat template or one
+            with another prefill, or the prompt is not the prompt of production.
     """
     if out.exists():
         raise ConfigError(f"{out} exists: name a new folder with --out")
-    if not (model / "config.json").exists() and not (model / "adapter_config.json").exists():
+    is_lora = (model / "adapter_config.json").exists()
+    if not (model / "config.json").exists() and not is_lora:
         raise ConfigError(f"there is no model in {model}: train one, or name its folder with --model")
-    _check_template(model, recipe.prompt.style.prefill)
-    fingerprint = fingerprint_of(recipe.prompt)
-    environment = environment_of(recipe.environment, folder)
+    record = read_record(model)
+    if record is None:
+        raise ConfigError(
+            f"the model in {model} was not trained by podium-train, because it has no {RECORD}: name 'best', "
+            f"'final' or a checkpoint of {folder / recipe.folder} with --model"
+        )
+    check_recipe(record, recipe, model)
+    if record.fingerprint is None:
+        raise ConfigError("a conductor with the prompt 'tiny' cannot be served: it knows its own world only")
+    _check_template(model, record.recipe.prompt.style.prefill)
+    if is_lora:
+        _check_start(model, record)
     new = out.with_name(f"{out.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
-    if (model / "adapter_config.json").exists():
-        import_module("podium_train.trl").merge_lora(model, new, dtype=recipe.model.dtype)
+    if is_lora:
+        import_module("podium_train.trl").merge_lora(model, new, dtype=record.recipe.model.dtype)
     _copy(model, new)
-    best = _best(model)
-    facts = ConductorFacts(
-        fingerprint=fingerprint,
-        style=recipe.prompt.style,
-        base=recipe.model.base,
-        environment=environment.name,
-        data=environment.version,
-        pool=_pool(environment),
-        step=None if best is None else best.step,
-        accuracy=None if best is None else best.accuracy,
-        last_measures=_measures(folder / recipe.folder / "steps.jsonl", best),
-    )
+    facts = _facts(record, model)
     (new / FACTS_FILE).write_bytes(FACTS.dump_json(facts, indent=2))
+    share_files(new, like=FACTS_FILE)
     new.rename(out)
     return facts
+
+
+def _facts(record: TrainingRecord, model: Path) -> ConductorFacts:
+    best = _best(model)
+    assert record.fingerprint is not None
+    return ConductorFacts(
+        fingerprint=record.fingerprint,
+        style=record.recipe.prompt.style,
+        base=record.recipe.model.base,
+        environment=record.environment,
+        data=record.data,
+        pool=record.pool,
+        step=None if best is None else best.step,
+        accuracy=None if best is None else best.accuracy,
+        last_measures=_measures(model.parent / STEPS, best),
+    )
 
 
 def _copy(model: Path, out: Path) -> None:
@@ -96,22 +113,24 @@ def _check_template(model: Path, prefill: str) -> None:
         raise ConfigError(f"the tokenizer in {model} has no chat template: take a chat model as base")
     if (found := prefill_of(template)) != prefill:
         raise ConfigError(
-            f"the model in {model} was trained with the prefill {found!r:.60}, and the recipe has "
-            f"{prefill!r:.60}: export with the recipe of the training"
+            f"the chat template in {model} has the prefill {found!r:.60}, and the training had "
+            f"{prefill!r:.60}: restore the template of the training"
         )
 
 
-def _pool(environment: Environment) -> PoolFacts:
-    episodes = environment.episodes("train", _SAMPLE, seed=0)
-    pools = {episode.workers for episode in episodes}
-    prose = [card for each in episodes for place, card in enumerate(each.cards) if place not in each.fills]
-    return PoolFacts(
-        sizes=tuple(sorted({len(pool) for pool in pools})),
-        cards=tuple(card.description for card in episodes[0].cards),
-        workers=pools.pop() if len(pools) == 1 else (),
-        rates=any(card.measured for card in prose),
-        prices=any(card.price is not None for card in prose),
-    )
+def _check_start(model: Path, record: TrainingRecord) -> None:
+    """Check that the small matrices are merged into the weights from which their training started.
+
+    Raises:
+        ConfigError: these weights are not there, or have changed.
+    """
+    settings = json.loads((model / "adapter_config.json").read_text(encoding="utf-8"))
+    start = Path(settings["base_model_name_or_path"])
+    if record.weights is not None and weights_of(start) != record.weights:
+        raise ConfigError(
+            f"the model in {model} changes the weights in {start}, and these are not the weights from which "
+            "its training started: restore them"
+        )
 
 
 def _best(model: Path) -> Best | None:

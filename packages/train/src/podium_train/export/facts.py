@@ -7,25 +7,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from podium.errors import ConfigError
 from podium_train.prompts import PromptStyle
+from podium_train.runs import PoolFacts
 
 FACTS_FILE = "podium_conductor.json"
 _MOST_BYTES = 2**20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolFacts:
-    """The pools of the training."""
-
-    sizes: tuple[int, ...]
-    """Numbers of workers, drawn from a sample of episodes."""
-    cards: tuple[str, ...]
-    """Descriptions on the cards of an example pool."""
-    workers: tuple[str, ...]
-    """The workers, in their order, if all pools were equal; else empty."""
-    rates: bool
-    """Whether the cards of workers that read prose had measured rates."""
-    prices: bool
-    """Whether these cards had prices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from podium_train.environments import Episode
+from podium_train.runs import share_files
 from podium_train.tiny.model import TinyConfig, TinyModel
 from podium_train.tiny.prompt import CHAT_TEMPLATE, END, tiny_message
 from podium_train.tiny.tokens import END_ID, PAD, PAD_ID, train_tokenizer
@@ -92,3 +93,4 @@ class TinyConductor:
         (folder / "tokenizer_config.json").write_text(json.dumps(words, indent=2) + "\n")
         self.tokenizer.save(str(folder / "tokenizer.json"))
         save_file(dict(self.model.state_dict()), folder / "model.safetensors", {"format": "pt"})
+        share_files(folder, like="tokenizer.json")

@@ -11,6 +11,7 @@ from podium.errors import ConfigError
 from podium_train.errors import NothingMeasured
 from podium_train.guards import HeldOut, held_out_told
 from podium_train.recipes import Recipe
+from podium_train.runs import check_prompt, read_record
 from podium_train.trl.generate import Generator
 from podium_train.trl.held_out import measure_held_out
 from podium_train.trl.loading import quiet, tokenizer_of
@@ -27,13 +28,15 @@ def evaluate(recipe: Recipe, folder: Path, model: Path) -> Mapping[str, HeldOut]
         model: a folder that a trainer wrote.
 
     Raises:
-        ConfigError: the folder has no model.
+        ConfigError: the folder has no model, or one that was trained with another prompt.
         NothingMeasured: no outcome is known.
     """
     grpo = recipe.grpo
     assert grpo is not None
     if not model.is_dir():
         raise ConfigError(f"there is no model in {model}: train one, or name its folder with --model")
+    if (record := read_record(model)) is not None:
+        check_prompt(record, recipe, model)
     kind = AutoPeftModelForCausalLM if (model / "adapter_config.json").exists() else AutoModelForCausalLM
     generator = Generator(
         kind.from_pretrained(model, dtype=recipe.model.dtype),

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
@@ -13,6 +14,7 @@ from podium_train.guards import STEPS, HeldOut, Stop, last_checkpoint, read_log
 from podium_train.progress import Reporter
 from podium_train.recipes import GrpoSection, Recipe, environment_of, messages_of
 from podium_train.rewards import Score, ScoreRequest, episode_json
+from podium_train.runs import begin, begin_after_sft, mark_model, record_of
 from podium_train.trl.generate import Generator
 from podium_train.trl.guard_callback import GuardCallback
 from podium_train.trl.held_out import measure_held_out
@@ -23,7 +25,7 @@ from podium_train.trl.loading import (
     quiet,
     settings_of,
     tokenizer_of,
-    without_lines,
+    without_extras,
 )
 from podium_train.trl.plan_reward import PlanReward
 from podium_train.trl.second_rounds import EPISODE, SecondRoundRollouts
@@ -47,14 +49,22 @@ def run_grpo(
         Why the guards stopped the run; `None` if it was not stopped.
 
     Raises:
-        ConfigError: a setting does not fit the machine or the environment.
+        ConfigError: a setting does not fit the machine or the environment, or the run was started with other
+            settings.
     """
     grpo = recipe.grpo
     assert grpo is not None
-    run = folder / recipe.folder
+    run, report = folder / recipe.folder, report or Reporter()
     arguments = grpo_config(recipe, run, report_to)  # first, because it joins the processes of the training
-    base = _start_of(recipe, folder)
+    trained = _after_sft(run)
+    base = base_of(recipe.model, folder) if trained is None else str(trained.resolve())
     tokenizer = tokenizer_of(base, recipe.prompt.style.prefill)
+    is_first = PartialState().is_main_process
+    if is_first:
+        if trained is not None:
+            begin_after_sft(run, recipe)
+        for line in begin(run, record_of("grpo", recipe, folder, start=trained)):
+            report.line(line)
     reward = PlanReward(recipe, folder)
     checkpoint = last_checkpoint(run)
 
@@ -73,7 +83,7 @@ def run_grpo(
         checkpoint=checkpoint,
         held_out=held_out,
         every=recipe.held_out.every,
-        report=report or Reporter(),
+        report=report,
         rest=lambda done: rest_of_grpo(recipe, read_log(run / STEPS), done),
         tensorboard="tensorboard" in report_to,
     )
@@ -88,9 +98,11 @@ def run_grpo(
         callbacks=[callback],
         rollout_func=None if recipe.recursion is None else SecondRoundRollouts(recipe, score),
     )
-    without_lines(trainer)
+    without_extras(trainer)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     trainer.save_model(str(run / "final"))
+    if is_first:
+        mark_model(run / "final", run)
     return callback.stop
 
 
@@ -141,10 +153,10 @@ def _vllm(grpo: GrpoSection) -> dict[str, Any]:
     }
 
 
-def _start_of(recipe: Recipe, folder: Path) -> str:
-    """Return the result of supervised training if there is one, or else the base."""
-    trained = folder / recipe.folder / "sft" / "final"
-    return str(trained.resolve()) if trained.is_dir() else base_of(recipe.model, folder)
+def _after_sft(run: Path) -> Path | None:
+    """Return the model of supervised training, if there is one."""
+    trained = run / "sft" / "final"
+    return trained if trained.is_dir() else None
 
 
 def _dataset(recipe: Recipe, folder: Path) -> Dataset:

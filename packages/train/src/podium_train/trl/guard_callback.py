@@ -28,6 +28,7 @@ from podium_train.guards import (
     step_of,
 )
 from podium_train.progress import Reporter
+from podium_train.runs import mark_model
 from podium_train.trl.board_log import BoardLog
 
 
@@ -106,6 +107,7 @@ class GuardCallback(TrainerCallback):
         if not state.is_world_process_zero:
             return
         checkpoint = self._folder / f"checkpoint-{state.global_step}"
+        mark_model(checkpoint, self._folder)
         (checkpoint / MEMORY).write_text(json.dumps(self._guards.memory))
         if self._accuracy is not None:
             self._best.offer(checkpoint, step=state.global_step, accuracy=self._accuracy)

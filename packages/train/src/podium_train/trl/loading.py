@@ -92,9 +92,19 @@ def common_arguments(model: ModelSection) -> dict[str, Any]:
     }
 
 
-def without_lines(trainer: Any) -> None:
-    """Leave out the lines of transformers, because the commands tell of each step."""
+def without_extras(trainer: Any) -> None:
+    """Leave out the lines of transformers, and the model cards of TRL and PEFT.
+
+    The commands tell of each step, and the cards say nothing of the training.
+    """
     trainer.remove_callback(PrinterCallback)
+    trainer.create_model_card = _nothing
+    if hasattr(trainer.model, "create_or_update_model_card"):
+        trainer.model.create_or_update_model_card = _nothing
+
+
+def _nothing(*_: Any, **_values: Any) -> None:
+    """Stand in for a method that writes a model card."""
 
 
 @contextmanager

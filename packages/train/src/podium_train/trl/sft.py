@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
 from datasets import Dataset
 from transformers import TrainerCallback
 from trl import SFTConfig, SFTTrainer
@@ -15,6 +16,7 @@ from podium_train.guards import MEMORY, UPDATES, StepLog, Update, last_checkpoin
 from podium_train.prefill import whole_text
 from podium_train.progress import Reporter
 from podium_train.recipes import Recipe
+from podium_train.runs import begin, mark_model, record_of
 from podium_train.trl.loading import (
     base_of,
     common_arguments,
@@ -22,7 +24,7 @@ from podium_train.trl.loading import (
     quiet,
     settings_of,
     tokenizer_of,
-    without_lines,
+    without_extras,
 )
 
 
@@ -46,7 +48,9 @@ class _Progress(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - of transformers
         if state.is_world_process_zero:
-            (self._folder / f"checkpoint-{state.global_step}" / MEMORY).write_text("{}")
+            checkpoint = self._folder / f"checkpoint-{state.global_step}"
+            mark_model(checkpoint, self._folder)
+            (checkpoint / MEMORY).write_text("{}")
 
 
 @quiet()
@@ -63,49 +67,64 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
         The folder with the trained model, from which `run_grpo` starts.
 
     Raises:
-        ConfigError: the examples cannot be read, or a setting does not fit the machine.
+        ConfigError: the examples cannot be read, a setting does not fit the machine, or the run was started
+            with other settings.
     """
     sft, report = recipe.sft, report or Reporter()
     assert sft is not None
     run = folder / recipe.folder / "sft"
+    arguments = _sft_config(recipe, run, report_to)  # first, because it joins the processes of the training
     base = base_of(recipe.model, folder)
     tokenizer = tokenizer_of(base, recipe.prompt.style.prefill)
     read = read_examples(folder / sft.examples)
     prefill = recipe.prompt.style.prefill
     tokens = [tokens_of(*example, tokenizer=tokenizer, prefill=prefill) for example in read]
     examples = _short_enough(tokens, sft.max_tokens, report)
+    is_first = PartialState().is_main_process
+    if is_first:
+        for line in begin(run, record_of("sft", recipe, folder)):
+            report.line(line)
     checkpoint = last_checkpoint(run)
     trainer = SFTTrainer(
         model=base,
-        args=SFTConfig(
-            output_dir=str(run),
-            learning_rate=sft.learning_rate,
-            lr_scheduler_type="cosine",
-            num_train_epochs=sft.epochs,
-            per_device_train_batch_size=sft.micro_batch,
-            gradient_accumulation_steps=sft.batch // sft.micro_batch,
-            max_length=sft.max_tokens,
-            completion_only_loss=True,
-            save_steps=sft.save_every,
-            seed=sft.seed,
-            report_to=report_to,
-            model_init_kwargs=settings_of(recipe.model),
-            **common_arguments(recipe.model),
-        ),
+        args=arguments,
         train_dataset=Dataset.from_list(examples),
         processing_class=tokenizer,
         peft_config=lora_of(recipe.model),
         callbacks=[_Progress(run, checkpoint, report)],
     )
-    without_lines(trainer)
+    without_extras(trainer)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     final = run / "final"
     model = trainer.accelerator.unwrap_model(trainer.model)
     if recipe.model.lora is not None:
         model = model.merge_and_unload()
-    model.save_pretrained(final)
-    tokenizer.save_pretrained(final)
+    model.save_pretrained(final, is_main_process=is_first)
+    if is_first:
+        tokenizer.save_pretrained(final)
+        mark_model(final, run)
     return final
+
+
+def _sft_config(recipe: Recipe, run: Path, report_to: str) -> SFTConfig:
+    """Return TRL's settings for a recipe."""
+    sft = recipe.sft
+    assert sft is not None
+    return SFTConfig(
+        output_dir=str(run),
+        learning_rate=sft.learning_rate,
+        lr_scheduler_type="cosine",
+        num_train_epochs=sft.epochs,
+        per_device_train_batch_size=sft.micro_batch,
+        gradient_accumulation_steps=sft.batch // sft.micro_batch,
+        max_length=sft.max_tokens,
+        completion_only_loss=True,
+        save_steps=sft.save_every,
+        seed=sft.seed,
+        report_to=report_to,
+        model_init_kwargs=settings_of(recipe.model),
+        **common_arguments(recipe.model),
+    )
 
 
 def tokens_of(

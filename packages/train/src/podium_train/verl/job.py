@@ -13,6 +13,7 @@ from podium.errors import ConfigError
 from podium_train.environments import Episode, Split
 from podium_train.recipes import Recipe, environment_of, messages_of
 from podium_train.rewards import episode_json
+from podium_train.runs import begin, record_of
 from podium_train.verl import reward_function
 
 _AGGREGATION = {
@@ -29,6 +30,8 @@ MAX_PROMPT = 8192
 def write_job(recipe: Recipe, folder: Path, out: Path, *, nodes: int, gpus: int) -> None:
     """Write `train.jsonl`, `validation.jsonl`, the command `train.sh`, and `job.sh`, which submits it.
 
+    `training.json` is the record of the job. Copy it into the folder of a trained model to export the model.
+
     Args:
         recipe: the settings, with `[grpo]` and `[reward] url`.
         folder: the folder of the recipe.
@@ -37,8 +40,8 @@ def write_job(recipe: Recipe, folder: Path, out: Path, *, nodes: int, gpus: int)
         gpus: GPUs of each machine.
 
     Raises:
-        ConfigError: the recipe has no reward server, or has what verl lacks, or its batches do not fit the
-            GPUs.
+        ConfigError: the recipe has no reward server, or has what verl lacks, its batches do not fit the GPUs,
+            or the folder has checkpoints of a job with other settings.
     """
     grpo = recipe.grpo
     assert grpo is not None
@@ -56,7 +59,7 @@ def write_job(recipe: Recipe, folder: Path, out: Path, *, nodes: int, gpus: int)
         raise ConfigError("verl has no dropout of LoRA: leave 'dropout' out of [model.lora]")
     settings = overrides(recipe, out.resolve(), nodes=nodes, gpus=gpus)
     environment = environment_of(recipe.environment, folder)
-    out.mkdir(parents=True, exist_ok=True)
+    begin(out, record_of("grpo", recipe, folder))
     counts: dict[Split, tuple[int, int]] = {
         "train": (grpo.groups * grpo.steps, grpo.seed),
         "validation": (recipe.held_out.episodes, recipe.held_out.seed),
