@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,9 +24,16 @@ from trl_base import PLAN, QUIET, make_base
 
 from podium.errors import ConfigError
 from podium_train.recipes import environment_of, load_recipe, messages_of
-from podium_train.rewards import episode_json
+from podium_train.rewards import Score, ScoreRequest, episode_json
 from podium_train.runs import read_record
-from podium_train.trl import PlanReward, async_grpo_classes, merge_lora, tokens_of
+from podium_train.trl import (
+    Generator,
+    PlanReward,
+    async_grpo_classes,
+    measure_held_out,
+    merge_lora,
+    tokens_of,
+)
 
 RECIPE = """
 folder = "run"
@@ -304,6 +313,22 @@ def test_the_asynchronous_trainer_is_found() -> None:
 def _log(recipe: Path) -> str:
     path = recipe.parent / "run/steps.jsonl"
     return path.read_text() if path.exists() else ""
+
+
+def test_unknown_outcomes_can_be_logged(tmp_path: Path, base: Path) -> None:
+    """The log of a step has the number of held-out texts without an outcome, by the reason."""
+    recipe = load_recipe(prepare(tmp_path, base))
+    generator = Generator(
+        AutoModelForCausalLM.from_pretrained(base), AutoTokenizer.from_pretrained(base), max_tokens=4
+    )
+
+    def score(asked: Sequence[ScoreRequest]) -> list[Score]:
+        return [Score(value=None, why_unknown="outcome") for _ in asked]
+
+    (found,) = measure_held_out(recipe, tmp_path, generator, score).values()
+    logged = json.loads(json.dumps(asdict(found)))
+    assert logged["unknown"] == {"outcome": 2 * recipe.held_out.episodes}
+    assert logged["sampled"] is logged["greedy"] is None
 
 
 @pytest.mark.timeout(300)

@@ -41,7 +41,7 @@ def measure_held_out(
         found[split] = HeldOut(
             sampled=accuracy(sampled),
             greedy=accuracy(greedy),
-            unknown=Counter(score.why_unknown for score in sampled + greedy if score.value is None),
+            unknown=dict(Counter(score.why_unknown for score in sampled + greedy if score.value is None)),
             sampled_second=sampled_second,
             greedy_second=greedy_second,
         )
