@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,43 @@ def test_a_run_that_needs_more_than_its_limit_names_the_key(served: Served, new_
     """The message has the amount, and the option of `podium keys`."""
     with pytest.raises(openai.APIStatusError, match=r"the API key allows \$0.0001 for this run: see --run"):
         create(served, new_key(day_cost=1.0, run_cost=0.0001))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("cost", "calls"), [(0.05, ["planner"]), (0.001, [])])
+def test_a_rest_that_is_less_than_a_run_may_cost(
+    *, cost: float, calls: list[str], stream: bool, served: Served, new_key: NewKey, upstream: ChatServer
+) -> None:
+    """It is a 429 without a repetition, which says what is left and when the budget is renewed."""
+    with pytest.raises(openai.APIError) as caught:
+        list(create(served, new_key(day_cost=cost), stream=stream).parse())
+    error: Any = caught.value
+    assert error.code == "insufficient_quota"
+    assert f"${cost:g} is left of the budget of this day, ${cost:g}, and the run may need more" in str(error)
+    assert "the next day begins at" in str(error)
+    assert "Limits." not in str(error)
+    assert [call.body["model"] for call in upstream.calls] == calls
+    if isinstance(error, openai.APIStatusError):
+        assert error.status_code == 429
+        assert error.response.headers["x-should-retry"] == "false"
+        assert error.response.headers["x-podium-run-id"] == error.body["run_id"]  # type: ignore[index]
+
+
+def test_a_small_budget_allows_runs(served: Served, new_key: NewKey) -> None:
+    """Without a limit of a run, a run may cost what such runs usually cost at most."""
+    for cost in (0.15, 0.5, 5.0):
+        assert create(served, new_key(day_cost=cost)).parse().choices[0].message.content == "the answer"
+
+
+def test_a_budget_allows_requests_at_the_same_time(
+    served: Served, new_key: NewKey, upstream: ChatServer
+) -> None:
+    """A run without a limit of its own leaves the rest of the budget to other requests."""
+    upstream.reply = slowly
+    key = new_key(day_cost=1.0)
+    with ThreadPoolExecutor() as threads:
+        raws = list(threads.map(lambda _: create(served, key), range(2)))
+    assert [raw.status_code for raw in raws] == [200] * 2
 
 
 def test_a_client_that_disconnects_is_charged_what_was_started(

@@ -25,7 +25,7 @@ from podium.secrets import scrub
 from podium.types import Call, Outcome, Proposal, Result, usage_note
 from podium_server.api.runs.refusals import NestedRun, NotInBackground, NotWaiting
 from podium_server.http import BadRequest, ServerBusy
-from podium_server.keys import KeyRefused, refusal_headers
+from podium_server.keys import BudgetSpent, KeyRefused, refusal_headers
 from podium_server.models import ModelUnknown
 from podium_server.turn import KeyReused, without_urls
 
@@ -159,7 +159,8 @@ def fault_of(error: Exception) -> Fault:
             headers: Mapping[str, str] = {"connection": "close"} if error.status in (408, 413) else {}
             return _fault(error, error.status, headers, param=error.param)
         case KeyRefused():
-            return _fault(error, error.status, refusal_headers(error))
+            run_id = error.run_id if isinstance(error, BudgetSpent) else None
+            return _fault(error, error.status, refusal_headers(error), run_id=run_id)
         case PlannerError():
             headers = _NO_RETRY if error.usage.total_tokens else {}
             fault = _fault(error, _OF_PROBLEM.get(error.code, 502), headers, run_id=error.run_id or None)

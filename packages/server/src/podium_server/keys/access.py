@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from podium.conductor import Conductor
+from podium.errors import PodiumError
 from podium.hosted import HostedConductor
 from podium.run import RunOptions
 from podium.types import Result
@@ -48,6 +49,10 @@ class Admission(ABC):
     """Options that the run must have: its limits, labels, policy and journal."""
     headers: Mapping[str, str]
     """Headers of the response, in lower case: `x-ratelimit-…`."""
+
+    def failure(self, error: PodiumError) -> PodiumError:
+        """Return the error for the client of a run that has failed; by default the same error."""
+        return error
 
     @abstractmethod
     def settle(self, result: Result) -> None:

@@ -11,7 +11,8 @@ BILLION = 1_000_000_000
 _BUSY_SECONDS = 2.0
 """When to try again while other requests of the key run, in seconds."""
 _RUN_SHARE = 10
-"""Without a limit of a run's cost, a run may cost this part of what the budget allows."""
+"""Without a limit of a run's cost, a run may cost this part of what the budget allows, or its usual maximum
+if that is more. The rest is for other requests at the same time."""
 
 
 @dataclass(slots=True)
@@ -63,6 +64,17 @@ class Period:
         """The amount that is neither spent nor reserved."""
         return max(self.most - self.spent - self.reserved, 0)
 
+    @property
+    def told(self) -> str:
+        """The budget in words."""
+        return f"the budget of this {self.name}, ${self.most / BILLION:g},"
+
+    @property
+    def next(self) -> str:
+        """When the budget is renewed, in words."""
+        end = datetime.fromtimestamp(self.end, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        return f"the next {self.name} begins at {end}"
+
 
 @dataclass(slots=True)
 class Account:
@@ -76,12 +88,13 @@ class Account:
     tokens: Bucket | None
     periods: tuple[Period, ...]
 
-    def admit(self, cost: int | None, tokens: int) -> int:
+    def admit(self, cost: int | None, tokens: int, usual: int = 0) -> int:
         """Admit a request, and return its reservation in billionths of a dollar.
 
         Args:
             cost: the maximum cost of the run by the limits of the model and the key; `None` if it has none.
             tokens: the expected tokens, at least those of the request.
+            usual: the usual maximum of the cost of such a run, for a run without a maximum.
 
         Raises:
             KeyRefused: a limit of the key is reached.
@@ -94,7 +107,7 @@ class Account:
             if bucket is not None and (wait := bucket.wait(units)) > 0:
                 told = f"the key may use {bucket.size} {name} per minute: try again in {wait:.1f} s"
                 raise RateLimited(told, wait)
-        reservation = self._reserve(cost)
+        reservation = self._reserve(cost, usual)
         if self.requests is not None:
             self.requests.left -= 1
         if self.tokens is not None:
@@ -120,12 +133,17 @@ class Account:
                 period.reserved -= reserved
                 period.spent += cost
 
-    def _reserve(self, cost: int | None) -> int:
+    @property
+    def used_up(self) -> Period | None:
+        """A budget of which nothing is left; `None` if there is none."""
+        return next((period for period in self.periods if not period.left), None)
+
+    def _reserve(self, cost: int | None, usual: int) -> int:
         """Reserve the maximum cost, or all that is left of the budget."""
         if not self.periods:
             return cost or 0
         if cost is None:
-            cost = max(min(period.most for period in self.periods) // _RUN_SHARE, 1)
+            cost = max(min(period.most for period in self.periods) // _RUN_SHARE, usual, 1)
         tightest = min(self.periods, key=lambda period: period.left)
         if tightest.left < cost:
             self._check(tightest)
@@ -136,13 +154,10 @@ class Account:
 
     def _check(self, period: Period) -> None:
         """Raise `KeyRefused` if nothing is left, or if running requests may leave more than is left now."""
-        budget = f"the budget of this {period.name}, ${period.most / BILLION:g},"
         if period.spent >= period.most:
-            end = datetime.fromtimestamp(period.end, UTC).strftime("%Y-%m-%d %H:%M UTC")
-            told = f"{budget} is spent: the next {period.name} begins at {end}"
-            raise BudgetSpent(told, period.end - self.now)
+            raise BudgetSpent(f"{period.told} is spent: {period.next}", period.end - self.now)
         if period.reserved:
-            told = f"{budget} is reserved for running requests of the key: try again when one has ended"
+            told = f"{period.told} is reserved for running requests of the key: try again when one has ended"
             raise BudgetReserved(told, _BUSY_SECONDS)
 
 

@@ -55,6 +55,8 @@ class Bid:
     """Maximum cost of the run, in billionths of a dollar; `None` if it has no limit."""
     tokens: int
     """Tokens that count before the run ends, such as those of the request."""
+    usual: int = 0
+    """Usual maximum of the cost of such a run, in billionths of a dollar."""
     is_recorded: bool = True
     """Whether the run may be recorded."""
 
@@ -72,6 +74,10 @@ class Grant:
     requests: Bucket | None
     """The rate limits after the admission; `None` if the key has none."""
     tokens: Bucket | None
+    used_up: Period | None
+    """A budget of which nothing is left beside the reservation; `None` if there is none."""
+    now: float
+    """Time of the database, in seconds of Unix time."""
 
 
 Answer = Grant | KeyRefused
@@ -176,15 +182,17 @@ class Batch:
         turn = self._turns.get(bid.turn_id)
         if turn is None:
             try:
-                cost = account.admit(bid.cost, bid.tokens)
+                cost = account.admit(bid.cost, bid.tokens, bid.usual)
             except KeyRefused as refusal:
                 return refusal
             now, days = account.now, bid.key.rules.retention_days if bid.is_recorded else 0
             forget_at = None if days is None else now + days * 86400.0
             turn = Turn(bid.turn_id, key_id, bid.run_id, day_of(now), cost, self.holder, now, forget_at)
             self._changed[bid.turn_id] = turn
-        levels = (None if each is None else replace(each) for each in (account.requests, account.tokens))
-        return Grant(turn.cost, *levels)
+        requests, tokens = (
+            None if each is None else replace(each) for each in (account.requests, account.tokens)
+        )
+        return Grant(turn.cost, requests, tokens, account.used_up, account.now)
 
     async def _write(self, transaction: Transaction) -> None:
         await put_turns(transaction, self._changed.values())

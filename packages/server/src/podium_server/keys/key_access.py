@@ -13,7 +13,7 @@ import anyio
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, JournalBroken, JournalError, PlannerError, PodiumError, RunFailed
+from podium.errors import ConfigError, JournalBroken, JournalError, PodiumError
 from podium.hosted import HostedConductor
 from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
@@ -29,9 +29,10 @@ from podium_server.keys.key import Key
 from podium_server.keys.key_store import Found, KeyStore
 from podium_server.keys.ledger import LEASE, LOGGER, Ledger
 from podium_server.keys.recorded import recorded_run
-from podium_server.keys.refusals import KeyInvalid, PolicyUnfit, Unpriced
+from podium_server.keys.refusals import BudgetSpent, KeyInvalid, PolicyUnfit, Unpriced
 from podium_server.keys.sessions import Sessions
 from podium_server.keys.tokens import is_token, token_hash
+from podium_server.keys.usual_cost import usual_cost
 
 KNOWN_SECONDS = 5.0
 """How long a replica uses what it has read about a key. A revoked key is refused at its next run at once."""
@@ -103,16 +104,13 @@ class KeyAccess(Access):
             run_id=ask.run_id,
             cost=cost,
             tokens=ask.tokens,
+            usual=usual_cost(ask.conductor, ask.tokens) if key.rules.has_budget else 0,
             is_recorded=ask.is_recorded,
         )
         grant = await self._ledger.admit(bid)
         admission = KeyAdmission(bid, grant, _options(key, limits, grant, journal))
         try:
             yield admission
-        except (RunFailed, PlannerError) as error:
-            if key.rules.has_budget and "Limits.cost" in str(error):
-                _explain(error, grant)
-            raise
         finally:
             if admission.bill is not None:
                 self._ledger.settle(admission.bill)
@@ -204,17 +202,25 @@ class KeyAdmission(Admission):
     def __post_init__(self) -> None:
         self.headers = limit_headers(self.grant)
 
+    def failure(self, error: PodiumError) -> PodiumError:
+        """Return an error that says which limit of the key a run has reached, if it has reached one."""
+        if not self.bid.key.rules.has_budget or "Limits.cost" not in str(error):
+            return error
+        most = f"${self.grant.reserved / BILLION:g}"
+        if (budget := self.grant.used_up) is None:
+            told = f"the API key allows {most} for this run: see --run of `podium keys create`"
+            error.args = (f"{error} ({told})", *error.args[1:])
+            return error
+        told = f"{most} is left of {budget.told} and the run may need more: {budget.next}"
+        refusal = BudgetSpent(told, budget.end - self.grant.now)
+        refusal.run_id = self.bid.run_id
+        return refusal
+
     def settle(self, result: Result) -> None:
         """Charge the part of the cost and of the tokens that no other request for the run has paid."""
         bid = self.bid
         limits = self.options.get("limits")
         self.bill = bill_of(bid.turn_id, bid.key, result, limits, expected=bid.tokens)
-
-
-def _explain(error: PodiumError, grant: Grant) -> None:
-    """Say in an error that its cost limit is a limit of the key."""
-    told = f"the API key allows ${grant.reserved / BILLION:g} for this run: see --run of `podium keys create`"
-    error.args = (f"{error} ({told})", *error.args[1:])
 
 
 def _limits(key: Key, conductor: Conductor | HostedConductor) -> Limits | None:

@@ -74,7 +74,11 @@ class BudgetReserved(RateLimited):
 
 
 class BudgetSpent(KeyRefused):
-    """The budget of the key is spent."""
+    """The budget of the key is spent, or its rest is less than a run may cost.
+
+    In the second case the run may have begun, and then has the id `run_id`.
+    """
 
     code = "insufficient_quota"
     status = 429
+    run_id: str | None = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
 
+from podium.errors import PlannerError, RunFailed
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, answered
 from podium.types import Part, Problem, Result, RunEnded
@@ -123,8 +124,17 @@ class Turn:
 
         Raises:
             RunFailed: the run has no answer.
+            BudgetSpent: the run needs more than what is left of the budget of the key.
             PodiumError: see `podium.conductor.Conductor.run`.
         """
+        try:
+            async with aclosing(self._pieces()) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except (RunFailed, PlannerError) as error:
+            raise self._facts.admission.failure(error) from error
+
+    async def _pieces(self) -> AsyncGenerator[Piece, None]:
         recorded, call = self._facts.recorded, self._facts.call
         progress = Progress(self.model.show, self.run_id)
         if recorded is not None:
