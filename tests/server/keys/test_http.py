@@ -164,8 +164,9 @@ def test_a_rest_that_is_less_than_a_run_may_cost(
     *, cost: float, calls: list[str], stream: bool, served: Served, new_key: NewKey, upstream: ChatServer
 ) -> None:
     """It is a 429 without a repetition, which says what is left and when the budget is renewed."""
+    client = served.client(new_key(day_cost=cost))
     with pytest.raises(openai.APIError) as caught:
-        list(create(served, new_key(day_cost=cost), stream=stream).parse())
+        list(client.chat.completions.create(model="podium", messages=ASKED, stream=stream))
     error: Any = caught.value
     assert error.code == "insufficient_quota"
     assert f"${cost:g} is left of the budget of this day, ${cost:g}, and the run may need more" in str(error)
