@@ -1,4 +1,7 @@
-"""The shipped rehearsal of a training: each command of its comment, with fewer plans."""
+"""The shipped rehearsal of a training: each command of its comment, with fewer plans.
+
+One process carries out all of them, because each import of the trainers takes seconds.
+"""
 
 import re
 import subprocess
@@ -42,22 +45,17 @@ def test_the_rehearsal(tmp_path: Path) -> None:
         text = text.replace(old, new)
     (tmp_path / "rehearsal.toml").write_text(text)
     write_recordings(small_recording(), tmp_path / "recording.jsonl.gz")
-    told = {}
-    for words in commands:
-        name, *options = words.split()
-        few = ["--episodes", "24"] if name == "examples" else []
-        done = subprocess.run(
-            [sys.executable, "-m", "podium_train", name, *options, *few],
-            cwd=tmp_path,
-            env=QUIET,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        told[name] = done.stdout
-    assert "step 2 of 2: reward" in told["grpo"]
-    assert "validation: " in told["eval"]
+    few = [words + " --episodes 24" if "examples" in words else words for words in commands]
+    code = (
+        "from podium_train.commands import app\n"
+        f"for words in {few}: app(words.split(), standalone_mode=False)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=QUIET, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "step 2 of 2: reward" in done.stdout
+    assert "validation: " in done.stdout
     (tmp_path / "podium.toml").write_text(CONFIG)
     conductor = load_config(tmp_path / "podium.toml").conductor(journaled=False)
     assert isinstance(conductor, Conductor)
