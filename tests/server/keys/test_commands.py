@@ -87,3 +87,17 @@ def test_keys_need_a_journal(podium: Podium, config: Path) -> None:
     result = podium("keys", "list")
     assert result.exit_code == 2
     assert "remove `off` in [journal]" in result.stderr
+
+
+def test_a_model_that_does_not_exist_is_a_warning(podium: Podium, config: Path) -> None:
+    """The key is created, because another server may have the model; the warning has the likely name."""
+    whole = config.read_text() + '[workers.c]\ntype = "calculator"\n[planner]\ntype = "rule"\n'
+    config.write_text(whole)
+    created = podium("keys", "create", "a", "--models", "mini,ulta")
+    assert (created.exit_code, created.stdout[:10]) == (0, "podium_sk_")
+    assert "has no model 'ulta', so this key cannot call it: did you mean 'ultra'?" in created.stderr
+    assert "'mini'" not in created.stderr
+    config.write_text(whole + '[models.own]\nworker = "c"\n')
+    created = podium("keys", "create", "b", "--models", "mini")
+    assert "has no model 'mini', so this key cannot call it: the models are own" in created.stderr
+    assert podium("keys", "create", "c", "--models", "own").stderr.count("warning") == 0

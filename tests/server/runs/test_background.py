@@ -77,7 +77,7 @@ def test_a_run_of_a_plan(served: Served, upstream: ChatServer, http: Http) -> No
         ({"plan": {"steps": [{"worker": 9, "subtask": "Do."}]}}, 400, "unknown_worker"),
         ({"plan": {"steps": [{"worker": 0, "subtask": "Do.", "access": [0]}]}}, 400, "forward_access"),
         ({"plan": {"steps": STEPS, "schema": 7}}, 400, "unknown_schema"),
-        ({"limits": {"steps": 1000}}, 400, "config"),
+        ({"limits": {"steps": 1000}}, 400, "invalid_request"),
         ({"limits": {"stepz": 1}}, 400, "invalid_request"),
         ({"limits": {"seconds": -1}}, 400, "invalid_request"),
         ({"context": {"not a name": "x"}}, 400, "config"),
@@ -93,6 +93,30 @@ def test_an_invalid_run_is_refused(
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
     assert client.get("/runs").json()["data"] == []
     assert upstream.calls == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "bound"),
+    [({"run_cost": 0.5}, "0.5"), ({"day_cost": 2.0, "run_cost": 0.25}, "0.25"), ({"day_cost": 0.2}, "0.2")],
+)
+def test_limits_above_those_of_the_key(
+    keyed: Served, http: Http, new_key: Callable[..., str], rules: dict[str, float], bound: str
+) -> None:
+    """The request is refused with the bound, and nothing is charged or recorded."""
+    client = http(keyed, new_key(**rules))
+    answer = client.post("/runs", json={"model": "podium", "query": "Why?", "limits": {"cost": 99999}})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_request", "limits.cost")
+    assert error["message"].endswith(f"the model and the API key allow at most {bound}")
+    assert client.get("/runs").json()["data"] == []
+
+
+def test_limits_above_those_of_the_model(serve: Callable[..., Served], http: Http) -> None:
+    """Without API keys, the limits of the model are the bound."""
+    client = http(serve(models="[models.podium]\nlimits = { cost = 0.75 }"))
+    answer = client.post("/runs", json={"model": "podium", "query": "Why?", "limits": {"cost": 99999}})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "limits.cost")
+    assert "allow at most 0.75" in answer.text
 
 
 def test_the_same_idempotency_key_starts_one_run(served: Served, upstream: ChatServer, http: Http) -> None:

@@ -1,8 +1,10 @@
 """`podium keys`: create, list, show, rotate and revoke the API keys of a server."""
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict
+from difflib import get_close_matches
+from pathlib import Path
 from time import time
 from typing import Annotated, Any, TypeVar
 
@@ -12,7 +14,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, counted, local_time, money, reporting, span
-from podium.config import find_journal
+from podium.config import find_config, find_journal, load_config
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
 from podium_server.keys.account import BILLION, day_of
@@ -98,6 +100,7 @@ def create(  # noqa: PLR0913 - one parameter for each rule of a key
             steps=steps,
             retention_days=retention,
         )
+        screen.warn(_unknown_models(config, rules.models or ()))
         until = None if expires is None else time() + expires
         key, token = _with(config, lambda store: store.create(name, rules, expires=until))
         _show_once(screen, key, token, as_json=as_json)
@@ -172,6 +175,24 @@ def _with(config: Any, work: Callable[[KeyStore], Awaitable[T]]) -> T:
             return await work(store)
 
     return anyio.run(working)
+
+
+def _unknown_models(path: Path | None, names: Sequence[str]) -> Iterator[str]:
+    """Yield a warning for each name that the models of the config do not have; another server may have it."""
+    from podium_server.models import model_sections  # noqa: PLC0415 - the import takes time
+
+    if not names:
+        return
+    try:
+        known = list(model_sections(load_config(find_config(path))))
+    except ConfigError as error:
+        yield f"--models was not checked, because the config cannot be read: {error}"
+        return
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the models are {', '.join(known)}"
+            yield f"podium.toml has no model {name!r}, so this key cannot call it: {hint}"
 
 
 async def _read_all(store: KeyStore) -> list[tuple[Key, Sequence[Day]]]:

@@ -82,16 +82,16 @@ def make_catalogue(config: Config, journal: Journal | None) -> Catalogue:
     Raises:
         ConfigError: a model names a worker that does not exist, or see `Config.conductor`.
     """
-    table = config.table("models", ModelsTable)
-    sections: Mapping[str, ModelSection]
-    if table is not None and table.root:
-        sections = table.root
-    elif config.is_hosted:
-        sections = {DEFAULT: _DEFAULTS[DEFAULT]}
-    else:
-        sections = _DEFAULTS
     maker = _Maker(config, journal)
-    return Catalogue([maker.make(name, section) for name, section in sections.items()])
+    return Catalogue([maker.make(name, section) for name, section in model_sections(config).items()])
+
+
+def model_sections(config: Config) -> Mapping[str, ModelSection]:
+    """Return the tables of the models by their names, as `make_catalogue` does."""
+    table = config.table("models", ModelsTable)
+    if table is not None and table.root:
+        return table.root
+    return {DEFAULT: _DEFAULTS[DEFAULT]} if config.is_hosted else _DEFAULTS
 
 
 class _Maker:

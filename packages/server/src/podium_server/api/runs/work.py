@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError
 from podium.hosts import whole_answers
 from podium.replay import replay
 from podium.resume import limits_of
 from podium.run import Listener, RunOptions
 from podium.types import Event, Message, Plan, Result
 from podium_server.api.runs.requests import JobRequest
+from podium_server.http import BadRequest
 from podium_server.turn import RunTurn
 
 
@@ -25,7 +25,7 @@ async def execute(turn: RunTurn, request: JobRequest, events: Sequence[Event], o
         on_event: called with each event.
 
     Raises:
-        ConfigError: a limit is higher than the limit of the model or of the API key.
+        BadRequest: a limit is higher than the limit of the model or of the API key.
         PodiumError: see `Conductor.run`, `Conductor.resume` and `podium.replay.replay`.
     """
     conductor, options = turn.conductor, turn.options.copy()
@@ -60,7 +60,7 @@ def _limits(
     """Return the limits of a run; `None` for those of the conductor, or those that the run has recorded.
 
     Raises:
-        ConfigError: a given limit is higher than the limit of the model or of the API key.
+        BadRequest: a given limit is higher than the limit of the model or of the API key.
     """
     own = options.get("limits")
     if own is None and not given:
@@ -74,5 +74,6 @@ def _limits(
     for name, value in given.items():
         bound = getattr(most, name)
         if bound is not None and value > bound:
-            raise ConfigError(f"limits.{name} is {value:g}: the model and the API key allow {bound:g}")
+            told = f"limits.{name} is {value:g}: the model and the API key allow at most {bound:g}"
+            raise BadRequest(told, param=f"limits.{name}")
     return replace(limits, **given)  # type: ignore[arg-type]  # `check_limits` has checked the names
