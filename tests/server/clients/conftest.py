@@ -1,6 +1,8 @@
 """A server for programs that check APIs: its workers can plan, call tools, and answer in a schema."""
 
+import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,3 +36,30 @@ def npm_programs() -> Path:
     if shutil.which("node") is None or not programs.exists():
         pytest.skip("run `make test-clients`, which needs Node.js 20 or later: the clients are not installed")
     return programs
+
+
+def run(script: str, folder: Path, programs: Path, **more: str) -> str:
+    """Run commands in a new repository, with a folder as the home; return the output.
+
+    Args:
+        script: the commands.
+        folder: the home, which gets the repository.
+        programs: the folder with the programs of the npm packages.
+        more: further variables of the environment.
+    """
+    known = {"HOME": str(folder), "PATH": f"{programs}:{os.environ['PATH']}", **more}
+    known["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
+    repository = folder / "repository"
+    repository.mkdir()
+    done = subprocess.run(
+        ["/bin/bash", "-ec", f"git init --quiet\n{script}"],
+        cwd=repository,
+        env=known,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr

@@ -1,11 +1,10 @@
 """Codex reads the list of models: it takes the instructions and the effort of a model from there."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 from server.chat.conftest import CONFIG
+from server.clients.conftest import run
 from servers.chat_server import ChatServer, says
 from servers.podium_server import serving
 
@@ -32,27 +31,14 @@ args = ["PODIUM_KEY"]
 def test_codex_reads_the_list(npm_programs: Path, tmp_path: Path) -> None:
     """The worker gets the instructions of the file, and the effort of the list."""
     (tmp_path / "prompt.md").write_text("You are the agent of this test.")
-    repository, home = tmp_path / "repository", tmp_path / "home"
-    repository.mkdir()
-    (home / ".codex").mkdir(parents=True)
-    env = {"HOME": str(home), "PODIUM_KEY": "none", "PATH": f"{npm_programs}:{os.environ['PATH']}"}
+    (tmp_path / ".codex").mkdir()
     with ChatServer(lambda call: says(call, "the answer")).in_thread() as upstream:
         text = CONFIG.format(url=upstream.url, models=MODELS, server="")
         with serving(text, tmp_path) as served:
-            (home / ".codex" / "config.toml").write_text(PROVIDER.format(url=served.url))
-            done = subprocess.run(
-                ["/bin/bash", "-ec", "git init --quiet && codex exec 'Say hello.'"],
-                cwd=repository,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "the answer" in done.stdout
-    assert "fallback model metadata" not in done.stdout + done.stderr
+            (tmp_path / ".codex" / "config.toml").write_text(PROVIDER.format(url=served.url))
+            told = run("codex exec 'Say hello.'", tmp_path, npm_programs, PODIUM_KEY="none")
+    assert "the answer" in told
+    assert "fallback model metadata" not in told
     body = upstream.calls[-1].body
     assert "You are the agent of this test." in str(body["messages"][0])
     assert body["reasoning_effort"] == "high"

@@ -1,12 +1,11 @@
 """Coding agents call a tool in a folder and answer, configured as `docs/clients.md` says."""
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 from server.chat.conftest import CONFIG
+from server.clients.conftest import run
 from server.clients.page import blocks
 from servers.capable import PLAN, is_planning
 from servers.chat_server import Call, ChatServer, Reply, says, whole
@@ -23,26 +22,6 @@ WRITES = {
     "Write": {"file_path": "{folder}/hello.txt", "content": "hello"},
 }
 """For a tool of each agent, the arguments that write the file."""
-
-
-def run(script: str, folder: Path, programs: Path) -> str:
-    """Run the commands of a block in a new repository, with a new home; return the output."""
-    known = {"HOME": str(folder), "PATH": f"{programs}:{os.environ['PATH']}"}
-    known["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
-    repository = folder / "repository"
-    repository.mkdir()
-    done = subprocess.run(
-        ["/bin/bash", "-ec", f"git init --quiet\n{script}"],
-        cwd=repository,
-        env=known,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
 
 
 @pytest.mark.long

@@ -1,11 +1,11 @@
 """The bodies of chat completions: the whole response, and the chunks of a stream."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from podium.types import Part
 from podium.usage import Usage
+from podium_server.api.streams import sse
 from podium_server.turn import Turn
 
 
@@ -53,33 +53,38 @@ class Chunks:
         self._turn = turn
         self._head = _head(turn, "chat.completion.chunk")
         self._usage = {"usage": None} if includes_usage else {}
-
-    def begin(self) -> bytes:
-        """Return the first chunk, with the role."""
-        return self._chunk({"role": "assistant", "content": ""})
+        self._is_begun = False
 
     def text(self, text: str) -> bytes:
         """Return a chunk with a piece of the answer."""
-        return self._chunk({"content": text})
+        return self._begin() + self._chunk({"content": text})
 
     def progress(self, text: str) -> bytes:
         """Return a chunk with a piece of text about the progress."""
-        return self._chunk({"reasoning_content": text})
+        return self._begin() + self._chunk({"reasoning_content": text})
 
     def end(self) -> bytes:
         """Return the chunks after the text: tool calls, the finish reason, and the usage."""
-        chunks = [self._chunk({"tool_calls": [call]}) for call in _numbered(self._turn.tool_calls)]
+        chunks = [self._begin()]
+        chunks += [self._chunk({"tool_calls": [call]}) for call in _numbered(self._turn.tool_calls)]
         chunks.append(
             self._chunk({}, finish_reason=self._turn.answer.finish_reason, podium=self._turn.summary)
         )
         if self._usage:
             usage = usage_form(self._turn.usage)
-            chunks.append(frame({**self._head, "choices": [], "usage": usage}))
+            chunks.append(sse({**self._head, "choices": [], "usage": usage}))
         return b"".join(chunks) + b"data: [DONE]\n\n"
+
+    def _begin(self) -> bytes:
+        """Return the first chunk, with the role; nothing if it was sent."""
+        if self._is_begun:
+            return b""
+        self._is_begun = True
+        return self._chunk({"role": "assistant", "content": ""})
 
     def _chunk(self, delta: dict[str, Any], *, finish_reason: str | None = None, **more: Any) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return frame({**self._head, "choices": [choice], **self._usage, **more})
+        return sse({**self._head, "choices": [choice], **self._usage, **more})
 
 
 def usage_form(usage: Usage) -> dict[str, Any]:
@@ -99,12 +104,6 @@ def usage_form(usage: Usage) -> dict[str, Any]:
             "orchestration_output_tokens": usage.orchestration_output_tokens,
         },
     }
-
-
-def frame(data: object) -> bytes:
-    """Return a server-sent event."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return b"data: " + text.encode("utf-8", "replace") + b"\n\n"
 
 
 def _head(turn: Turn, kind: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 from podium.hosts import run_failed, tool_arguments
 from podium.types import Part
 from podium.usage import Usage
+from podium_server.api.streams import sse
 from podium_server.turn import Turn
 
 _TEXT = {"type": "text", "citations": []}  # some clients refuse null
@@ -37,10 +38,12 @@ class Events:
 
     Args:
         turn: the turn.
+        shows_progress: whether the client reads the progress, as thinking.
     """
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, *, shows_progress: bool) -> None:
         self._turn = turn
+        self._shows_progress = shows_progress
         self._is_begun = False
         self._index = -1
         """Index of the last content block."""
@@ -55,8 +58,10 @@ class Events:
         """Return the events for a piece of the answer."""
         return self._in_block({**_TEXT, "text": ""}) + self._delta({"type": "text_delta", "text": text})
 
-    def thinking(self, text: str) -> bytes:
-        """Return the events for a piece of text about the progress."""
+    def progress(self, text: str) -> bytes:
+        """Return the events for a piece of text about the progress; empty if the client does not read it."""
+        if not self._shows_progress:
+            return b""
         begin = self._in_block({"type": "thinking", "thinking": "", "signature": ""})
         return begin + self._delta({"type": "thinking_delta", "thinking": text})
 
@@ -130,8 +135,7 @@ def usage_form(usage: Usage) -> dict[str, Any]:
 
 def event(data: dict[str, Any]) -> bytes:
     """Return a server-sent event; its name is the type of the data."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return f"event: {data['type']}\ndata: {text}\n\n".encode("utf-8", "replace")
+    return sse(data, event=data["type"])
 
 
 def _head(turn: Turn) -> dict[str, Any]:

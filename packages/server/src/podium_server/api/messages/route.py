@@ -1,16 +1,14 @@
 """Answers requests of the Messages API."""
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-
 from podium_server.api.bodies import fingerprint_of, read_body
 from podium_server.api.endpoint import told_fault
 from podium_server.api.messages.request import CountRequest, MessagesRequest
 from podium_server.api.messages.response import Events, event, whole_message
 from podium_server.api.messages.tokens import count_tokens
+from podium_server.api.streams import frames
 from podium_server.http import Exchange
 from podium_server.keys import Caller
-from podium_server.turn import TextPiece, Turn, Turns
+from podium_server.turn import Turn, Turns
 
 PATH = "/v1/messages"
 COUNT_PATH = "/v1/messages/count_tokens"
@@ -37,9 +35,9 @@ class MessagesApi:
             async with self._turns.admitted(caller, asked) as turn:
                 exchange.run_id = turn.run_id
                 if asked.stream:
-                    events = Events(turn)
-                    frames = _frames(turn, events, shows=shows)
-                    await exchange.stream(frames, lambda: _headers(turn), _error_event, events.ping)
+                    events = Events(turn, shows_progress=shows)
+                    written = frames(turn, events)
+                    await exchange.stream(written, lambda: _headers(turn), _error_event, events.ping)
                 else:
                     progress = await turn.run()
                     message = whole_message(turn, progress if shows else "")
@@ -58,16 +56,6 @@ class MessagesApi:
         request = read_body(await exchange.body(), CountRequest)
         caller.check_model(self._turns.catalogue.find(request.model).name)
         await exchange.json({"input_tokens": count_tokens(request), "estimated": True})
-
-
-async def _frames(turn: Turn, events: Events, *, shows: bool) -> AsyncGenerator[bytes, None]:
-    async with aclosing(turn.pieces()) as pieces:
-        async for piece in pieces:
-            if isinstance(piece, TextPiece):
-                yield events.text(piece.text)
-            elif shows:
-                yield events.thinking(piece.text)
-    yield events.end()
 
 
 def _headers(turn: Turn) -> dict[str, str]:

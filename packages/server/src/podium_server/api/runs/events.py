@@ -1,6 +1,5 @@
 """The events of a run as server-sent events, while the run is executed by any process."""
 
-import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -10,6 +9,7 @@ from podium.journal import Entry
 from podium_server.api.errors import Fault
 from podium_server.api.runs.agui import AgUiEvents
 from podium_server.api.runs.index import RunIndex
+from podium_server.api.streams import sse
 from podium_server.turn import public_data
 
 _FIRST_WAIT = 0.05
@@ -118,7 +118,4 @@ def _numbered(events: Iterator[Mapping[str, Any]], number: int) -> list[bytes]:
 
 
 def _frame(data: Mapping[str, Any], *, event: str | None = None, number: int | None = None) -> bytes:
-    lines = [] if event is None else [f"event: {event}"]
-    lines += [] if number is None else [f"id: {number}"]
-    text = json.dumps(public_data(data), ensure_ascii=False, separators=(",", ":"))
-    return "\n".join([*lines, f"data: {text}\n\n"]).encode("utf-8", "replace")
+    return sse(public_data(data), event=event, number=number)
