@@ -3,10 +3,11 @@
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from scored_world import episode
 
 from podium.errors import ConfigError
 from podium.workers import Card
@@ -19,7 +20,11 @@ from podium_train.guards import (
     Sample,
     StepLog,
     StepMeasures,
+    ended_without_plans,
+    lines_of,
+    logged_texts,
     measure,
+    written_text,
 )
 from podium_train.rewards import Score
 
@@ -184,3 +189,51 @@ def test_texts_without_a_plan_are_named_as_the_cause() -> None:
     assert stops[:3] == [None] * 3
     assert stops[3] is not None
     assert stops[3].rule == "valid_plans"
+
+
+def test_a_run_that_ends_without_plans_has_failed() -> None:
+    """Although no rule had the patience to stop it."""
+    lines = [asdict(replace(GOOD, step=step, valid_plans=1.0 / step)) for step in (1, 2)]
+    assert ended_without_plans([]) is None
+    assert ended_without_plans(lines) is None
+    stop = ended_without_plans([*lines, asdict(replace(GOOD, step=3, valid_plans=0.0))])
+    assert stop is not None
+    assert f"none of the {GOOD.texts} texts of the last step, 3, has a valid plan" in stop.told
+
+
+def test_a_few_texts_of_a_step_are_kept_to_read() -> None:
+    """Spread over the groups, with the reason of each reward."""
+    scores = [
+        Score(value=1.0, answer="4", workers=(0,)),
+        Score(value=0.5, answer="5", workers=(0,)),
+        Score(value=0.75, answer="4.1", workers=(0,)),
+        Score(value=0.0, problem="no_plan"),
+        Score(value=None, why_unknown="budget", workers=(0,)),
+        Score(value=1.0, answer="4", kept=True, second_round=True),
+    ]
+    samples = [
+        Sample(episode=episode(str(at)), score=score, length=3, text=f"text {at}\x1b[2J\nend")
+        for at, score in enumerate(scores)
+        for _ in range(2)
+    ]
+    texts = list(logged_texts(7, samples))
+    assert [(text.step, text.question) for text in texts] == [(7, "0"), (7, "1"), (7, "3"), (7, "4")]
+    assert [text.reason for text in logged_texts(7, samples[::3])] == [
+        "right answer",
+        "wrong answer",
+        "no valid plan: no_plan",
+        "the budget is spent",
+    ]
+    assert [written_text(each.episode, each.text, each.score).reason for each in samples[4::6]] == [
+        "answer graded 0.50",
+        "keeps the answer: right answer",
+    ]
+    assert list(lines_of(texts[0])) == [
+        "question: 0",
+        "workers: 0 good, 1 bad",
+        "text: text 0\N{REPLACEMENT CHARACTER}[2J",
+        "  end",
+        "answer: 4",
+        "reward: 1.000, right answer",
+    ]
+    assert list(logged_texts(7, [])) == []

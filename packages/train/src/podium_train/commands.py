@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NoReturn, cast
 
 import anyio
 import typer
@@ -15,7 +15,7 @@ from podium.errors import ConfigError, PodiumError
 from podium.installing import install_hint
 from podium_train.environments import Split
 from podium_train.forecasts import forecast_compare, forecast_eval, forecast_grpo, forecast_sft
-from podium_train.guards import held_out_told, second_told
+from podium_train.guards import PLANS_ARE_LEARNT, WrittenText, held_out_told, lines_of, second_told
 from podium_train.progress import reporter
 from podium_train.recipes import Recipe, check_environment, load_recipe, shipped_recipes
 
@@ -91,21 +91,32 @@ def grpo(config: Config, *, report_to: ReportTo = "none", yes: Yes = False) -> N
         run = config.parent / found.folder
         report.line(f"The last model is in {run / 'final'}, the best checkpoint in {run / 'best'}.")
     if stop is not None:
-        typer.echo(stop.told, err=True)
-        raise typer.Exit(3)
+        _fail(stop.told)
 
 
 @app.command("eval")
-def evaluate(config: Config, model: Model = None) -> None:
+def evaluate(
+    config: Config,
+    model: Model = None,
+    show: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Show the first N texts of each split with their grades.")
+    ] = 0,
+) -> None:
     """Measure a trained model on the held-out splits of its recipe, sampled and greedy."""
     found = _with(config, "grpo")
+    texts: list[tuple[str, WrittenText]] = []
     folder, trainers = model or config.parent / found.folder / "best", _trainers()
     _tell(forecast_eval(found, config.parent))
-    for split, each in trainers.evaluate(found, config.parent, folder).items():
+    measured = trainers.evaluate(found, config.parent, folder, lambda *each: texts.append(each))
+    for split, each in measured.items():
         typer.echo(f"{split}: {held_out_told(each)}")
         for how, second in (("sampled", each.sampled_second), ("greedy", each.greedy_second)):
             if second is not None:
                 typer.echo(f"  {how}{second_told(second)}")
+        for text in [text for of, text in texts if of == split][:show]:
+            _tell(("", *lines_of(text)))
+    if not any(text.has_plan for _, text in texts):
+        _fail(f"none of the {len(texts)} texts has a valid plan. {PLANS_ARE_LEARNT}.")
 
 
 @app.command("forecast")
@@ -177,6 +188,9 @@ def compare(
                 file.write(json.dumps(as_json(found), indent=2) + "\n")
         except OSError as error:
             raise ConfigError(f"{out} cannot be written: {error}") from error
+    conductor = found.arms[0]
+    if planner is not None and not conductor.valid:
+        _fail(f"none of the texts of {conductor.name} has a valid plan.")
 
 
 @app.command()
@@ -233,6 +247,12 @@ def _with(config: Path, table: str) -> Recipe:
         raise typer.BadParameter(f"{config} has no table [{table}]: add it")
     check_environment(found, config.parent)
     return found
+
+
+def _fail(reason: str) -> NoReturn:
+    """End the command with the exit code 3 of a conductor that does not plan."""
+    typer.echo(reason, err=True)
+    raise typer.Exit(3)
 
 
 def _tell(lines: Iterable[str], line: Callable[[str], object] = typer.echo) -> None:

@@ -144,7 +144,7 @@ def test_a_collapsed_run_is_stopped(tmp_path: Path, base: Path) -> None:
     recipe = prepare(tmp_path, base, text.replace("steps = 6", "steps = 50"))
     done = run("grpo", recipe)
     assert done.returncode == 3, done.stderr
-    assert "the plans use nearly always the same worker" in done.stderr
+    assert "the plans use nearly always the same worker" in done.stderr.splitlines()[-1]
     assert len(_log(recipe).splitlines()) < 50
 
 
@@ -202,8 +202,15 @@ def test_a_prefill(tmp_path: Path, base: Path) -> None:
     lines = [json.loads(line) for line in _log(recipe).splitlines()]
     assert lines[-1]["valid_plans"] > 0.2
     assert lines[-1]["held_out"]["validation"]["greedy"] > 0
-    measured = run("eval", recipe)
+    texts = [json.loads(line) for line in (tmp_path / "run/texts.jsonl").read_text().splitlines()]
+    assert [text["step"] for text in texts] == [1] * 4 + [2] * 4
+    assert len({text["question"] for text in texts[:4]}) == 2  # one for each group
+    assert all(text["text"].startswith("model_id = [") and text["reason"] for text in texts)
+    assert {text["reward"] for text in texts if not text["has_plan"]} <= {0.0}
+    words = [*COMMAND, "eval", "--config", str(recipe), "--show", "2"]
+    measured = subprocess.run(words, capture_output=True, text=True, env=QUIET, timeout=200, check=False)
     assert "validation: 0." in measured.stdout, measured.stderr
+    assert measured.stdout.count("\ntext: model_id = [") == measured.stdout.count("\nreward: ") == 2
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run/checkpoint-2")
     asked = [{"role": "user", "content": "Why?"}]
     shown = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
@@ -216,6 +223,19 @@ def test_a_prefill(tmp_path: Path, base: Path) -> None:
         assert tokenizer.decode(found["input_ids"][learnt:]) == PLAN.removeprefix("model_id = [") + "<end>"
     with pytest.raises(ConfigError, match="changes the plan of the example"):
         tokens_of(asked, PLAN, tokenizer=tokenizer, prefill="<think>")
+
+
+@pytest.mark.timeout(300)
+def test_a_run_without_plans(tmp_path: Path, base: Path) -> None:
+    """It and its measurement end with the reason and another exit code."""
+    text = RECIPE.replace("steps = 6", "steps = 2").replace("max_tokens = 32", "max_tokens = 2")
+    recipe = prepare(tmp_path, base, text)
+    done = run("grpo", recipe)
+    assert (done.returncode, "The last model is in" in done.stdout) == (3, True)
+    assert "none of the 16 texts of the last step, 2, has a valid plan" in done.stderr.splitlines()[-1]
+    measured = run("eval", recipe)
+    assert (measured.returncode, "validation: 0.000 sampled" in measured.stdout) == (3, True)
+    assert measured.stderr.splitlines()[-1].startswith("none of the 8 texts has a valid plan.")
 
 
 @pytest.mark.timeout(300)

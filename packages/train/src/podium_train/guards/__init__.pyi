@@ -10,6 +10,7 @@ from .checkpoints import (
 from .guards import (
     Guards as Guards,
     Stop as Stop,
+    ended_without_plans as ended_without_plans,
 )
 from .held_out import (
     HeldOut as HeldOut,
@@ -24,6 +25,7 @@ from .measures import (
     relative_entropy as relative_entropy,
 )
 from .rules import (
+    PLANS_ARE_LEARNT as PLANS_ARE_LEARNT,
     GuardSettings as GuardSettings,
 )
 from .second_rounds import (
@@ -37,4 +39,11 @@ from .step_log import (
     StepLog as StepLog,
     read_log as read_log,
     read_steps as read_steps,
+)
+from .texts import (
+    TEXTS as TEXTS,
+    WrittenText as WrittenText,
+    lines_of as lines_of,
+    logged_texts as logged_texts,
+    written_text as written_text,
 )

@@ -1,13 +1,14 @@
 """Watches the measures of a run, and says when it should stop."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from podium_train.guards.measures import StepMeasures
-from podium_train.guards.rules import RULES, GuardSettings, Rule, entropy_of
+from podium_train.guards.rules import PLANS_ARE_LEARNT, RULES, GuardSettings, Rule, entropy_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,18 @@ class _Memory:
 
 
 _MEMORY = TypeAdapter(_Memory)
+
+
+def ended_without_plans(steps: Sequence[Mapping[str, Any]]) -> Stop | None:
+    """Return why a run failed although no rule stopped it: its last step has no valid plan.
+
+    Args:
+        steps: the lines of the log of the run.
+    """
+    if not steps or steps[-1]["valid_plans"]:
+        return None
+    told = f"none of the {steps[-1]['texts']} texts of the last step, {steps[-1]['step']}, has a valid plan"
+    return Stop("valid_plans", f"the run ended without plans: {told}. {PLANS_ARE_LEARNT}.")
 
 
 class Guards:

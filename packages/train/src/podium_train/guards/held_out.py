@@ -8,11 +8,12 @@ from podium.cli import counted
 from podium_train.guards.second_rounds import SecondRounds
 from podium_train.rewards import Score, WhyUnknown
 
-_REASONS: Mapping[WhyUnknown, str] = {
+REASONS: Mapping[WhyUnknown, str] = {
     "outcome": "a worker did not answer, or an answer is not recorded",
     "budget": "the budget is spent",
     "server": "the server of rewards did not answer",
 }
+"""Why an outcome is unknown, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,7 @@ def held_out_told(found: HeldOut) -> str:
     """Return the words on a measurement, with the number of unknown outcomes."""
     sampled, greedy = ("unknown" if each is None else f"{each:.3f}" for each in (found.sampled, found.greedy))
     missing = "".join(
-        f"; the outcome of {counted(number, 'text')} is unknown: {_REASONS[why]}"
+        f"; the outcome of {counted(number, 'text')} is unknown: {REASONS[why]}"
         for why, number in found.unknown.items()
     )
     return f"{sampled} sampled, {greedy} greedy{missing}"

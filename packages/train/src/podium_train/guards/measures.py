@@ -24,6 +24,10 @@ class Sample:
     """Tokens of the text."""
     cut: bool = False
     """Whether the text was cut at the maximum length."""
+    text: str = ""
+    """The text, for the log of texts."""
+    earlier: str | None = None
+    """The text of the first round, for a text of the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

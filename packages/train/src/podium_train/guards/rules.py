@@ -69,6 +69,9 @@ def entropy_of(measures: StepMeasures) -> float:
     return min(measures.worker_entropy, measures.number_entropy)
 
 
+PLANS_ARE_LEARNT = (
+    "Lower the learning rate, or start from a conductor that was trained on plans (`podium-train sft`)"
+)
 RULES = (
     Rule(
         "loss",
@@ -90,8 +93,7 @@ RULES = (
             rules.valid_plans > 0
             and (not now.valid_plans or now.valid_plans < rules.valid_plans * first["valid_plans"])
         ),
-        "only {valid_plans:.0%} of the texts have a valid plan: lower the learning rate, or start from a "
-        "conductor that was trained on plans (`podium-train sft`)",
+        f"only {{valid_plans:.0%}} of the texts have a valid plan. {PLANS_ARE_LEARNT}",
     ),
     Rule(
         "no_variance",

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from podium.errors import ConfigError
 from podium_train.guards.measures import StepMeasures, Update
+from podium_train.guards.texts import WrittenText
 
 STEPS: Final = "steps.jsonl"
 """The name of the log in the folder of a run."""
@@ -16,7 +17,7 @@ UPDATES: Final = "updates.jsonl"
 
 
 class StepLog:
-    """Appends the measures of each step to a file.
+    """Appends the measures, or some texts, of each step to a file.
 
     Args:
         path: the file, which is made if needed.
@@ -38,7 +39,7 @@ class StepLog:
         except OSError as error:
             raise ConfigError(f"the log {path} cannot be written: {error.strerror}") from error
 
-    def write(self, measures: StepMeasures | Update) -> None:
+    def write(self, measures: StepMeasures | Update | WrittenText) -> None:
         """Append a line."""
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(measures)) + "\n")

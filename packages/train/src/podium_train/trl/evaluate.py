@@ -1,6 +1,6 @@
 """Measures a trained model."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import anyio
@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 
 from podium.errors import ConfigError
 from podium_train.errors import NothingMeasured
-from podium_train.guards import HeldOut, held_out_told
+from podium_train.guards import HeldOut, WrittenText, held_out_told
 from podium_train.recipes import Recipe
 from podium_train.runs import check_prompt, read_record
 from podium_train.trl.generate import Generator
@@ -19,13 +19,19 @@ from podium_train.trl.plan_reward import PlanReward
 
 
 @quiet()
-def evaluate(recipe: Recipe, folder: Path, model: Path) -> Mapping[str, HeldOut]:
+def evaluate(
+    recipe: Recipe,
+    folder: Path,
+    model: Path,
+    heard: Callable[[str, WrittenText], object] = lambda _split, _text: None,
+) -> Mapping[str, HeldOut]:
     """Return the accuracy of a model on the splits of `[held_out]`.
 
     Args:
         recipe: the settings, with `[grpo]`.
         folder: the folder of the recipe.
         model: a folder that a trainer wrote.
+        heard: is given each text, after its split; sampled texts come first.
 
     Raises:
         ConfigError: the folder has no model, or one that was trained with another prompt.
@@ -45,7 +51,9 @@ def evaluate(recipe: Recipe, folder: Path, model: Path) -> Mapping[str, HeldOut]
         temperature=grpo.temperature,
     )
     scorer = PlanReward(recipe, folder).scorer
-    found = measure_held_out(recipe, folder, generator, lambda requests: anyio.run(scorer.score, requests))
+    found = measure_held_out(
+        recipe, folder, generator, lambda requests: anyio.run(scorer.score, requests), heard
+    )
     if all(each.sampled is None and each.greedy is None for each in found.values()):
         told = "; ".join(f"{split}: {held_out_told(each)}" for split, each in found.items())
         raise NothingMeasured(f"no plan has a known outcome: {told}")

@@ -10,7 +10,7 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from podium_train.forecasts import rest_of_grpo
-from podium_train.guards import STEPS, HeldOut, Stop, last_checkpoint, read_log
+from podium_train.guards import STEPS, HeldOut, Stop, ended_without_plans, last_checkpoint, read_log
 from podium_train.progress import Reporter
 from podium_train.recipes import GrpoSection, Recipe, environment_of, messages_of
 from podium_train.rewards import Score, ScoreRequest, episode_json
@@ -46,7 +46,7 @@ def run_grpo(
         report_to: where TRL logs, for example `tensorboard`.
 
     Returns:
-        Why the guards stopped the run; `None` if it was not stopped.
+        Why the guards stopped the run, or that its last step has no valid plan; else `None`.
 
     Raises:
         ConfigError: a setting does not fit the machine or the environment, or the run was started with other
@@ -103,7 +103,7 @@ def run_grpo(
     trainer.save_model(str(run / "final"))
     if is_first:
         mark_model(run / "final", run)
-    return callback.stop
+    return callback.stop or ended_without_plans(read_log(run / STEPS))
 
 
 def grpo_config(recipe: Recipe, run: Path, report_to: str = "none") -> GRPOConfig:

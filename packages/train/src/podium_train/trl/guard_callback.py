@@ -14,6 +14,7 @@ from podium_train.forecasts import REMEASURED
 from podium_train.guards import (
     MEMORY,
     STEPS,
+    TEXTS,
     BestCheckpoint,
     Guards,
     GuardSettings,
@@ -23,6 +24,7 @@ from podium_train.guards import (
     StepMeasures,
     Stop,
     held_out_told,
+    logged_texts,
     measure,
     second_told,
     step_of,
@@ -64,6 +66,7 @@ class GuardCallback(TrainerCallback):
         self.stop: Stop | None = None
         self._guards = Guards(settings, memory)
         self._log = StepLog(folder / STEPS, resumed_at=step) if self._is_first else None
+        self._texts = StepLog(folder / TEXTS, resumed_at=step) if self._is_first else None
         self._best = BestCheckpoint(folder)
         self._rest = rest
         self._folder, self._held_out, self._every, self._report = folder, held_out, every, report
@@ -90,8 +93,10 @@ class GuardCallback(TrainerCallback):
         samples = gather_object(self._samples)
         measures = measure(step, samples, held_out=held_out, seconds=seconds)
         self._samples = []
-        if self._log is not None:
+        if self._log is not None and self._texts is not None:
             self._log.write(measures)
+            for text in logged_texts(step, samples):
+                self._texts.write(text)
             if self._board is not None:
                 self._board.write(measures)
             self._report.step(step, state.max_steps, _told(measures))

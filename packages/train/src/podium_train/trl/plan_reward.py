@@ -94,8 +94,17 @@ class PlanReward:
         if self.heard is not None:
             self.heard(
                 [
-                    Sample(episode=each, score=score, length=len(ids), cut=len(ids) >= grpo.max_tokens)
-                    for each, score, ids in zip(episodes, scores, completion_ids, strict=True)
+                    Sample(
+                        episode=each,
+                        score=score,
+                        length=len(ids),
+                        cut=len(ids) >= grpo.max_tokens,
+                        text=text,
+                        earlier=before,
+                    )
+                    for each, score, ids, text, before in zip(
+                        episodes, scores, completion_ids, texts, earlier, strict=True
+                    )
                 ]
             )
         step = 0 if trainer_state is None else int(trainer_state.global_step)
