@@ -20,7 +20,7 @@ from transformers import AutoTokenizer, TrainerCallback
 
 from podium_train.recipes import Recipe, environment_of, messages_of
 from podium_train.rewards import episode_json
-from podium_train.trl import PlanReward, async_grpo_classes, merge_lora
+from podium_train.trl import PlanReward, async_grpo_classes, dtype_of, merge_lora
 
 PORT = 8123
 RANK = 32
@@ -66,7 +66,7 @@ def train_asynchronously(recipe: Recipe, folder: Path, out: Path) -> None:
                 max_completion_length=grpo.max_tokens,
                 temperature=grpo.temperature,
                 vllm_server_base_url=f"http://127.0.0.1:{PORT}",
-                dtype=recipe.model.dtype,
+                dtype=dtype_of(recipe.model.dtype),
                 save_strategy="no",
                 logging_steps=1,
                 report_to="none",

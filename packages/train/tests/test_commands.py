@@ -28,6 +28,10 @@ splits = ["validation", "kinds"]
 """
 
 
+RECORDED = RECIPE.replace('"specialists"', '"recorded"\nrecording = "none.jsonl"')
+OF_BASE = RECIPE.replace('"base"', '"./modl"')
+
+
 def command(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run `podium-train`."""
     return subprocess.run(
@@ -58,6 +62,8 @@ def test_recipes_are_listed_and_printed(tmp_path: Path) -> None:
         (("export", "--config", "recipe.toml", "--out", "out"), RECIPE, "there is no model in run/best"),
         (("serve-rewards", "--config", "recipe.toml", "--host", "::"), RECIPE, "token_env"),
         (("grpo", "--config", "."), None, "cannot be read"),
+        (("forecast", "--config", "recipe.toml"), OF_BASE, "'./modl': there is no folder modl"),
+        (("forecast", "--config", "recipe.toml"), RECORDED, "none.jsonl cannot be read"),
     ],
 )
 def test_wrong_input(words: tuple[str, ...], text: str | None, told: str, tmp_path: Path) -> None:

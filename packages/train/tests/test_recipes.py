@@ -16,6 +16,7 @@ from podium_train import PromptStyle, RecordedAnswers, RecordedSettings, fingerp
 from podium_train.commands import app
 from podium_train.recipes import (
     PromptSection,
+    check_model,
     environment_of,
     fingerprint_of,
     load_recipe,
@@ -186,3 +187,32 @@ def test_prompts_of_recipes(tmp_path: Path) -> None:
     assert fingerprint_of(production) == fingerprint(production.style)
     with pytest.raises(ConfigError, match="cannot be served"):
         fingerprint_of(tiny)
+
+
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        ("./modl", "'./modl': there is no folder "),
+        ("/modl", "there is no folder /modl, and it is not a name"),
+        ("~/modl", "there is no folder /"),
+        ("models/new/3b", "not a name on the Hugging Face Hub"),
+        (".", "has no config.json"),
+        ("recipe.toml", "is the file "),
+    ],
+)
+def test_a_base_that_cannot_be_a_model(base: str, told: str, tmp_path: Path) -> None:
+    """It is refused without a request to the Hub."""
+    found = load_recipe(written(tmp_path, SMALL.replace('"base"', f'"{base}"')))
+    with pytest.raises(ConfigError, match=told):
+        check_model(found, tmp_path)
+
+
+def test_a_base_that_can_be_a_model(tmp_path: Path) -> None:
+    """A name on the Hub, and a folder, also one in the home folder, with a model."""
+    (tmp_path / "home" / "own").mkdir(parents=True)
+    (tmp_path / "home" / "own" / "config.json").write_text("{}")
+    for base in ("Qwen/Qwen2.5-3B-Instruct", "gpt2", "home/own", "./home/own"):
+        check_model(load_recipe(written(tmp_path, SMALL.replace('"base"', f'"{base}"'))), tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(tmp_path / "home"))
+        check_model(load_recipe(written(tmp_path, SMALL.replace('"base"', '"~/own"'))), tmp_path)

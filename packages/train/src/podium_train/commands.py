@@ -17,7 +17,7 @@ from podium_train.environments import Split
 from podium_train.forecasts import forecast_compare, forecast_eval, forecast_grpo, forecast_sft
 from podium_train.guards import PLANS_ARE_LEARNT, WrittenText, held_out_told, lines_of, second_told
 from podium_train.progress import reporter
-from podium_train.recipes import Recipe, check_environment, load_recipe, shipped_recipes
+from podium_train.recipes import Recipe, check_environment, check_model, load_recipe, shipped_recipes
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="The recipe.")]
@@ -72,6 +72,7 @@ def examples(
 def sft(config: Config, report_to: ReportTo = "none") -> None:
     """Train on plans. An interrupted run continues."""
     found, trainers = _with(config, "sft"), _trainers()
+    check_model(found, config.parent)
     with reporter() as report:
         _tell(forecast_sft(found, config.parent), report.line)
         trained = trainers.run_sft(found, config.parent, report=report, report_to=report_to)
@@ -82,6 +83,7 @@ def sft(config: Config, report_to: ReportTo = "none") -> None:
 def grpo(config: Config, *, report_to: ReportTo = "none", yes: Yes = False) -> None:
     """Train by reinforcement on the outcome of plans. An interrupted run continues."""
     found, trainers = _with(config, "grpo"), _trainers()
+    check_model(found, config.parent)
     with reporter() as report:
         _tell(forecast_grpo(found, config.parent), report.line)
     if found.environment.type == "live" and not yes and sys.stdin.isatty():
@@ -123,6 +125,7 @@ def evaluate(
 def tell_forecast(config: Config) -> None:
     """Forecast the cost and the duration of sft, grpo and eval, and start nothing."""
     found = load_recipe(config)
+    check_model(found, config.parent)
     check_environment(found, config.parent)
     parts = {"sft": forecast_sft, "grpo": forecast_grpo, "eval": forecast_eval}
     for name, forecast in parts.items():

@@ -18,6 +18,7 @@ import pytest
 import torch
 from peft import AutoPeftModelForCausalLM
 from safetensors.torch import load_file
+from servers.chat_server import Call, ChatServer, Reply, whole
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl_base import PLAN, QUIET, make_base
@@ -191,14 +192,17 @@ def test_sft_then_grpo(tmp_path: Path, base: Path) -> None:
 @pytest.mark.timeout(300)
 def test_a_prefill(tmp_path: Path, base: Path) -> None:
     """It is in each prompt, is not learnt, and belongs to the text that is rewarded."""
-    text = RECIPE.replace("steps = 6", "steps = 2").replace(
-        'form = "tiny"', 'form = "tiny"\nstyle = { prefill = "model_id = [" }'
+    text = (
+        RECIPE.replace('dtype = "float32"\n', "")
+        .replace("steps = 6", "steps = 2")
+        .replace('form = "tiny"', 'form = "tiny"\nstyle = { prefill = "model_id = [" }')
     )
     recipe = prepare(tmp_path, base, text)
     done = run("grpo", recipe)
     assert done.returncode == 0, done.stderr
     assert "Loading weights" not in done.stderr
     assert "FutureWarning" not in done.stderr
+    assert torch.cuda.is_available() or "on the processor, with weights in float32" in done.stdout
     lines = [json.loads(line) for line in _log(recipe).splitlines()]
     assert lines[-1]["valid_plans"] > 0.2
     assert lines[-1]["held_out"]["validation"]["greedy"] > 0
@@ -372,9 +376,42 @@ def test_workers_that_never_answer(tmp_path: Path, base: Path) -> None:
 
 
 def test_a_missing_model(tmp_path: Path) -> None:
-    """A short message with the folder, without a trace."""
+    """A short message that says what to do, without a trace and without repeated requests."""
     (tmp_path / "recipe.toml").write_text(RECIPE)
-    done = run("grpo", tmp_path / "recipe.toml")
-    assert done.returncode == 2
-    assert "podium-train: the model base cannot be loaded: " in done.stderr
-    assert "Traceback" not in done.stderr
+    offline = run("grpo", tmp_path / "recipe.toml")
+    assert (offline.returncode, "Traceback" in offline.stderr) == (2, False)
+    assert "podium-train: the model base cannot be loaded: " in offline.stderr
+    assert "HF_HUB_OFFLINE is set and no download of it is in the cache" in offline.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(None, "the Hugging Face Hub cannot be reached: "), (404, "the Hugging Face Hub refuses it: ")],
+)
+def test_the_hub_is_asked_once(tmp_path: Path, status: int | None, told: str) -> None:
+    """Where it cannot be reached, and where it has no such model."""
+    asked: list[str] = []
+
+    def answer(call: Call) -> Reply:
+        asked.append(call.path)
+        return whole({}, status=status or 500)
+
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    with ChatServer(answer).in_thread() as server:
+        url = server.url.removesuffix("/v1") if status else "http://127.0.0.1:9"
+        words = [*COMMAND, "grpo", "--config", str(tmp_path / "recipe.toml")]
+        env = {**QUIET, "HF_HUB_OFFLINE": "0", "HF_ENDPOINT": url, "HF_HOME": str(tmp_path / "home")}
+        done = subprocess.run(words, capture_output=True, text=True, env=env, timeout=60, check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert told in done.stderr
+    assert len([path for path in asked if path.endswith("config.json")]) == (1 if status else 0)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+@pytest.mark.parametrize("command", ["forecast", "sft", "grpo"])
+def test_a_type_of_weights_that_needs_a_gpu(tmp_path: Path, base: Path, command: str) -> None:
+    """It is refused before anything else, and the default is possible on each machine."""
+    recipe = prepare(tmp_path, base, RECIPE.replace("float32", "bfloat16"))
+    done = run(command, recipe)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'dtype' in [model] is 'bfloat16', and there is no GPU" in done.stderr

@@ -16,11 +16,14 @@ def forecast_sft(recipe: Recipe, folder: Path) -> list[str]:
     """Return sentences about the updates of `[sft]` that are left.
 
     Raises:
-        ConfigError: the examples or the log cannot be read.
+        ConfigError: the examples or the log cannot be read. Examples that do not exist are told.
     """
     sft = recipe.sft
     assert sft is not None
     path = folder / sft.examples
+    if not path.exists():
+        told = f"The examples {path} do not exist, so the number of updates is unknown."
+        return [f"{told} `podium-train examples` writes them. The other forecasts do not depend on them."]
     try:
         examples = sum(1 for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
     except (OSError, UnicodeDecodeError) as error:

@@ -2,6 +2,11 @@ from .load import (
     load_recipe as load_recipe,
     shipped_recipes as shipped_recipes,
 )
+from .model import (
+    base_of as base_of,
+    check_dtype as check_dtype,
+    check_model as check_model,
+)
 from .parts import (
     check_environment as check_environment,
     environment_of as environment_of,

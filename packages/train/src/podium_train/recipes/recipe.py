@@ -69,8 +69,8 @@ class ModelSection(Section):
 
     base: str
     """Name on the Hugging Face Hub, or a folder; relative folders start at the folder of the recipe."""
-    dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    """The type of the weights."""
+    dtype: Literal["float32", "bfloat16"] | None = None
+    """The type of the weights; by default bfloat16 on a machine with a GPU, else float32."""
     lora: LoraSection | None = None
     """Without it, all weights are trained."""
     attention: str | None = None

@@ -13,6 +13,9 @@ from .grpo import (
 from .held_out import (
     measure_held_out as measure_held_out,
 )
+from .loading import (
+    dtype_of as dtype_of,
+)
 from .merge import (
     merge_lora as merge_lora,
 )

@@ -12,18 +12,18 @@ from trl import GRPOConfig, GRPOTrainer
 from podium_train.forecasts import rest_of_grpo
 from podium_train.guards import STEPS, HeldOut, Stop, ended_without_plans, last_checkpoint, read_log
 from podium_train.progress import Reporter
-from podium_train.recipes import GrpoSection, Recipe, environment_of, messages_of
+from podium_train.recipes import GrpoSection, Recipe, base_of, environment_of, messages_of
 from podium_train.rewards import Score, ScoreRequest, episode_json
 from podium_train.runs import begin, begin_after_sft, mark_model, record_of
 from podium_train.trl.generate import Generator
 from podium_train.trl.guard_callback import GuardCallback
 from podium_train.trl.held_out import measure_held_out
 from podium_train.trl.loading import (
-    base_of,
     common_arguments,
     lora_of,
     quiet,
     settings_of,
+    tell_processor,
     tokenizer_of,
     without_extras,
 )
@@ -63,6 +63,7 @@ def run_grpo(
     if is_first:
         if trained is not None:
             begin_after_sft(run, recipe)
+        tell_processor(report)
         for line in begin(run, record_of("grpo", recipe, folder, start=trained)):
             report.line(line)
     reward = PlanReward(recipe, folder)

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,13 +13,9 @@ from transformers.utils import logging
 
 from podium.errors import ConfigError
 from podium_train.prefill import with_prefill
-from podium_train.recipes import ModelSection
-
-
-def base_of(model: ModelSection, folder: Path) -> str:
-    """Return the base as a path if it is a folder beside the recipe, or else its name on the Hub."""
-    path = folder / model.base
-    return str(path.resolve()) if path.is_dir() else model.base
+from podium_train.progress import Reporter
+from podium_train.recipes import ModelSection, check_dtype
+from podium_train.trl.hub import check_hub
 
 
 def tokenizer_of(base: str, prefill: str = "") -> Any:
@@ -30,6 +25,7 @@ def tokenizer_of(base: str, prefill: str = "") -> Any:
         ConfigError: there is no such model, the Hub cannot be reached, or the chat template cannot take the
             prefill.
     """
+    check_hub(base)
     try:
         tokenizer = AutoTokenizer.from_pretrained(base)
     except (OSError, ValueError) as error:
@@ -54,7 +50,12 @@ def _prompt(tokenizer: Any) -> str:
 def settings_of(model: ModelSection) -> dict[str, Any]:
     """Return the arguments with which TRL loads the model."""
     attention = {} if model.attention is None else {"attn_implementation": model.attention}
-    return {"dtype": model.dtype, **attention}
+    return {"dtype": dtype_of(model.dtype), **attention}
+
+
+def dtype_of(dtype: str | None) -> str:
+    """Return a type of weights; without a setting it depends on the machine."""
+    return dtype or ("bfloat16" if torch.cuda.is_available() else "float32")
 
 
 def lora_of(model: ModelSection) -> LoraConfig | None:
@@ -76,12 +77,11 @@ def common_arguments(model: ModelSection) -> dict[str, Any]:
     Raises:
         ConfigError: the weights are to be in bfloat16, and there is no GPU.
     """
+    check_dtype(model)
     has_gpu = torch.cuda.is_available()
-    if not has_gpu and model.dtype == "bfloat16":
-        raise ConfigError('there is no GPU: write dtype = "float32" in [model] to train on the processor')
     return {
         "use_cpu": not has_gpu,
-        "bf16": model.dtype == "bfloat16",
+        "bf16": dtype_of(model.dtype) == "bfloat16",
         "activation_checkpointing": has_gpu,
         "weight_decay": 0.0,
         "max_grad_norm": 1.0,
@@ -90,6 +90,12 @@ def common_arguments(model: ModelSection) -> dict[str, Any]:
         "save_total_limit": 3,
         "disable_tqdm": True,
     }
+
+
+def tell_processor(report: Reporter) -> None:
+    """Tell that a training runs without a GPU, which takes long for all but small models."""
+    if not torch.cuda.is_available():
+        report.line("There is no GPU: the training runs on the processor, with weights in float32.")
 
 
 def without_extras(trainer: Any) -> None:

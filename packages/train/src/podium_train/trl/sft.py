@@ -15,14 +15,14 @@ from podium_train.forecasts import REMEASURED, rest_of_sft
 from podium_train.guards import MEMORY, UPDATES, StepLog, Update, last_checkpoint, read_log, step_of
 from podium_train.prefill import whole_text
 from podium_train.progress import Reporter
-from podium_train.recipes import Recipe
+from podium_train.recipes import Recipe, base_of
 from podium_train.runs import begin, mark_model, record_of
 from podium_train.trl.loading import (
-    base_of,
     common_arguments,
     lora_of,
     quiet,
     settings_of,
+    tell_processor,
     tokenizer_of,
     without_extras,
 )
@@ -73,10 +73,11 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
     sft, report = recipe.sft, report or Reporter()
     assert sft is not None
     run = folder / recipe.folder / "sft"
+    read = read_examples(folder / sft.examples)
     arguments = _sft_config(recipe, run, report_to)  # first, because it joins the processes of the training
     base = base_of(recipe.model, folder)
     tokenizer = tokenizer_of(base, recipe.prompt.style.prefill)
-    read = read_examples(folder / sft.examples)
+    tell_processor(report)
     prefill = recipe.prompt.style.prefill
     tokens = [tokens_of(*example, tokenizer=tokenizer, prefill=prefill) for example in read]
     examples = _short_enough(tokens, sft.max_tokens, report)
