@@ -55,7 +55,7 @@ def serving(config: str, folder: Path, access: Access | None = None) -> Iterator
     path.write_text(config)
     app = App(load_config(path), access)
     listening = listen("127.0.0.1", 0)
-    server = HttpServer(app.asgi(), app.settings)
+    server = HttpServer(app.asgi(), app.settings, app.stop)
     served = Served(app, url_of(listening), server)
     ready = threading.Event()
 

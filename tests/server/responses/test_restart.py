@@ -20,6 +20,7 @@ from podium.aio import run_sync
 from podium.journal import Schema, SqlTables
 from podium_server.api.responses.store import ResponseStore
 from podium_server.api.responses.tables import SCHEMA
+from podium_server.jobs.table import JobTable
 from podium_server.keys import KeyRules, KeyStore
 
 
@@ -127,9 +128,8 @@ def test_a_response_that_was_cancelled_without_a_process(folder: Path, upstream:
         response_id = begun(client, upstream)
         running.kill()
         running.wait(10)
-    store = ResponseStore(folder / "runs.db")
-    cancel = "UPDATE podium_responses SET is_cancelled = 1"
-    run_sync(lambda: store.transaction(lambda each: each.execute(cancel)))
+    table = JobTable(folder / "runs.db")
+    run_sync(lambda: table.cancel(response_id.removeprefix("resp_")))
     with process(folder) as running, client_of(running) as client:
         assert ended(client, response_id).status == "cancelled"
     assert models(upstream) == ["planner", "one", "two"]

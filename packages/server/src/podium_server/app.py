@@ -1,9 +1,10 @@
 """Joins the parts of the server: `create_app` returns the ASGI application for a config."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -22,23 +23,24 @@ from podium_server.api.metrics import MetricsApi
 from podium_server.api.models import ModelsApi
 from podium_server.api.openapi.document import PATH as OPENAPI_PATH, openapi_document
 from podium_server.api.openapi.route import OpenApi
-from podium_server.api.responses.background import Background
-from podium_server.api.responses.housekeeping import forgetting
+from podium_server.api.recorded import Recorded
 from podium_server.api.responses.route import PATH as RESPONSES_PATH, ResponsesApi
-from podium_server.api.responses.store import ResponseStore
 from podium_server.api.responses.stored import StoredApi
-from podium_server.api.runs.parts import RunParts
 from podium_server.api.runs.route import PATH as RUNS_PATH
 from podium_server.api.session import SessionApi
 from podium_server.health import Health
+from podium_server.jobs.table import JobTable
 from podium_server.keys import Access, NoKeys
 from podium_server.models import Catalogue, make_catalogue
 from podium_server.record import Record
 from podium_server.settings import ServerSection
 from podium_server.turn import Turns
 
-_END_SECONDS = 10.0
-"""How long cancelled requests may take to record their ends when the server stops."""
+_ANSWER_SECONDS = 0.5
+"""How long interrupted requests may take to send their errors when the server stops."""
+_END_SECONDS = 5.0
+"""How long cancelled requests and runs may take to record their ends. A working database needs less."""
+_LOOK_SECONDS = 0.02
 
 
 class App:
@@ -60,49 +62,70 @@ class App:
         """Whether requests need an API key."""
         self._access = access or NoKeys()
         self._service = Service(self._access, self.settings, is_local=access is None)
-        self._turns = Turns(self.catalogue, self._access, self.journal)
+        self._stopping = self._service.stopping
+        table = None if self.journal is None else JobTable.beside(self.journal)
+        self._turns = Turns(self.catalogue, self._access, self.journal, None if table is None else table.ids)
         self._mcp = McpApi(self._turns)
-        self._a2a = A2aApi(self._turns, self.settings)
-        self._responses = None if self.journal is None else ResponseStore.beside(self.journal)
-        self._background: Background | None = None
-        if self.journal is not None and self._responses is not None:
-            self._background = Background(
-                self._responses, self.journal, self._turns, self._access, self._service.in_flight
-            )
-        self._runs = None
-        if self.journal is not None:
-            self._runs = RunParts(
-                self.journal, self._turns, self._access, self._service.in_flight, has_keys=self.has_keys
+        self._a2a = A2aApi(self._turns, self.settings, self._stopping)
+        self._recorded: Recorded | None = None
+        if self.journal is not None and table is not None:
+            self._recorded = Recorded(
+                self.journal, table, self._turns, self._access, self._service, has_keys=self.has_keys
             )
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
-        """Keep the connections open in the block; at its end, wait until the requests have ended."""
+        """Keep the connections open in the block; at its end, stop as `stop` does."""
         async with AsyncExitStack() as stack:
             if self.journal is not None:
                 await stack.enter_async_context(self.journal)
             if self._turns.continuations.tables is not None:
                 await stack.enter_async_context(self._turns.continuations.tables)
-            if self._runs is not None:
-                await stack.enter_async_context(self._runs.store)
-            if self._responses is not None:
-                await stack.enter_async_context(self._responses)
-                await stack.enter_async_context(forgetting(self._responses))
+            if self._recorded is not None:
+                await stack.enter_async_context(self._recorded.stores_opened())
             await stack.enter_async_context(self._access)
             await stack.enter_async_context(self.catalogue.opened())
             await stack.enter_async_context(self._mcp.server.opened())
             await stack.enter_async_context(self._a2a.server.opened())
+            if self._recorded is not None:
+                await stack.enter_async_context(self._recorded.jobs.opened())
             try:
-                async with AsyncExitStack() as jobs:
-                    if self._runs is not None:
-                        # It ends after the next context, whose end waits for all jobs.
-                        await jobs.enter_async_context(self._runs.jobs.opened())
-                    if self._background is not None:
-                        running = self._background.opened(self.settings.drain_seconds)
-                        await jobs.enter_async_context(running)
-                    yield
+                yield
             finally:
-                await self._service.in_flight.ended(_END_SECONDS)
+                await self.stop()
+
+    async def stop(self, is_forced: Callable[[], bool] = lambda: False) -> None:
+        """Refuse new requests, let running ones end within `drain_seconds`, and end the others.
+
+        Each of these gets the error of its API. Runs in the background return to the queue. A second call
+        does nothing.
+
+        Args:
+            is_forced: returns whether running requests get no time.
+        """
+        if self._stopping.is_draining:
+            return
+        self._stopping.is_draining = True
+        jobs = None if self._recorded is None else self._recorded.jobs
+        if jobs is not None:
+            jobs.drain()
+        await self._idle(self.settings.drain_seconds, is_forced)
+        self._stopping.is_over = True
+        if jobs is not None:
+            jobs.stop()
+        self._turns.running.stop()
+        await self._idle(_ANSWER_SECONDS, is_forced)
+        self._service.in_flight.cut()
+        await self._idle(_END_SECONDS, is_forced)
+
+    async def _idle(self, seconds: float, is_forced: Callable[[], bool]) -> None:
+        """Wait until no request and no run is running, for at most some seconds."""
+        in_flight, running, jobs = self._service.in_flight, self._turns.running, self._recorded
+        with anyio.move_on_after(seconds):
+            while in_flight.count or len(running) or not (jobs is None or jobs.jobs.is_idle):
+                if is_forced():
+                    return
+                await anyio.sleep(_LOOK_SECONDS)
 
     def asgi(self) -> Starlette:
         """Return the ASGI application; its lifespan is `opened`."""
@@ -118,9 +141,11 @@ class App:
         chat, models = ChatApi(self._turns), ModelsApi(self.catalogue)
         messages = MessagesApi(self._turns)
         session = SessionApi(self._access)
-        responses = ResponsesApi(self._turns, self._responses, self._background)
-        stored = StoredApi(self._responses, self._background, self.journal)
-        health = Health(self.journal, self._access)
+        recorded = self._recorded
+        store, background = (None, None) if recorded is None else (recorded.responses, recorded.background)
+        responses = ResponsesApi(self._turns, store, background)
+        stored = StoredApi(store, background, self.journal)
+        health = Health(self.journal, self._access, self._stopping)
         routes = [
             self._route("GET", "/healthz", health.live, is_open=True),
             self._route("GET", "/readyz", health.ready, is_open=True),
@@ -145,8 +170,8 @@ class App:
             self._route("GET", A2A_PATH + CARD_PATH, self._a2a.card),
             self._route("POST", A2A_PATH, self._a2a.answer),
         ]
-        if self._runs is not None:
-            run, own, actions = f"{RUNS_PATH}/{{run_id}}", self._runs.api, self._runs.actions
+        if recorded is not None:
+            run, own, actions = f"{RUNS_PATH}/{{run_id}}", recorded.runs, recorded.actions
             routes += [
                 self._route("GET", RUNS_PATH, own.list),
                 self._route("POST", RUNS_PATH, actions.create),

@@ -10,7 +10,7 @@ import anyio
 from podium.errors import JournalError
 from podium.journal import SqlJournal
 from podium.secrets import scrub
-from podium_server.http import Exchange
+from podium_server.http import Exchange, ServerStopping, Stopping
 from podium_server.keys import Access, Caller
 
 LOGGER = logging.getLogger("podium")
@@ -38,9 +38,11 @@ class Health:
     Args:
         journal: records the runs; `None` if they are not recorded.
         access: admits requests.
+        stopping: how far the stop of the server is.
     """
 
-    def __init__(self, journal: SqlJournal | None, access: Access) -> None:
+    def __init__(self, journal: SqlJournal | None, access: Access, stopping: Stopping) -> None:
+        self._stopping = stopping
         self._checks: dict[str, Check] = {} if journal is None else {"the journal": journal.check}
         self._checks["the database of the API keys"] = access.check
         self._lock = anyio.Lock()
@@ -54,14 +56,20 @@ class Health:
 
     async def ready(self, exchange: Exchange, _: Caller) -> None:
         """Answer with 200 if requests can be answered, or 503 and the reason."""
+        fault = await self._current()
+        if fault is None:
+            await exchange.json({"status": "ok"})
+            return
+        told = {"code": fault.code, "reason": fault.reason}
+        await exchange.json({"status": "unavailable", **told}, status=503)
+
+    async def _current(self) -> Fault | None:
+        if self._stopping.is_draining:
+            return Fault(ServerStopping.code, "the server is stopping")
         async with self._lock:
             if monotonic() >= self._until:
                 await self._look()
-        if self._fault is None:
-            await exchange.json({"status": "ok"})
-            return
-        told = {"code": self._fault.code, "reason": self._fault.reason}
-        await exchange.json({"status": "unavailable", **told}, status=503)
+        return self._fault
 
     async def _look(self) -> None:
         fault = None

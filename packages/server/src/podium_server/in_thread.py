@@ -33,7 +33,7 @@ def serve_in_thread(config: Config, *, port: int = 0, access: Access | None = No
     is_ready = threading.Event()
     with listen("127.0.0.1", port) as listening:
         url = f"{url_of(listening)}/v1"
-        server = HttpServer(app.asgi(), app.settings)
+        server = HttpServer(app.asgi(), app.settings, app.stop)
 
         async def serve() -> None:
             try:

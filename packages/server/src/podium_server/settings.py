@@ -34,6 +34,8 @@ class ServerSection(Section):
     """Maximum size of the headers of a request."""
     requests: Count = 512
     """Maximum number of requests at the same time; further requests get the status 503."""
+    background_runs: Count = 64
+    """Maximum number of runs in the background at the same time; further runs wait in the queue."""
     read_seconds: Seconds = 30.0
     """Time in which a client must send a request, in seconds."""
     write_seconds: Seconds = 60.0
@@ -41,7 +43,7 @@ class ServerSection(Section):
     keep_alive_seconds: Seconds = 10.0
     """Time without an event after which a stream sends a comment, in seconds."""
     drain_seconds: Seconds = 30.0
-    """Time in which running requests may end when the server stops, in seconds."""
+    """Time in which running requests and runs may end when the server stops, in seconds."""
 
 
 class EffortSection(Section):

@@ -10,7 +10,7 @@ from podium.errors import PodiumError
 from podium.secrets import scrub
 from podium_server.api.callers import caller_of, check_local
 from podium_server.api.errors import OPENAI_ERRORS, ErrorForm, Fault, fault_of
-from podium_server.http import ClientGone, Exchange, InFlight
+from podium_server.http import ClientGone, Exchange, InFlight, Stopping
 from podium_server.keys import Access, Caller
 from podium_server.log import log_request
 from podium_server.metrics import Metrics
@@ -39,7 +39,8 @@ class Service:
         self.access = access
         self.settings = settings
         self.is_local = is_local
-        self.in_flight = InFlight(settings.requests)
+        self.stopping = Stopping()
+        self.in_flight = InFlight(settings.requests, self.stopping)
         self.metrics = Metrics(lambda: float(self.in_flight.count))
 
     def ended(self, record: Record, status: int | None) -> None:

@@ -23,11 +23,11 @@ from podium.errors import (
 )
 from podium.secrets import scrub
 from podium.types import Call, Outcome, Proposal, Result, usage_note
-from podium_server.api.runs.refusals import NestedRun, NotInBackground, NotWaiting
-from podium_server.http import BadRequest, ServerBusy
+from podium_server.api.runs.refusals import NestedRun, NotBegun, NotCancellable, NotWaiting
+from podium_server.http import BadRequest, ServerBusy, ServerStopping
 from podium_server.keys import BudgetSpent, KeyRefused, refusal_headers
 from podium_server.models import ModelUnknown
-from podium_server.turn import KeyReused, without_urls
+from podium_server.turn import KeyReused, RunCancelled, without_urls
 
 _NO_RETRY = {"x-should-retry": "false"}
 """Tells OpenAI's and Anthropic's clients not to repeat a request that was paid for."""
@@ -40,8 +40,10 @@ _OF_CLASS: tuple[tuple[type[PodiumError], int], ...] = (
     (PlanForbidden, 403),
     (PlanError, 400),
     (NotWaiting, 409),
-    (NotInBackground, 409),
+    (NotCancellable, 409),
     (NestedRun, 400),
+    (NotBegun, 409),
+    (RunCancelled, 409),
     (RunUnknown, 404),
     (RunExists, 409),
     (RunHeld, 409),
@@ -155,19 +157,31 @@ def fault_of(error: Exception) -> Fault:
     match error:
         case RunFailed():
             return _of_result(error, error.result)
-        case BadRequest():
-            headers: Mapping[str, str] = {"connection": "close"} if error.status in (408, 413) else {}
-            return _fault(error, error.status, headers, param=error.param)
-        case KeyRefused():
-            run_id = error.run_id if isinstance(error, BudgetSpent) else None
-            return _fault(error, error.status, refusal_headers(error), run_id=run_id)
         case PlannerError():
             headers = _NO_RETRY if error.usage.total_tokens else {}
             fault = _fault(error, _OF_PROBLEM.get(error.code, 502), headers, run_id=error.run_id or None)
             last = error.calls[-1].problem if error.calls else None
             return _billed(fault, error.calls, None if last is None else last.retry_after)
+        case BadRequest() | KeyRefused():
+            return _of_request(error)
+        case ServerStopping():
+            return _fault(error, 503, _stopping_headers(error), run_id=error.run_id)
     status = _status(error)
     return _fault(error, status, {"retry-after": "1"} if isinstance(error, _RETRIED) else _NO_RETRY)
+
+
+def _of_request(error: BadRequest | KeyRefused) -> Fault:
+    if isinstance(error, KeyRefused):
+        run_id = error.run_id if isinstance(error, BudgetSpent) else None
+        return _fault(error, error.status, refusal_headers(error), run_id=run_id)
+    headers: Mapping[str, str] = {"connection": "close"} if error.status in (408, 413) else {}
+    return _fault(error, error.status, headers, param=error.param)
+
+
+def _stopping_headers(error: ServerStopping) -> Mapping[str, str]:
+    """Return headers that send the client to another server, if it should repeat the request."""
+    retry = {"retry-after": "1", "x-should-retry": "true"} if error.repeats else _NO_RETRY
+    return {**retry, "connection": "close"}
 
 
 def _status(error: PodiumError) -> int:

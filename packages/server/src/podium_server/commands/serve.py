@@ -101,7 +101,7 @@ async def _serve(screen: Screen, app: App, host: str, port: int) -> None:
             log_server("started", version=__version__, **facts)
             # In a task group of `opened`, the exit would be part of an exception group.
             with suppress(SystemExit):
-                await HttpServer(app.asgi(), app.settings).serve([listening])
+                await HttpServer(app.asgi(), app.settings, app.stop).serve([listening])
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import anyio
 
 from podium.errors import PodiumError
+from podium_server.http.stopping import ServerStopping, Stopping
 
 
 class ServerBusy(PodiumError):
@@ -19,14 +20,18 @@ class InFlight:
 
     Args:
         most: maximum number of requests.
+        stopping: how far the stop of the server is.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, stopping: Stopping) -> None:
         self._most = most
-        self._idle = anyio.Event()
-        self._idle.set()
-        self.count = 0
+        self._stopping = stopping
+        self._scopes: set[anyio.CancelScope] = set()
+
+    @property
+    def count(self) -> int:
         """The number of running requests."""
+        return len(self._scopes)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -34,20 +39,22 @@ class InFlight:
 
         Raises:
             ServerBusy: too many requests are running.
+            ServerStopping: the server is stopping, or has cut the request.
         """
+        self._stopping.refuse()
         if self.count >= self._most:
             raise ServerBusy(f"the server is busy: {self._most} requests are running")
-        if not self.count:
-            self._idle = anyio.Event()
-        self.count += 1
-        try:
-            yield
-        finally:
-            self.count -= 1
-            if not self.count:
-                self._idle.set()
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                yield
+            finally:
+                self._scopes.discard(scope)
+        if scope.cancelled_caught:
+            told = "the server has stopped before the request ended, which may have taken effect"
+            raise ServerStopping(told, repeats=False)
 
-    async def ended(self, seconds: float) -> None:
-        """Wait until no request is running, for at most some seconds."""
-        with anyio.move_on_after(seconds):
-            await self._idle.wait()
+    def cut(self) -> None:
+        """Cancel the requests that are still running."""
+        for scope in self._scopes:
+            scope.cancel()

@@ -1,6 +1,7 @@
 """Listens on an address, and serves an ASGI application until a signal stops the process."""
 
 import socket
+from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
 
 import uvicorn
@@ -10,6 +11,7 @@ from podium.errors import ConfigError
 from podium_server.http.protocol import bounded_protocol
 from podium_server.settings import ServerSection
 
+Stop = Callable[[Callable[[], bool]], Awaitable[None]]
 _IDLE_SECONDS = 75
 """Time for which a connection without a request stays open."""
 
@@ -43,17 +45,17 @@ def url_of(listening: socket.socket) -> str:
 
 
 class HttpServer(uvicorn.Server):
-    """A server that stops gracefully on SIGTERM and SIGINT.
+    """A server that stops in order on SIGTERM and SIGINT.
 
-    It then accepts no more connections, and waits for running requests, which are cancelled after
-    `drain_seconds`.
+    It answers until `stop` has returned. A second SIGINT shortens the stop.
 
     Args:
         app: the application.
         bounds: the limits.
+        stop: refuses new requests and ends the running ones; its argument says whether to hurry.
     """
 
-    def __init__(self, app: ASGIApp, bounds: ServerSection) -> None:
+    def __init__(self, app: ASGIApp, bounds: ServerSection, stop: Stop) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -64,6 +66,12 @@ class HttpServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 timeout_keep_alive=_IDLE_SECONDS,
-                timeout_graceful_shutdown=max(int(bounds.drain_seconds), 1),
+                timeout_graceful_shutdown=1,
             )
         )
+        self._stop = stop
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the requests, and then the connections."""
+        await self._stop(lambda: self.force_exit)
+        await super().shutdown(sockets)

@@ -3,6 +3,7 @@ from .idempotency import KeyReused as KeyReused
 from .pieces import Piece as Piece, ProgressPiece as ProgressPiece, TextPiece as TextPiece
 from .progress import Progress as Progress
 from .run_turn import RunTurn as RunTurn
+from .running import RunCancelled as RunCancelled, Running as Running
 from .tool_results import check_tool_results as check_tool_results
 from .turn import Turn as Turn
 from .turns import Turns as Turns

@@ -4,7 +4,7 @@ The id of such a run has two hashes: one of the API key and the idempotency key,
 repetition finds its run, and another request with the same key finds a run with another second hash.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -35,7 +35,7 @@ class Recorded:
 
 
 @dataclass(slots=True)
-class Running:
+class SameRequests:
     """The running requests of an idempotency key, in this process."""
 
     run_id: str
@@ -54,11 +54,12 @@ class NamedRun:
     """
 
     def __init__(self, caller_id: str, key: str, fingerprint: str) -> None:
-        self._prefix = f"idem-{_hash(caller_id, key)}-"
-        self.run_id = self._prefix + _hash(fingerprint)
+        self.prefix = f"idem-{_hash(caller_id, key)}-"
+        """The beginning of the ids of all runs with this key."""
+        self.run_id = self.prefix + _hash(fingerprint)
 
     @asynccontextmanager
-    async def held(self, running: dict[str, Running]) -> AsyncGenerator[None, None]:
+    async def held(self, running: dict[str, SameRequests]) -> AsyncGenerator[None, None]:
         """Hold the idempotency key in the block. Repetitions in this process wait for each other.
 
         Args:
@@ -67,7 +68,7 @@ class NamedRun:
         Raises:
             KeyReused: another request with this key is running.
         """
-        same = running.setdefault(self._prefix, Running(self.run_id))
+        same = running.setdefault(self.prefix, SameRequests(self.run_id))
         if same.run_id != self.run_id:
             raise _reused()
         same.count += 1
@@ -77,7 +78,7 @@ class NamedRun:
         finally:
             same.count -= 1
             if not same.count:
-                del running[self._prefix]
+                del running[self.prefix]
 
     async def row(self, journal: Journal) -> RunRow | None:
         """Return the run; `None` if it never began.
@@ -85,10 +86,19 @@ class NamedRun:
         Raises:
             KeyReused: the key was used with another request.
         """
-        rows = await journal.runs(prefix=self._prefix, limit=2)
-        if any(row.run_id != self.run_id for row in rows):
-            raise _reused()
+        rows = await journal.runs(prefix=self.prefix, limit=2)
+        self.is_known([row.run_id for row in rows])
         return rows[0] if rows else None
+
+    def is_known(self, run_ids: Collection[str]) -> bool:
+        """Return whether the run is one of the runs with this key.
+
+        Raises:
+            KeyReused: another run has this key.
+        """
+        if any(run_id != self.run_id for run_id in run_ids):
+            raise _reused()
+        return bool(run_ids)
 
     async def recorded(self, journal: Journal, seconds: float) -> Recorded | None:
         """Return the recorded run; `None` if it has no answer, so that it must be run or resumed.

@@ -21,6 +21,7 @@ from podium_server.turn.asked import Asked
 from podium_server.turn.idempotency import Recorded
 from podium_server.turn.pieces import Piece, ProgressPiece, TextPiece
 from podium_server.turn.progress import Progress
+from podium_server.turn.running import Interrupt
 from podium_server.turn.usage import answer_usage
 from podium_server.turn.without_urls import without_urls
 
@@ -55,6 +56,8 @@ class Turn:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
+        self.interrupt = Interrupt()
+        """Ends the run from outside."""
         self.run_id = facts.run_id
         self.model = facts.model
         self.created = int(time())
@@ -125,6 +128,8 @@ class Turn:
         Raises:
             RunFailed: the run has no answer.
             BudgetSpent: the run needs more than what is left of the budget of the key.
+            RunCancelled: the run was cancelled over the runs API.
+            ServerStopping: the server stops before the end of the run.
             PodiumError: see `podium.conductor.Conductor.run`.
         """
         try:
@@ -146,8 +151,11 @@ class Turn:
             if result.answer:
                 yield TextPiece(result.answer)
             return
-        async with aclosing(call.events(stream=self._facts.asked.stream)) as events:
-            async for event, text in events:
+        async with (
+            aclosing(call.events(stream=self._facts.asked.stream)) as events,
+            aclosing(self.interrupt.guarded(events)) as guarded,
+        ):
+            async for event, text in guarded:
                 if isinstance(self.model.conductor, HostedConductor):
                     self.run_id = event.run_id  # it gives its runs ids of its own
                 if isinstance(event, RunEnded) and event.run_id == self.run_id:

@@ -1,6 +1,6 @@
 """Admits requests, and makes their turns."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -18,8 +18,9 @@ from podium_server.models import Catalogue, ModelUnknown, ServedModel
 from podium_server.record import Record, current_record
 from podium_server.turn.asked import Asked
 from podium_server.turn.continuations import Continuations
-from podium_server.turn.idempotency import NamedRun, Recorded, Running
+from podium_server.turn.idempotency import NamedRun, Recorded, SameRequests
 from podium_server.turn.run_turn import RunTurn
+from podium_server.turn.running import OpenRun, Running
 from podium_server.turn.tool_results import check_tool_results
 from podium_server.turn.turn import Facts, Turn, form_of
 from podium_server.turn.verbatim import verbatim
@@ -32,14 +33,24 @@ class Turns:
         catalogue: the models.
         access: admits requests.
         journal: records the runs; `None` records nothing.
+        jobs: returns the ids of runs in the background that begin with a text; `None` without a journal.
     """
 
-    def __init__(self, catalogue: Catalogue, access: Access, journal: SqlJournal | None) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        access: Access,
+        journal: SqlJournal | None,
+        jobs: Callable[[str], Awaitable[Sequence[str]]] | None = None,
+    ) -> None:
         self.catalogue = catalogue
+        self.running = Running()
+        """The runs of open requests."""
+        self._jobs = jobs
         self._access = access
         self._journal = journal
         self.continuations = Continuations(journal)
-        self._named: dict[str, Running] = {}
+        self._named: dict[str, SameRequests] = {}
         """The running requests of idempotency keys."""
 
     def run_id(self, caller: Caller, idempotency_key: str | None, fingerprint: str) -> str:
@@ -64,7 +75,8 @@ class Turns:
             return
         named = NamedRun(caller.caller_id, idempotency_key, fingerprint)
         async with named.held(self._named):
-            yield named.run_id, await named.row(self._journal) is not None
+            is_job = await self._is_job(named)
+            yield named.run_id, await named.row(self._journal) is not None or is_job
 
     def find(self, caller: Caller, name: str | None) -> ServedModel:
         """Return the model with this name; with `None`, the first that the caller may call.
@@ -108,7 +120,10 @@ class Turns:
             )
             async with self._access.admit(caller, ask) as admission:
                 record.run_id = ask.run_id
-                yield await self._turn(caller, asked, ask, admission, record, recorded)
+                turn = await self._turn(caller, asked, ask, admission, record, recorded)
+                facts = {"is_recorded": self._records(caller, asked, model), "is_named": named is not None}
+                with self.running.holding(OpenRun(ask.run_id, turn.interrupt, **facts)):
+                    yield turn
 
     @asynccontextmanager
     async def admitted_run(self, caller: Caller, asked: Asked) -> AsyncGenerator[RunTurn, None]:
@@ -144,7 +159,16 @@ class Turns:
     async def _recorded(self, named: NamedRun, model: ServedModel) -> Recorded | None:
         assert self._journal is not None
         assert isinstance(model.conductor, Conductor)
+        await self._is_job(named)
         return await named.recorded(self._journal, model.conductor.limits.seconds)
+
+    async def _is_job(self, named: NamedRun) -> bool:
+        """Return whether a run in the background, which may not have begun, is the run of an idempotency key.
+
+        Raises:
+            KeyReused: another run in the background has the key.
+        """
+        return named.is_known(() if self._jobs is None else await self._jobs(named.prefix))
 
     async def _turn(
         self,

@@ -8,7 +8,7 @@ import anyio.to_thread
 
 from podium_server.api.json_rpc import part_of, read_message
 from podium_server.api.on_demand import OnDemand
-from podium_server.http import Exchange
+from podium_server.http import Exchange, Stopping
 from podium_server.keys import Caller
 from podium_server.settings import ServerSection
 from podium_server.turn import Turns
@@ -26,11 +26,13 @@ class A2aApi:
     Args:
         turns: makes the turns.
         settings: the limits of the server.
+        stopping: how far the stop of the server is.
     """
 
-    def __init__(self, turns: Turns, settings: ServerSection) -> None:
+    def __init__(self, turns: Turns, settings: ServerSection, stopping: Stopping) -> None:
         self._turns = turns
         self._settings = settings
+        self._stopping = stopping
         self.server: OnDemand[AgentServer] = OnDemand(self._opened, "a2a")
 
     @asynccontextmanager
@@ -43,7 +45,7 @@ class A2aApi:
         """Return the server. The first imports take seconds, in a thread."""
         from podium_server.api.a2a.server import AgentServer  # noqa: PLC0415 - the import takes time and memory
 
-        return AgentServer(self._turns, self._settings)
+        return AgentServer(self._turns, self._settings, self._stopping)
 
     async def card(self, exchange: Exchange, caller: Caller) -> None:
         """Answer with the card of a model; without a name in the path, of the caller's first model."""

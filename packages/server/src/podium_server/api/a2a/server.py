@@ -15,7 +15,7 @@ from podium_server.api.a2a.agent import ModelAgent, Work
 from podium_server.api.a2a.card import card_of
 from podium_server.api.a2a.tasks import RecentTasks
 from podium_server.api.sdks import tame_sdks
-from podium_server.http import InFlight
+from podium_server.http import InFlight, Stopping
 from podium_server.models import ServedModel
 from podium_server.settings import ServerSection
 from podium_server.turn import Turns
@@ -35,27 +35,25 @@ class AgentServer:
     Args:
         turns: makes the turns.
         settings: the limits of the server.
+        stopping: how far the stop of the server is.
     """
 
-    def __init__(self, turns: Turns, settings: ServerSection) -> None:
+    def __init__(self, turns: Turns, settings: ServerSection, stopping: Stopping) -> None:
         tame_sdks()
         self._turns = turns
-        self._settings = settings
-        self._in_flight = InFlight(settings.requests)
+        self._in_flight = InFlight(settings.requests, stopping)
         self._handlers: list[DefaultRequestHandler] = []
         self._apps: dict[str, ASGIApp] = {}
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
-        """Run the agents in the block; at its end, wait for running tasks, and cancel them."""
+        """Run the agents in the block; at its end, cancel their tasks."""
         try:
             yield
         finally:
-            await self._in_flight.ended(self._settings.drain_seconds)
             with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
                 for handler in self._handlers:
                     await handler.aclose()
-                await self._in_flight.ended(_CLOSE_SECONDS)
 
     def app(self, model: ServedModel) -> ASGIApp:
         """Return the ASGI application of a model's agent."""

@@ -1,95 +1,128 @@
-"""One response in the background: writes its events, each before any client can read it."""
+"""The job of a response in the background: writes its events, each before any client can read it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing
-from typing import Literal
 
 import anyio
 
-from podium.journal import new_holder
-from podium_server.api.responses.leases import Leases
+from podium.errors import RunFailed
+from podium.journal import Journal
+from podium_server.api.endpoint import logged_fault
+from podium_server.api.responses.asks import Asks, response_of
+from podium_server.api.responses.events import ResponseEvents
+from podium_server.api.responses.form import id_of
+from podium_server.api.responses.store import ResponseStore
 from podium_server.api.responses.writer import Event, ResponseWriter
-from podium_server.turn import Turn
+from podium_server.jobs.job import Job, JobLost, Postponed
+from podium_server.keys import Access
+from podium_server.turn import Turn, Turns
 
-Why = Literal["cancelled", "stopped", "lost"]
-"""Why a job ends before its response: the client cancelled the response, the server stops, or another job
-holds the response."""
-
-
-class JobLost(Exception):
-    """Another job holds the response, or the response was deleted."""
+KIND = "response"
+_DECISION_SECONDS = 2.0
+"""Seconds between two looks for the approval of a plan."""
 
 
-class Job:
-    """A response in the background.
+class ResponseWork:
+    """The work of one response.
 
     Args:
-        leases: the responses in the database.
-        writer: writes the events.
-        holder: the name of the job; `None` for a new name.
-        is_new: whether no other job had the response before.
+        job: the job.
+        store: the stored responses.
+        journal: records the runs.
+        turns: makes the turns.
+        access: finds the caller.
     """
 
     def __init__(
-        self, leases: Leases, writer: ResponseWriter, holder: str | None = None, *, is_new: bool = False
+        self, job: Job, *, store: ResponseStore, journal: Journal, turns: Turns, access: Access
     ) -> None:
-        self._leases = leases
+        self._job = job
+        self._store = store
+        self._events = ResponseEvents(store)
+        self._asks = Asks(store)
+        self._journal = journal
+        self._turns = turns
+        self._access = access
+        self._writer: ResponseWriter | None = None
+        """Writes the response; `None` before the first use."""
         self._unwritten: list[Event] = []
-        self.writer = writer
-        self.holder = holder or new_holder()
-        self.is_new = is_new
-        self.scope = anyio.CancelScope()
-        """The scope of the run."""
-        self.why: Why | None = None
-        """Why the run was cancelled; `None` if it was not."""
-        self.is_admitted = False
-        """Whether the run was admitted."""
-        self.changed = anyio.Event()
-        """Set after the next write."""
 
-    @property
-    def response_id(self) -> str:
-        """The id of the response."""
-        return self.writer.response.response_id
+    async def run(self) -> None:
+        """Run the response, or continue its run."""
+        stored = await self._store.any(id_of(self._job.job_id))
+        if stored is None:
+            raise JobLost
+        if stored.has_ended:
+            return
+        writer = await self._written()
+        asked = await self._asks.again(await self._access.caller(stored.caller_id), stored)
+        try:
+            async with self._turns.admitted(asked.caller, asked.asked) as turn:
+                self._job.is_admitted = True
+                self._job.begin(turn.headers)
+                last = await self._answer(turn, writer)
+        except RunFailed as error:
+            if error.result is None or error.result.status != "waiting":
+                raise
+            await self._decided()
+            raise Postponed from error
+        await self._write(writer, last)
 
-    def cancel(self, why: Why) -> None:
-        """Cancel the run."""
-        self.why = self.why or why
-        self.scope.cancel()
+    async def end(self, failure: Exception | None) -> Mapping[str, str] | None:
+        """Write the end of a response that was cancelled, or failed."""
+        stored = await self._store.any(id_of(self._job.job_id))
+        if stored is not None and not stored.has_ended:
+            writer = await self._written()
+            last = writer.cancel() if failure is None else writer.fail(logged_fault(failure))
+            await self._write(writer, last)
+        return None
 
-    async def answer(self, turn: Turn) -> list[Event]:
-        """Run the turn, and return the last events, which `write` writes.
+    async def drop(self) -> None:
+        """Delete the response."""
+        stored = await self._store.any(id_of(self._job.job_id))
+        if stored is not None:
+            await self._store.delete(stored)
+
+    async def _written(self) -> ResponseWriter:
+        """Return the writer, with the events that were written before."""
+        if self._writer is None:
+            response_id = id_of(self._job.job_id)
+            stored, events = await self._store.any(response_id), await self._events.all(response_id)
+            if stored is None:
+                raise JobLost
+            self._writer = ResponseWriter.continued(response_of(stored), events)
+        return self._writer
+
+    async def _answer(self, turn: Turn, writer: ResponseWriter) -> list[Event]:
+        """Run the turn, and return the last events.
 
         The text of the answer is written with the end, so that no restart takes text back.
-
-        Raises:
-            JobLost: another job holds the response.
-            PodiumError: see `Turn.pieces`.
         """
-        if self.writer.response.status == "queued":
-            await self.write(self.writer.proceed())
+        if writer.response.status == "queued":
+            await self._write(writer, writer.proceed())
         async with aclosing(turn.pieces()) as pieces:
             async for piece in pieces:
-                self._unwritten += self.writer.piece(piece)
-                if not self.writer.has_text:
-                    await self.write(())
-        return self.writer.end(turn)
+                self._unwritten += writer.piece(piece)
+                if not writer.has_text:
+                    await self._write(writer, ())
+        return writer.end(turn)
 
-    async def write(self, events: Iterable[Event], *, ends: bool = False) -> None:
+    async def _write(self, writer: ResponseWriter, events: Iterable[Event]) -> None:
         """Write events and the response that they lead to.
 
-        Args:
-            events: the events.
-            ends: whether the response has ended.
-
         Raises:
-            JobLost: another job holds the response.
-            JournalError: the database cannot be used.
+            JobLost: another process has the job.
         """
         self._unwritten += events
-        response = self.writer.response.to_json()
-        if not await self._leases.write(response, self.holder, self._unwritten, ends=ends):
+        response = writer.response.to_json()
+        if not await self._events.write(response, self._job, self._unwritten):
             raise JobLost
         self._unwritten = []
-        self.changed.set()
-        self.changed = anyio.Event()
+        self._job.change()
+
+    async def _decided(self) -> None:
+        """Wait until the plan of the run is approved or refused."""
+        self._job.needs_slot = False
+        run_id = self._job.job_id
+        while any(row.state == "waiting" for row in await self._journal.runs(ids=[run_id])):  # noqa: ASYNC110 - any process
+            await anyio.sleep(_DECISION_SECONDS)

@@ -16,9 +16,9 @@ _MOST_PREVIOUS = 1000
 """Maximum number of responses in a conversation."""
 _COLUMNS = (
     "response_id", "caller_id", "previous_id", "run_id", "created", "request", "items", "response",
-    "forget_at",
+    "forget_at", "is_background",
 )  # fmt: skip
-_SELECT = f"SELECT {', '.join(_COLUMNS)}, is_background, is_cancelled FROM podium_responses"  # noqa: S608 - no value from outside
+_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM podium_responses"  # noqa: S608 - no value from outside
 _ADD = f"""
 INSERT INTO podium_responses ({", ".join(_COLUMNS)}, status)
 VALUES ({", ".join("?" * (len(_COLUMNS) + 1))})
@@ -72,8 +72,6 @@ class Stored:
     forget_at: float | None = None
     """When the response is deleted; `None` if it is kept."""
     is_background: bool = False
-    is_cancelled: bool = False
-    """Whether the client has cancelled the response, which may not have ended yet."""
 
     @property
     def status(self) -> str:
@@ -91,7 +89,10 @@ class Stored:
 
     def row(self) -> tuple[Any, ...]:
         """Return the values of the columns, without secrets."""
-        texts = {name: _json(getattr(self, name)) for name in ("request", "items", "response")}
+        texts: dict[str, Any] = {
+            name: _json(getattr(self, name)) for name in ("request", "items", "response")
+        }
+        texts["is_background"] = int(self.is_background)
         return tuple(texts.get(name, getattr(self, name)) for name in _COLUMNS)
 
 
@@ -190,8 +191,7 @@ class ResponseStore(SqlTables):
 def _stored(row: Any) -> Stored:
     facts = {name: row[name] for name in _COLUMNS}
     facts |= {name: json.loads(facts[name]) for name in ("request", "items", "response")}
-    facts |= {name: bool(row[name]) for name in ("is_background", "is_cancelled")}
-    return Stored(**facts)
+    return Stored(**facts | {"is_background": bool(row["is_background"])})
 
 
 def _json(value: object) -> str:

@@ -20,10 +20,6 @@ SCHEMA = Schema(
         ],
         [
             "ALTER TABLE podium_responses ADD COLUMN is_background INTEGER NOT NULL DEFAULT 0",
-            "ALTER TABLE podium_responses ADD COLUMN is_cancelled INTEGER NOT NULL DEFAULT 0",
-            "ALTER TABLE podium_responses ADD COLUMN holder TEXT",
-            "ALTER TABLE podium_responses ADD COLUMN until DOUBLE PRECISION",
-            "CREATE INDEX podium_responses_open ON podium_responses (until) WHERE until IS NOT NULL",
             """
             CREATE TABLE podium_response_events (
                 response_id TEXT NOT NULL, number INTEGER NOT NULL, event TEXT NOT NULL,
@@ -36,7 +32,6 @@ SCHEMA = Schema(
 """The tables.
 
 `request` is the body of the request, `items` its input without the input of earlier responses, and `response`
-the response object. `podium_response_events` has the events of responses in the background. While such a
-response has not ended, `until` is the end of the lease of the job `holder`; after its end, both are NULL. If
-`holder` is empty, its job has released it. `is_cancelled` asks the job to end.
+the response object. `podium_response_events` has the events of responses in the background, which jobs run:
+see `podium_server.jobs.table`.
 """

@@ -1,18 +1,21 @@
 """Starts, approves, cancels, resumes, replays and deletes runs."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
+import anyio
+
 from podium.conductor import Conductor
-from podium.errors import ConfigError, RunHeld
+from podium.errors import ConfigError, RunHeld, RunUnknown
 from podium.journal import RunRow, SqlJournal
 from podium.resume import renumbered, waiting_for
 from podium.types import Event, Message, Plan, RunStarted, read_conversation
 from podium_server.api.bodies import fingerprint_of, read_body
 from podium_server.api.runs.forms import workers_of
-from podium_server.api.runs.jobs import Jobs
-from podium_server.api.runs.refusals import NestedRun, NotInBackground, NotWaiting
+from podium_server.api.runs.job import KIND
+from podium_server.api.runs.refusals import NestedRun, NotCancellable, NotWaiting
 from podium_server.api.runs.requests import (
     ChangedRun,
     Decision,
@@ -23,12 +26,14 @@ from podium_server.api.runs.requests import (
     ReplayedRun,
 )
 from podium_server.api.runs.route import PATH, RunsApi
-from podium_server.api.runs.store import RunStore
 from podium_server.http import Exchange
+from podium_server.jobs.jobs import Jobs
+from podium_server.jobs.table import FAILED, new_job
 from podium_server.keys import Access, Caller, Role
 from podium_server.turn import Turns, check_tool_results, public_data
 
 _CANCEL_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
 
 
 class RunActions:
@@ -40,7 +45,6 @@ class RunActions:
         turns: has the models.
         access: knows which caller began a run.
         journal: records the runs.
-        store: has the runs in the background.
     """
 
     def __init__(
@@ -50,9 +54,7 @@ class RunActions:
         turns: Turns,
         access: Access,
         journal: SqlJournal,
-        store: RunStore,
     ) -> None:
-        self._store = store
         self._runs = runs
         self._jobs = jobs
         self._turns = turns
@@ -86,9 +88,8 @@ class RunActions:
         )
         named = self._turns.named(caller, exchange.idempotency_key(), fingerprint_of(PATH, raw))
         async with named as (run_id, is_known):
-            if not is_known:
-                await self._jobs.begin(run_id, caller.caller_id, request)
-        await self._accepted(exchange, run_id, is_repeated=is_known)
+            is_new = not is_known and await self._begin(run_id, caller.caller_id, request)
+        await self._accepted(exchange, run_id, is_repeated=not is_new)
 
     async def approve(self, exchange: Exchange, caller: Caller) -> None:
         """Approve the plan that waits, and continue the run; see `edit`."""
@@ -114,18 +115,38 @@ class RunActions:
         await self._decide(exchange, caller, body, approved=True, plan=body.plan)
 
     async def cancel(self, exchange: Exchange, caller: Caller) -> None:
-        """Cancel a run in the background; a run that has ended stays as it is.
+        """Cancel a run in the background or of an open request; a run that has ended stays as it is.
 
         Raises:
             RunUnknown: as above.
             RoleMissing: the caller may not cancel runs of others.
-            NotInBackground: the run belongs to an open request.
+            NotCancellable: no server process executes the run.
         """
         row = await self._find(exchange, caller, "admin")
         if not await self._jobs.cancel(row.run_id, _CANCEL_SECONDS) and row.state == "running":
-            told = f"run {row.run_id} belongs to an open request: the end of its connection cancels it"
-            raise NotInBackground(told)
+            await self._cancel_request(row.run_id)
         await self._shown(exchange, row.run_id)
+
+    async def _cancel_request(self, run_id: str) -> None:
+        """Cancel the run of an open request of this process, or of another process."""
+        table = self._jobs.table
+        is_here = self._turns.running.cancel([run_id])
+        if not is_here:
+            await table.ask_cancel(run_id)
+        try:
+            with anyio.move_on_after(_CANCEL_SECONDS):
+                while (await self._row(run_id)).state == "running":  # noqa: ASYNC110 - of any process
+                    await anyio.sleep(_LOOK_SECONDS)
+                return
+        finally:
+            if not is_here:
+                await table.forget_cancel(run_id)
+        told = f"no process of a server has ended run {run_id} within {_CANCEL_SECONDS:g} seconds"
+        raise NotCancellable(f"{told}: it may belong to a command line, which Ctrl-C ends")
+
+    async def _row(self, run_id: str) -> RunRow:
+        (row,) = await self._journal.runs(ids=[run_id], limit=None)
+        return row
 
     async def resume(self, exchange: Exchange, caller: Caller) -> None:
         """Continue a run in the background, as `podium resume` does.
@@ -157,7 +178,7 @@ class RunActions:
         row = await self._find(exchange, caller, "see")
         request = self._request("replay", await self._events(row), body.plan)
         run_id = uuid4().hex
-        await self._jobs.begin(run_id, caller.caller_id, request.model_copy(update={"of": row.run_id}))
+        await self._begin(run_id, caller.caller_id, request.model_copy(update={"of": row.run_id}))
         await self._accepted(exchange, run_id)
 
     async def delete(self, exchange: Exchange, caller: Caller) -> None:
@@ -169,7 +190,11 @@ class RunActions:
             RunHeld: a process executes the run.
         """
         row = await self._find(exchange, caller, "admin")
-        await self._journal.delete(row.run_id)
+        if await self._jobs.table.is_open(row.run_id):
+            raise RunHeld(f"run {row.run_id} is in the background: cancel it first")
+        with suppress(RunUnknown):  # it has not begun
+            await self._journal.delete(row.run_id)
+        await self._jobs.table.remove(row.run_id, FAILED)
         await exchange.json({"id": row.run_id, "object": "run", "deleted": True})
 
     async def _decide(
@@ -216,10 +241,19 @@ class RunActions:
         self, row: RunRow, caller: Caller, request: JobRequest, events: Sequence[Event]
     ) -> None:
         """Continue a run; the caller that began it pays."""
-        if await self._store.is_response(row.run_id):
-            return
+        job = await self._jobs.table.find(row.run_id)
+        if job is not None and job.kind != KIND:
+            return  # the response in the background waits for the decision
         owner = await self._access.owner(row.run_id) or caller.caller_id
-        await self._jobs.begin(row.run_id, owner, request, events=len(events))
+        if not await self._begin(row.run_id, owner, request.model_copy(update={"events": len(events)})):
+            raise RunHeld(f"run {row.run_id} is in the background: wait for its end")
+
+    async def _begin(self, run_id: str, caller_id: str, request: JobRequest) -> bool:
+        """Begin a job, and return whether there was none."""
+        return (
+            await self._jobs.begin(new_job(run_id, KIND, caller_id, request.model_dump(mode="json")))
+            is not None
+        )
 
     async def _find(self, exchange: Exchange, caller: Caller, role: Role) -> RunRow:
         row = await self._runs.find(exchange, caller, role)
@@ -228,6 +262,8 @@ class RunActions:
         return row
 
     async def _events(self, row: RunRow) -> list[Event]:
+        if row.state == "queued":
+            raise RunHeld(f"run {row.run_id} waits in the queue: wait until it begins, or cancel it")
         return [entry.event for entry in await self._journal.read(row.run_id)]
 
     async def _accepted(self, exchange: Exchange, run_id: str, *, is_repeated: bool = False) -> None:

@@ -1,15 +1,16 @@
 """The events of a run as server-sent events, while the run is executed by any process."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any, Protocol
-
-import anyio
 
 from podium.journal import Entry
 from podium_server.api.errors import Fault
 from podium_server.api.runs.agui import AgUiEvents
 from podium_server.api.runs.index import RunIndex
+from podium_server.api.runs.refusals import NotBegun
 from podium_server.api.streams import sse
+from podium_server.http import Stopping
+from podium_server.jobs.table import JobTable
 from podium_server.turn import public_data
 
 _FIRST_WAIT = 0.05
@@ -64,24 +65,26 @@ class EventStream:
 
     Args:
         index: reads the runs.
+        table: has the runs in the background, which a process is about to begin or to continue.
         run_id: the run.
         form: the form of the events.
-        has_job: returns whether a job of the run is about to continue it.
+        stopping: ends the stream when the server stops.
     """
 
-    def __init__(
-        self, index: RunIndex, run_id: str, form: Form, has_job: Callable[[str], Awaitable[bool]]
-    ) -> None:
+    def __init__(self, index: RunIndex, table: JobTable, run_id: str, form: Form, stopping: Stopping) -> None:
         self._index = index
+        self._table = table
         self._run_id = run_id
         self._form = form
-        self._has_job = has_job
+        self._stopping = stopping
 
     async def frames(self, after: int) -> AsyncGenerator[bytes, None]:
         """Yield the events after the number `after`, until no process executes the run.
 
         Raises:
             RunUnknown: the run was deleted.
+            NotBegun: the run failed before it began.
+            ServerStopping: the server stops before the run has ended.
         """
         seen, wait = 0, _FIRST_WAIT
         while True:
@@ -95,12 +98,15 @@ class EventStream:
             if not is_open:
                 break
             wait = _FIRST_WAIT if entries else min(2 * wait, _LONGEST_WAIT)
-            await anyio.sleep(wait)
+            await self._stopping.pause(wait)
         for frame in self._form.end():
             yield frame
 
     async def _is_open(self) -> bool:
-        if await self._has_job(self._run_id):
+        job = await self._table.find(self._run_id)
+        if job is not None and job.error is not None:
+            raise NotBegun(job.error)
+        if job is not None:
             return True
         return (await self._index.row(self._run_id)).state == "running"
 

@@ -21,7 +21,7 @@ from podium.types import (
 )
 from podium.usage import Usage
 
-State = Literal["running", "stopped", "dead", "waiting", "ok", "partial", "failed"]
+State = Literal["queued", "running", "stopped", "dead", "waiting", "ok", "partial", "failed"]
 
 
 class RunSummary(BaseModel):
@@ -31,8 +31,8 @@ class RunSummary(BaseModel):
     id: str
     model: str = Field(description="The name of the model; empty if the run was not made by a model.")
     status: State = Field(
-        description="`stopped` runs can be resumed; `waiting` runs wait for an approval; `dead` runs stopped "
-        "too often because their process died."
+        description="`queued` runs wait in the queue; `stopped` runs can be resumed; `waiting` runs wait for "
+        "an approval; `dead` runs stopped too often because their process died."
     )
     created: float = Field(description="When the run began, in seconds of Unix time.")
     ended: float | None = Field(description="When it last ended or stopped.")

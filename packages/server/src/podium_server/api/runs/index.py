@@ -8,7 +8,7 @@ from podium.errors import JournalBroken, RunUnknown
 from podium.journal import Entry, Record, RunRow, SqlJournal, decode
 from podium.types import Event, RunStarted
 from podium_server.api.runs.forms import RunSummary, State, summary_facts
-from podium_server.api.runs.store import RunStore
+from podium_server.jobs.table import JobTable
 
 _PAGE = 100
 _MOST_SCANNED = 2_000
@@ -54,13 +54,13 @@ class RunIndex:
 
     Args:
         journal: records the runs.
-        store: reads the database of the journal.
+        table: reads the database of the journal.
         has_keys: whether runs belong to API keys.
     """
 
-    def __init__(self, journal: SqlJournal, store: RunStore, *, has_keys: bool) -> None:
+    def __init__(self, journal: SqlJournal, table: JobTable, *, has_keys: bool) -> None:
         self._journal = journal
-        self._store = store
+        self._table = table
         self._has_keys = has_keys
 
     async def page(self, wanted: Wanted, *, limit: int, after: str | None) -> Page:
@@ -111,7 +111,7 @@ class RunIndex:
             JournalBroken: an event cannot be read.
         """
         values = (run_id, first)
-        rows = await self._store.transaction(lambda each: each.fetch(_RECORDS, *values), reads=True)
+        rows = await self._table.transaction(lambda each: each.fetch(_RECORDS, *values), reads=True)
         return [Record(**dict(row)).entry() for row in rows]
 
     async def nested(self, run_id: str) -> list[list[Event]]:
@@ -150,7 +150,7 @@ class RunIndex:
             "JOIN podium_events AS event ON event.run_id = run.run_id AND event.number = 0 "
             f"WHERE {' AND '.join(which)} ORDER BY run.began DESC, run.run_id LIMIT {_PAGE}"
         )
-        return await self._store.transaction(lambda each: each.fetch(query, *values), reads=True)
+        return await self._table.transaction(lambda each: each.fetch(query, *values), reads=True)
 
 
 def _summary(row: RunRow | None, head: Any) -> RunSummary | None:

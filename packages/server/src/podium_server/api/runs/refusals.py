@@ -1,5 +1,7 @@
 """Requests of the runs API that do not fit the state of the run."""
 
+from collections.abc import Mapping
+
 from podium.errors import PodiumError
 
 
@@ -9,13 +11,25 @@ class NotWaiting(PodiumError):
     code = "not_waiting"
 
 
-class NotInBackground(PodiumError):
-    """The run belongs to a request that is open, so only its client can cancel it."""
+class NotCancellable(PodiumError):
+    """No server process executes the run, so it cannot be cancelled over HTTP."""
 
-    code = "not_in_background"
+    code = "not_cancellable"
 
 
 class NestedRun(PodiumError):
     """The run is nested in another run, so it cannot be changed by itself."""
 
     code = "nested_run"
+
+
+class NotBegun(PodiumError):
+    """The run failed, or was cancelled, before it began.
+
+    Args:
+        error: the `code` and the `message` of the failure.
+    """
+
+    def __init__(self, error: Mapping[str, str]) -> None:
+        super().__init__(error["message"])
+        self.code = error["code"]

@@ -21,7 +21,7 @@ class ListQuery(Body):
     limit: Annotated[int, Field(ge=1, le=100)] = 20
     after: Annotated[Name | None, Field(description="`next` of the page before.")] = None
     model: Name | None = None
-    status: Annotated[list[State], Field(default_factory=list, max_length=7)]
+    status: Annotated[list[State], Field(default_factory=list, max_length=8)]
     label: Name | None = None
     key: Annotated[Name | None, Field(description="The id of an API key; needs the role `see`.")] = None
     since: Annotated[Time | None, Field(description="Runs that began then or later, in Unix time.")] = None
@@ -133,6 +133,8 @@ class JobRequest(Body):
     force: bool = False
     of: str | None = None
     """The run that is replayed."""
+    events: int = 0
+    """The number of recorded events of the run before the request."""
 
 
 def _number(name: str, workers: Sequence[str], step: int) -> int:

@@ -7,9 +7,11 @@ from podium_server.api.endpoint import told_fault
 from podium_server.api.runs.events import AgUiForm, EventStream, PodiumForm, error_frame
 from podium_server.api.runs.forms import RunDetail, RunList, detail
 from podium_server.api.runs.index import RunIndex, Wanted
+from podium_server.api.runs.job import KIND
+from podium_server.api.runs.queued import queued_detail, queued_row
 from podium_server.api.runs.requests import EventsQuery, ListQuery
-from podium_server.api.runs.store import RunStore
-from podium_server.http import BadRequest, Exchange
+from podium_server.http import BadRequest, Exchange, Stopping
+from podium_server.jobs.table import JobTable, StoredJob
 from podium_server.keys import Access, Caller, Role
 from podium_server.turn import public_data
 
@@ -21,14 +23,16 @@ class RunsApi:
 
     Args:
         index: finds the runs.
-        store: has the runs in the background.
+        table: has the runs in the background.
         access: knows which caller began a run.
+        stopping: ends the streams of events when the server stops.
     """
 
-    def __init__(self, index: RunIndex, store: RunStore, access: Access) -> None:
+    def __init__(self, index: RunIndex, table: JobTable, access: Access, stopping: Stopping) -> None:
         self._index = index
-        self._store = store
+        self._table = table
         self._access = access
+        self._stopping = stopping
 
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         """List the runs of the caller; with the role `see`, all runs.
@@ -75,7 +79,7 @@ class RunsApi:
         row = await self.find(exchange, caller)
         is_agui = query.format == "ag-ui"
         form = AgUiForm(row.run_id) if is_agui else PodiumForm()
-        stream = EventStream(self._index, row.run_id, form, self._store.has)
+        stream = EventStream(self._index, self._table, row.run_id, form, self._stopping)
         after = _last_event(exchange, query.after)
 
         async def answer() -> None:
@@ -99,7 +103,16 @@ class RunsApi:
             RunUnknown: there is no such run, or the caller may not see it.
             RoleMissing: the caller may see the run, and lacks the role.
         """
-        row = await self._index.row(str(exchange.path_params["run_id"]))
+        run_id = str(exchange.path_params["run_id"])
+        try:
+            row = await self._index.row(run_id)
+        except RunUnknown:
+            job = await self._queued(run_id)
+            if job is None or not (caller.may("see") or job.caller_id == caller.caller_id):
+                raise
+            if role != "see" and job.caller_id != caller.caller_id:
+                caller.check_role(role)
+            return queued_row(job)
         root = await self._index.root(row)
         if not await self._access.may_see(caller, root.run_id):
             raise RunUnknown(f"run {row.run_id:.200} does not exist")
@@ -113,8 +126,18 @@ class RunsApi:
         Raises:
             RunUnknown: there is no such run.
         """
-        row, nested = await self._index.row(run_id), await self._index.nested(run_id)
+        try:
+            row, nested = await self._index.row(run_id), await self._index.nested(run_id)
+        except RunUnknown:
+            if (job := await self._queued(run_id)) is None:
+                raise
+            return queued_detail(job)
         return detail(row, await self._index.read(run_id), nested, await self._access.owner(run_id))
+
+    async def _queued(self, run_id: str) -> StoredJob | None:
+        """Return the job of a run that has not begun."""
+        job = await self._table.find(run_id)
+        return job if job is not None and job.kind == KIND else None
 
 
 def _last_event(exchange: Exchange, after: int) -> int:

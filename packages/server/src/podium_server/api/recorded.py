@@ -1,0 +1,68 @@
+"""The parts of the APIs that need a journal: stored responses, runs, and runs in the background."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from podium.journal import SqlJournal
+from podium_server.api.endpoint import Service
+from podium_server.api.responses.background import Background
+from podium_server.api.responses.housekeeping import forgetting
+from podium_server.api.responses.job import KIND as RESPONSE, ResponseWork
+from podium_server.api.responses.store import ResponseStore
+from podium_server.api.runs.actions import RunActions
+from podium_server.api.runs.index import RunIndex
+from podium_server.api.runs.job import KIND as RUN, RunWork
+from podium_server.api.runs.route import RunsApi
+from podium_server.jobs.jobs import Jobs
+from podium_server.jobs.table import JobTable
+from podium_server.keys import Access
+from podium_server.turn import Turns
+
+
+class Recorded:
+    """The parts that need a journal.
+
+    Args:
+        journal: records the runs.
+        table: has the runs in the background.
+        turns: admits the runs.
+        access: knows the callers.
+        service: has the settings, and how far the stop of the server is.
+        has_keys: whether runs belong to API keys.
+    """
+
+    def __init__(
+        self,
+        journal: SqlJournal,
+        table: JobTable,
+        turns: Turns,
+        access: Access,
+        service: Service,
+        *,
+        has_keys: bool,
+    ) -> None:
+        self.responses = store = ResponseStore.beside(journal)
+        index = RunIndex(journal, table, has_keys=has_keys)
+        self.jobs = Jobs(
+            table,
+            {
+                RUN: lambda job: RunWork(job, index=index, turns=turns, access=access),
+                RESPONSE: lambda job: ResponseWork(
+                    job, store=store, journal=journal, turns=turns, access=access
+                ),
+            },
+            most=service.settings.background_runs,
+            on_cancels=turns.running.cancel,
+        )
+        self.background = Background(store, self.jobs, turns, service.stopping)
+        self.runs = RunsApi(index, table, access, service.stopping)
+        self.actions = RunActions(self.runs, self.jobs, turns, access, journal)
+
+    @asynccontextmanager
+    async def stores_opened(self) -> AsyncGenerator[None, None]:
+        """Keep the connections to the database open in the block."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.jobs.table)
+            await stack.enter_async_context(self.responses)
+            await stack.enter_async_context(forgetting(self.responses))
+            yield

@@ -1,0 +1,1 @@
+"""Work in the background: a queue in the database of the journal, which all replicas share."""

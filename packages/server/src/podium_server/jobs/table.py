@@ -1,0 +1,195 @@
+"""The table of the jobs, in the database of the journal.
+
+A job is a run in the background. The table has the request of the job only; the journal has its run.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import time
+from typing import Any, Self
+
+from podium.journal import Location, Schema, SqlJournal, SqlTables, Transaction
+from podium.secrets import scrub_data
+
+SCHEMA = Schema(
+    "jobs",
+    [
+        [
+            """
+            CREATE TABLE podium_jobs (
+                job_id TEXT PRIMARY KEY, kind TEXT NOT NULL, caller_id TEXT NOT NULL, request TEXT NOT NULL,
+                created DOUBLE PRECISION NOT NULL, holder TEXT NOT NULL, due DOUBLE PRECISION NOT NULL,
+                is_urgent INTEGER NOT NULL, is_cancelled INTEGER NOT NULL, error TEXT
+            )
+            """,
+            "CREATE INDEX podium_jobs_due ON podium_jobs (holder, is_urgent, due)",
+            "CREATE TABLE podium_job_holders (holder TEXT PRIMARY KEY, until DOUBLE PRECISION NOT NULL)",
+            "CREATE TABLE podium_cancels (run_id TEXT PRIMARY KEY, at DOUBLE PRECISION NOT NULL)",
+        ]
+    ],
+)
+"""The tables.
+
+`podium_jobs` has the jobs that have not ended. `holder` is the process that executes a job; empty if it waits
+in the queue, where a process may take it at `due`. Urgent jobs are taken first: those that were begun before,
+or were cancelled. A job that failed before its run began is kept for some time: its holder is `failed`, and
+`error` says why. `podium_job_holders` has the leases of the processes, and `podium_cancels` the runs of open
+requests that are to be cancelled.
+"""
+FAILED = "failed"
+"""The holder of a job that failed before its run began."""
+_KEPT_SECONDS = 7 * 86400.0
+"""How long such a job is kept."""
+_COLUMNS = (
+    "job_id", "kind", "caller_id", "request", "created", "holder", "due", "is_urgent", "is_cancelled",
+    "error",
+)  # fmt: skip
+COLUMNS = ", ".join(_COLUMNS)
+_ADD = f"""
+INSERT INTO podium_jobs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, {{now}}, 0, 0, NULL) ON CONFLICT DO NOTHING
+"""  # noqa: S608 - no value from outside
+_RELEASE = """
+UPDATE podium_jobs SET holder = '', due = {now} + ?, is_urgent = ? WHERE job_id = ? AND holder = ?
+"""
+_CANCEL = f"""
+UPDATE podium_jobs
+SET is_cancelled = 1, is_urgent = 1, due = CASE WHEN holder = '' THEN 0 ELSE due END
+WHERE job_id = ? AND holder <> '{FAILED}'
+"""  # noqa: S608 - no value from outside
+_FAIL = f"""
+UPDATE podium_jobs SET holder = '{FAILED}', request = '{{}}', error = ? WHERE job_id = ? AND holder = ?
+"""  # noqa: S608 - as above
+_FORGET = f"DELETE FROM podium_jobs WHERE holder = '{FAILED}' AND created < {{now}} - {_KEPT_SECONDS}"  # noqa: S608 - as above
+
+Also = Callable[[Transaction], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredJob:
+    """A row of the table."""
+
+    job_id: str
+    """The id of the run."""
+    kind: str
+    caller_id: str
+    """The caller that pays for the run."""
+    request: Mapping[str, Any]
+    """What to do, as plain JSON."""
+    created: float
+    """In seconds of Unix time."""
+    holder: str = ""
+    due: float = 0.0
+    is_urgent: bool = False
+    is_cancelled: bool = False
+    error: Mapping[str, str] | None = None
+    """The `code` and the `message` of a job that failed before its run began; `None` for other jobs."""
+
+
+def new_job(job_id: str, kind: str, caller_id: str, request: Mapping[str, Any]) -> StoredJob:
+    """Return a job that is not stored yet."""
+    return StoredJob(job_id=job_id, kind=kind, caller_id=caller_id, request=request, created=time())
+
+
+class JobTable(SqlTables):
+    """The jobs in a database, which is the database of a journal.
+
+    Args:
+        location: see `SqlJournal`.
+    """
+
+    def __init__(self, location: Location = None) -> None:
+        super().__init__(SCHEMA, location)
+
+    @classmethod
+    def beside(cls, journal: SqlJournal) -> Self:
+        """Return the table in the database of a journal."""
+        return cls(journal.url)
+
+    async def add(self, job: StoredJob, holder: str, also: Also | None = None) -> bool:
+        """Store a new job; return `False` if there is one with its id, or `also` returns `False`.
+
+        Args:
+            job: the job.
+            holder: the process that executes it; empty to add it to the queue.
+            also: further statements of the transaction.
+        """
+        async with self.opened() as database:
+            add = _ADD.replace("{now}", database.now)
+            request = json.dumps(scrub_data(job.request), ensure_ascii=False)
+            values = (job.job_id, job.kind, job.caller_id, request, job.created, holder)
+
+            async def work(transaction: Transaction) -> bool:
+                if not await transaction.execute(add, *values):
+                    found = await self._rows(transaction, "job_id = ?", job.job_id)
+                    return found[0].created == job.created  # an earlier attempt has stored it
+                if also is not None and not await also(transaction):
+                    await transaction.execute("DELETE FROM podium_jobs WHERE job_id = ?", job.job_id)
+                    return False
+                return True
+
+            return await database.transaction(work)
+
+    async def find(self, job_id: str) -> StoredJob | None:
+        """Return a job; `None` if there is none, or it has ended."""
+        rows = await self.transaction(lambda each: self._rows(each, "job_id = ?", job_id), reads=True)
+        return rows[0] if rows else None
+
+    async def is_open(self, job_id: str) -> bool:
+        """Return whether a job is in the queue, or is executed."""
+        job = await self.find(job_id)
+        return job is not None and job.error is None
+
+    async def ids(self, prefix: str) -> Sequence[str]:
+        """Return the ids of the jobs that begin with a text."""
+        query = "SELECT job_id FROM podium_jobs WHERE substr(job_id, 1, ?) = ?"
+        rows = await self.transaction(lambda each: each.fetch(query, len(prefix), prefix), reads=True)
+        return [row["job_id"] for row in rows]
+
+    async def release(
+        self, job_id: str, holder: str, seconds: float = 0.0, *, is_urgent: bool = True
+    ) -> None:
+        """Return a job to the queue, where a process may take it after some seconds."""
+        await self._execute(_RELEASE, seconds, int(is_urgent), job_id, holder)
+
+    async def remove(self, job_id: str, holder: str) -> None:
+        """Delete a job that has ended, if `holder` holds it."""
+        await self._execute("DELETE FROM podium_jobs WHERE job_id = ? AND holder = ?", job_id, holder)
+
+    async def fail(self, job_id: str, holder: str, error: Mapping[str, str]) -> None:
+        """Keep the error of a job, without its request, because the journal has no run that shows it."""
+        text = json.dumps(scrub_data(error), ensure_ascii=False)
+        await self._execute(_FAIL, text, job_id, holder)
+        await self._execute(_FORGET)
+
+    async def cancel(self, job_id: str) -> bool:
+        """Ask the process that executes a job, or takes it next, to end it; return whether there is one."""
+        return await self._execute(_CANCEL, job_id) > 0
+
+    async def ask_cancel(self, run_id: str) -> None:
+        """Ask the process that answers a request to end its run."""
+        statement = "INSERT INTO podium_cancels (run_id, at) VALUES (?, {now}) ON CONFLICT DO NOTHING"
+        await self._execute(statement, run_id)
+
+    async def forget_cancel(self, run_id: str) -> None:
+        """Delete what `ask_cancel` has stored."""
+        await self._execute("DELETE FROM podium_cancels WHERE run_id = ?", run_id)
+
+    async def _rows(self, transaction: Transaction, where: str, *values: str) -> list[StoredJob]:
+        query = f"SELECT {COLUMNS} FROM podium_jobs WHERE {where}"  # noqa: S608 - no value from outside
+        return [read_job(row) for row in await transaction.fetch(query, *values)]
+
+    async def _execute(self, statement: str, *values: str | float) -> int:
+        """Execute a statement, and return the number of changed rows."""
+        async with self.opened() as database:
+            text = statement.replace("{now}", database.now)
+            return await database.transaction(lambda each: each.execute(text, *values))
+
+
+def read_job(row: Any) -> StoredJob:
+    """Return the job of a row."""
+    facts = {name: row[name] for name in _COLUMNS}
+    facts |= {name: bool(facts[name]) for name in ("is_urgent", "is_cancelled")}
+    facts["request"] = json.loads(facts["request"])
+    facts["error"] = None if facts["error"] is None else json.loads(facts["error"])
+    return StoredJob(**facts)
