@@ -110,7 +110,7 @@ class App:
         if jobs is not None:
             jobs.drain()
         await self._idle(self.settings.drain_seconds, is_forced)
-        self._stopping.is_over = True
+        self._stopping.end()
         if jobs is not None:
             jobs.stop()
         self._turns.running.stop()

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
+from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -70,6 +71,11 @@ class HttpServer(uvicorn.Server):
             )
         )
         self._stop = stop
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin the stop; uvicorn raises the first signal again at its end."""
+        super().handle_exit(sig, frame)
+        del self._captured_signals[1:]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the requests, and then the connections."""

@@ -29,18 +29,16 @@ class Stopping:
     def __init__(self) -> None:
         self.is_draining = False
         """Whether the server begins no more requests."""
-        self.is_over = False
-        """Whether the time for running requests is over."""
+        self._over = anyio.Event()
 
     def refuse(self) -> None:
         """Raise `ServerStopping` if the server begins no more requests."""
         if self.is_draining:
             raise ServerStopping("the server is stopping: repeat the request")
 
-    def check(self) -> None:
-        """Raise `ServerStopping` if the time for running requests is over."""
-        if self.is_over:
-            raise ServerStopping("the server is stopping: repeat the request")
+    def end(self) -> None:
+        """End the time for running requests."""
+        self._over.set()
 
     async def pause(self, seconds: float) -> None:
         """Wait for some seconds.
@@ -48,6 +46,7 @@ class Stopping:
         Raises:
             ServerStopping: the time for running requests is over.
         """
-        self.check()
-        await anyio.sleep(seconds)
-        self.check()
+        with anyio.move_on_after(seconds):
+            await self._over.wait()
+        if self._over.is_set():
+            raise ServerStopping("the server is stopping: repeat the request")

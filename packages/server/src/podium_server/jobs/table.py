@@ -47,7 +47,7 @@ _COLUMNS = (
 )  # fmt: skip
 COLUMNS = ", ".join(_COLUMNS)
 _ADD = f"""
-INSERT INTO podium_jobs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, {{now}}, 0, 0, NULL) ON CONFLICT DO NOTHING
+INSERT INTO podium_jobs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, {{now}}, ?, 0, NULL) ON CONFLICT DO NOTHING
 """  # noqa: S608 - no value from outside
 _RELEASE = """
 UPDATE podium_jobs SET holder = '', due = {now} + ?, is_urgent = ? WHERE job_id = ? AND holder = ?
@@ -117,7 +117,7 @@ class JobTable(SqlTables):
         async with self.opened() as database:
             add = _ADD.replace("{now}", database.now)
             request = json.dumps(scrub_data(job.request), ensure_ascii=False)
-            values = (job.job_id, job.kind, job.caller_id, request, job.created, holder)
+            values = (job.job_id, job.kind, job.caller_id, request, job.created, holder, int(bool(holder)))
 
             async def work(transaction: Transaction) -> bool:
                 if not await transaction.execute(add, *values):

@@ -96,8 +96,7 @@ class Background:
                 raise ResponseUnknown(response_id)
             has_ended = stored.has_ended  # its last events may be later than those that were read
             if not has_ended:
-                self._stopping.check()
-                await _wait(changed)
+                await self._wait(changed)
 
     async def has_event(self, response_id: str, number: int) -> bool:
         """Return whether a response has an event with this number."""
@@ -107,8 +106,9 @@ class Background:
         """Cancel a response, and wait some seconds until it has ended."""
         await self._jobs.cancel(stored.run_id, _CANCEL_SECONDS)
 
-
-async def _wait(changed: anyio.Event | None) -> None:
-    """Wait until a job of this process has written, or for some time if another process has the job."""
-    with anyio.move_on_after(_POLL_SECONDS if changed is None else _LONGEST_WAIT_SECONDS):
-        await (anyio.sleep_forever() if changed is None else changed.wait())
+    async def _wait(self, changed: anyio.Event | None) -> None:
+        """Wait until a job of this process has written, or for some time if another process has the job."""
+        if changed is not None:
+            with anyio.move_on_after(_LONGEST_WAIT_SECONDS):
+                await changed.wait()
+        await self._stopping.pause(_POLL_SECONDS if changed is None else 0)

@@ -50,7 +50,7 @@ def queued_detail(job: StoredJob) -> RunDetail:
         usage=Usage(),
         estimated_usage=Usage(),
         maybe_paid=False,
-        usage_note="",
+        usage_note=None,
         usage_by_worker={},
         cost_by_worker={},
         seconds=0.0,

@@ -1,0 +1,124 @@
+"""Runs and responses that wait in the queue for a free slot."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from server.chat.test_bounds import until
+from server.chat.test_completions import ASKED, team
+from server.runs.conftest import Http
+from server.runs.test_background import ended, post, stalled, start
+from servers.chat_server import Call, ChatServer, Reply
+from servers.podium_server import Served
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture
+def client(serve: Serve, http: Http) -> httpx2.Client:
+    """Return a client of a server that executes one run in the background at a time."""
+    return http(serve(server="background_runs = 1"))
+
+
+@contextmanager
+def busy(client: httpx2.Client, upstream: ChatServer) -> Iterator[str]:
+    """Run one run in the only slot in the block; it ends after the block."""
+    released = threading.Event()
+
+    def reply(call: Call) -> Reply:
+        if call.body["model"] == "two":
+            assert released.wait(20)
+        return team(call)
+
+    upstream.reply = reply
+    run_id = start(client)["id"]
+    assert until(lambda: len(upstream.calls) == 3)
+    try:
+        yield run_id
+    finally:
+        released.set()
+
+
+def test_runs_wait_for_a_slot(client: httpx2.Client, upstream: ChatServer) -> None:
+    """They are shown as queued, and run one after the other, in order."""
+    with busy(client, upstream) as first:
+        waiting = [start(client, query=f"Question {number}?") for number in range(3)]
+        assert [(run["status"], run["model"], run["events"]) for run in waiting] == [
+            ("queued", "podium", 0)
+        ] * 3
+        assert len(upstream.calls) == 3
+        assert post(client, waiting[0]["id"], "resume", 409)["error"]["code"] == "run_held"
+    runs = [ended(client, run_id) for run_id in (first, *(run["id"] for run in waiting))]
+    assert [run["status"] for run in runs] == ["ok"] * 4
+    ends = [run["ended"] for run in runs]
+    assert ends == sorted(ends)
+
+
+def test_a_response_waits_for_a_slot(client: httpx2.Client, upstream: ChatServer) -> None:
+    """Its status is `queued`; a request that is refused later fails it."""
+    with busy(client, upstream):
+        body = {"model": "podium", "input": ASKED, "background": True}
+        response = client.post("/responses", json=body).json()
+        cancelled = client.post("/responses", json=body).json()
+        assert (response["status"], cancelled["status"]) == ("queued", "queued")
+        assert client.post(f"/responses/{cancelled['id']}/cancel", json={}).json()["status"] == "cancelled"
+        assert len(upstream.calls) == 3
+    place = f"/responses/{response['id']}"
+    assert until(lambda: client.get(place).json()["status"] == "completed")
+
+
+def test_a_queued_run_is_cancelled_and_deleted(client: httpx2.Client, upstream: ChatServer) -> None:
+    """It never begins."""
+    with busy(client, upstream):
+        run_id = start(client)["id"]
+        assert client.delete(f"/runs/{run_id}").json()["error"]["code"] == "run_held"
+        run = post(client, run_id, "cancel", 200)
+        assert (run["status"], run["problem"]["code"]) == ("stopped", "cancelled")
+        assert client.delete(f"/runs/{run_id}").status_code == 200
+        assert client.get(f"/runs/{run_id}").status_code == 404
+    assert len(upstream.calls) == 3
+
+
+def test_a_queued_run_that_is_refused(client: httpx2.Client, upstream: ChatServer) -> None:
+    """It is shown as failed, with the reason; its events end with the error."""
+    with busy(client, upstream):
+        run_id = start(client, limits={"steps": 1000})["id"]
+    assert until(lambda: client.get(f"/runs/{run_id}").json()["status"] == "failed")
+    run = client.get(f"/runs/{run_id}").json()
+    assert (run["problem"]["code"], run["query"]) == ("config", [])
+    assert "1000" in run["problem"]["message"]
+    events = client.get(f"/runs/{run_id}/events")
+    assert (events.status_code, events.json()["error"]["code"]) == (409, "config")
+
+
+def test_the_idempotency_key_of_a_queued_run(client: httpx2.Client, upstream: ChatServer) -> None:
+    """The same request is the same run; another one with the key is refused, in each API."""
+    body, key = {"model": "podium", "query": "Why?"}, {"idempotency-key": "a"}
+    with busy(client, upstream):
+        first = client.post("/runs", json=body, headers=key)
+        again = client.post("/runs", json=body, headers=key)
+        assert again.json()["id"] == first.json()["id"]
+        assert again.headers["idempotent-replayed"] == "true"
+        others: list[tuple[str, dict[str, Any]]] = [
+            ("/runs", body | {"labels": ["eu"]}),
+            ("/responses", {"model": "podium", "input": "Why?", "background": True}),
+            ("/chat/completions", {"model": "podium", "messages": ASKED}),
+        ]
+        for path, other in others:
+            refused = client.post(path, json=other, headers=key)
+            assert refused.json()["error"]["code"] == "idempotency_key_reused", path
+    assert ended(client, first.json()["id"])["status"] == "ok"
+    assert len(upstream.calls) == 6
+
+
+def test_runs_that_stall(client: httpx2.Client, upstream: ChatServer) -> None:
+    """A cancelled run frees its slot at once."""
+    upstream.reply = stalled
+    run_id = start(client)["id"]
+    queued = start(client)["id"]
+    upstream.reply = team
+    post(client, run_id, "cancel", 200)
+    assert ended(client, queued)["status"] == "ok"
