@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from logging import LogRecord, getLogger
 from typing import Any
 
 import torch
@@ -115,7 +116,7 @@ def _nothing(*_: Any, **_values: Any) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Leave out bars of loading and saving weights, and a warning that no user can act on.
+    """Leave out bars of loading and saving weights, and warnings that no user can act on.
 
     Downloads keep their bars.
     """
@@ -124,11 +125,19 @@ def quiet() -> Iterator[None]:
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # it has no types
     if downloads:
         enable_progress_bars()
+    trl = getLogger("trl.trainer.grpo_trainer")
+    trl.addFilter(_is_useful)
     try:
         with warnings.catch_warnings():
             # TRL 1.16 reads this property of transformers 5.23 before it samples.
             warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
             yield
     finally:
+        trl.removeFilter(_is_useful)
         if had_bars:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]  # as above
+
+
+def _is_useful(record: LogRecord) -> bool:
+    """Leave out the warning with the prompt of each text of unknown outcome; the log counts them."""
+    return "All reward functions returned None" not in record.getMessage()
