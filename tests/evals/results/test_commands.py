@@ -24,7 +24,9 @@ def test_all_arms_in_one_table(podium: Podium, tmp_path: Path) -> None:
     assert "any correct, not 1.000" in told
     assert f"gain: above best single ({VERBS})" in told or f"gain: above best single ({SUMS})" in told
     assert "mixture of agents: 40 of 40 are not recorded" in told
-    assert "* * This arm reads the right answers: it is a bound, not a result." in told
+    assert "* This arm reads the right answers: it is not a result." in told
+    assert "* *" not in told
+    assert "The routing oracle is an estimate and no bound" in told
     assert "Prices of 2026-10-19 to 2026-11-10." in told
     assert "Answers: made here (CC0-1.0)" in told
     assert "estimated" not in told

@@ -21,6 +21,7 @@ from .baselines import (
     vote_plan as vote_plan,
 )
 from .bounds import (
+    ROUTING_ORACLE as ROUTING_ORACLE,
     AnyCorrect as AnyCorrect,
     RoutingOracle as RoutingOracle,
 )

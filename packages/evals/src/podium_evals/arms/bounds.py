@@ -1,4 +1,4 @@
-"""Upper bounds: arms that read the scores of the answers before they choose one."""
+"""Bounds and estimates of them: arms that read the scores of the answers before they choose one."""
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Sequence
@@ -8,9 +8,11 @@ from podium_evals.arms.arm import Answered, Arm, Asked, Fold
 from podium_evals.arms.baselines import kind_scores, mean_scores
 from podium_evals.recorded import Bundle, Question, RecordedWorker, recorded_pool
 
+ROUTING_ORACLE = "routing oracle"
+
 
 class Bound(Arm):
-    """An arm that reads scores, and therefore is a bound. It answers the parts of a bundle one by one."""
+    """An arm that reads scores, so it is not a result. It answers the parts of a bundle one by one."""
 
     achievable = False
 
@@ -40,10 +42,12 @@ class RoutingOracle(Bound):
     The scored sample takes no part in the choice, because an oracle that chooses by its own score mistakes
     luck for skill. Of equally good workers, the best one on the kind's training questions answers, then the
     best one on all training questions. Questions with one sample are unrecorded.
+
+    With few samples this is an estimate: a rule that is fitted on many questions can choose better.
     """
 
     def __init__(self) -> None:
-        super().__init__("routing oracle")
+        super().__init__(ROUTING_ORACLE)
         self._on_all: dict[str, float] = {}
         self._on_kind: dict[str, dict[str, float]] = {}
 

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from podium.cli import Screen
-from podium_evals.arms import ArmResult
+from podium_evals.arms import ROUTING_ORACLE, ArmResult
 from podium_evals.results import rounding
 from podium_evals.results.report import Report
 
@@ -60,8 +60,7 @@ def _foot(report: Report) -> Iterator[str]:
         f"gain: above {report.base} ({', '.join(best)}), with 95 % intervals, alone and for all arms "
         "together. Scores and gains are rounded down, intervals outwards, other figures up."
     )
-    if not all(arm.achievable for arm in report.arms):
-        yield "* * This arm reads the right answers: it is a bound, not a result."
+    yield from _about_marked(report)
     if report.setting.bundles is not None:
         yield "Single workers are asked each part of a bundle in a separate call. This favours them."
     if report.is_estimated:
@@ -83,3 +82,13 @@ def _foot(report: Report) -> Iterator[str]:
                 yield f"On the other {arm.recorded:,}, the {report.base} has {told}."
     if report.provenance is not None:
         yield f"Answers: {report.provenance.source} ({report.provenance.licence or 'no licence stated'})"
+
+
+def _about_marked(report: Report) -> Iterator[str]:
+    if not all(arm.achievable for arm in report.arms):
+        yield "* This arm reads the right answers: it is not a result."
+    if any(arm.name == ROUTING_ORACLE for arm in report.arms):
+        yield (
+            f"The {ROUTING_ORACLE} is an estimate and no bound: the other samples of a question choose its "
+            "worker, so an arm can be above it."
+        )

@@ -39,7 +39,8 @@ def recorded_arms(environment: RecordedAnswers) -> list[PlanArm]:
     - `calibrated router`: the same with the measured rates of the cards.
     - `vote of the best 3`, and `best single, budget of the vote`, which answers as often as the vote's mean
       cost allows, at most three times and at most as often as it was recorded.
-    - `best worker`: knows each worker's mean score on the very question. It is a bound.
+    - `best worker`: knows each worker's mean score on the very question. It estimates a bound: votes, and
+      luck with the sample of an episode, can be above it.
     """
     fitted = _Fitted(environment)
     choosers: dict[str, Choose] = {

@@ -58,7 +58,7 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
     yield f"gain: above {evaluation.base}; 95 % intervals, about {about}, alone and for all arms together."
     yield "Plans that are invalid or whose outcome is unknown count 0. Scores and gains are rounded down."
     if not all(arm.is_achievable for arm in evaluation.arms):
-        yield "* reads the right answers: a bound, not a result."
+        yield "* reads the right answers: an estimate of a bound, not a result; another arm can be above it."
     for arm in evaluation.arms:
         if arm.problems:
             told = ", ".join(f"{number} {problem}" for problem, number in arm.problems.items())
