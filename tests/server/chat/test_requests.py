@@ -1,6 +1,7 @@
 """What a request may ask for, and what is refused."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,13 @@ from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 
 ARRAY = {"type": "array"}
+FIELDS: dict[str, dict[str, Any]] = {
+    "chat/completions": {"messages": ASKED},
+    "responses": {"input": "Why?"},
+    "runs": {"query": "Why?"},
+    "messages": {"messages": ASKED, "max_tokens": 9},
+}
+"""The fields that each API needs."""
 
 
 def post(served: Served, body: object, **headers: str) -> httpx2.Response:
@@ -256,9 +264,9 @@ def test_a_required_call_that_is_missing(served: Served, upstream: ChatServer) -
         ({"colour": "red"}, "unknown_parameter", "colour"),
         ({"messages": []}, "invalid_request", "messages"),
         ({"messages": "hello"}, "invalid_request", "messages"),
-        ({"messages": [{"role": "king", "content": "x"}]}, "query", None),
+        ({"messages": [*ASKED, {"role": "king", "content": "x"}]}, "query", "messages[1]"),
         ({"messages": [{"role": "user", "content": ""}]}, "query", None),
-        ({"messages": [{"role": "user", "content": 5}]}, "query", None),
+        ({"messages": [{"role": "user", "content": 5}]}, "query", "messages[0]"),
         ({"model": ""}, "invalid_request", "model"),
         ({"tools": [{"type": "web_search"}]}, "invalid_request", "tools[0]"),
         ({"tool_choice": "required"}, "invalid_request", "tool_choice"),
@@ -384,3 +392,57 @@ def test_a_result_without_a_call(served: Served) -> None:
     answer = post(served, {"model": "podium", "messages": [*ASKED, {"role": "tool", "content": "3"}]})
     assert answer.status_code == 400
     assert "without tool_call_id" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "param", "told"),
+    [
+        ("chat/completions", {"n": 2}, "n", "n must be 1"),
+        ("chat/completions", {"logprobs": True}, "logprobs", "logprobs must be false"),
+        ("chat/completions", {"temperature": 3}, "temperature", "temperature must be at most 2"),
+        ("chat/completions", {"temperature": "hot"}, "temperature", "temperature must be a number"),
+        ("chat/completions", {"max_tokens": 0}, "max_tokens", "max_tokens must be greater than 0"),
+        ("chat/completions", {"model": ""}, "model", "model must not be empty"),
+        ("chat/completions", {"messages": []}, "messages", "messages must not be empty"),
+        ("chat/completions", {"messages": 5}, "messages", "messages must be a list"),
+        ("chat/completions", {"messages": [5]}, "messages[0]", "messages[0] must be an object"),
+        ("chat/completions", {"stop": 5}, "stop", "stop must be a text or a list"),
+        ("chat/completions", {"stop": ["a", 5]}, "stop[1]", "stop[1] must be a text"),
+        ("chat/completions", {"stop": ["a"] * 99}, "stop", "stop must have at most 16 entries"),
+        ("chat/completions", {"logit_bias": {"a": 1}}, "logit_bias", "logit_bias must be empty"),
+        ("chat/completions", {"stream": 1}, "stream", "stream must be true or false"),
+        ("chat/completions", {"seed": 1.5}, "seed", "seed must be a whole number"),
+        ("chat/completions", {"stream_options": {"a": 1}}, "stream_options.a", "stream_options.a is not a"),
+        ("responses", {"input": 5}, "input", "input must be a text or a list"),
+        ("responses", {"truncation": "x"}, "truncation", "truncation must be 'auto' or 'disabled'"),
+        ("runs", {"limits": {"cost": "x"}}, "limits.cost", "limits.cost must be a number"),
+        ("messages", {"thinking": {"type": "x"}}, None, "thinking.type must be 'enabled', 'adaptive' or"),
+    ],
+)
+def test_the_sentence_about_a_wrong_field(
+    path: str, change: Any, param: str | None, told: str, served: Served
+) -> None:
+    """It says what the field must be, in no words of a library."""
+    answer = httpx2.post(f"{served.url}/{path}", json={"model": "podium", **FIELDS[path], **change})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"] in ("invalid_request", "unknown_parameter")) == (400, True)
+    assert told in error["message"]
+    assert param is None or error["param"] == param
+    assert not re.search("Input should|valid |validation|pydantic|items after", answer.text)
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b"", "the body is empty: send a JSON object"),
+        (b"{", "the body is not JSON: the error is at line 1, column 1"),
+        (b'{"a":1,\n}', "the body is not JSON: the error is at line 2, column 1"),
+        (b"\xff", "the body is not JSON: the error is at line 1, column 1"),
+        (b"[]", "the body is not a JSON object"),
+    ],
+)
+def test_the_sentence_about_a_malformed_body(raw: bytes, told: str, served: Served) -> None:
+    """It says where the error is."""
+    headers = {"content-type": "application/json"}
+    answer = httpx2.post(f"{served.url}/chat/completions", content=raw, headers=headers)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, told)

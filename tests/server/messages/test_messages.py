@@ -1,5 +1,6 @@
 """The Messages API with Anthropic's client."""
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -409,3 +410,26 @@ def test_a_client_that_leaves(served: Served, upstream: ChatServer) -> None:
     while upstream.open_connections and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not upstream.open_connections
+
+
+def test_every_error_has_the_id_of_its_request(
+    served: Served, upstream: ChatServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the body, in the header and in the log; it is the id of the run, if there is one."""
+    caplog.set_level(logging.INFO, "podium.server")
+    upstream.reply = lambda call: whole({"error": {"message": "no"}}, status=401)
+    body = {"model": "podium", "max_tokens": 9, "messages": [{"role": "user", "content": "Why?"}]}
+    for path, sent in (
+        ("/messages", {**body, "max_tokens": "x"}),
+        ("/messages", {**body, "model": "none"}),
+        ("/messages/none", body),
+        ("/messages", body),
+    ):
+        answer = httpx2.post(served.url + path, json=sent)
+        request_id = answer.json()["request_id"]
+        assert answer.headers["request-id"] == request_id
+        assert request_id in caplog.text
+        assert request_id.startswith("req_") == ("x-podium-run-id" not in answer.headers)
+    assert request_id == answer.headers["x-podium-run-id"]
+    stream = httpx2.post(f"{served.url}/messages", json={**body, "stream": True})
+    assert '"request_id":null' not in stream.text

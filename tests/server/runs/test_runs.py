@@ -8,9 +8,10 @@ import httpx2
 import pytest
 from ag_ui.core import Event as AgUiEvent
 from pydantic import TypeAdapter
+from server.chat.test_bounds import until
 from server.chat.test_completions import ASKED, team
 from server.runs.conftest import Http
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.chat_server import STALL, Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 
 NewKey = Callable[..., str]
@@ -225,3 +226,15 @@ def test_a_run_is_followed_while_it_is_executed(served: Served, upstream: ChatSe
                 pass
             last = list(frames("".join(stream.iter_text())))[-1]
     assert last["event"] == "run_ended"
+
+
+def test_the_list_has_the_cost_of_a_stopped_run(served: Served, upstream: ChatServer, http: Http) -> None:
+    """It is what was spent until then, as the run itself shows."""
+    upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else team(call)
+    client = http(served)
+    with pytest.raises(httpx2.ReadTimeout):
+        client.post("/chat/completions", json={"model": "podium", "messages": ASKED}, timeout=1.5)
+    assert until(lambda: client.get("/runs").json()["data"][0]["status"] == "stopped")
+    (listed,) = client.get("/runs").json()["data"]
+    assert listed["cost"] == client.get(f"/runs/{listed['id']}").json()["cost"]
+    assert listed["cost"] > 2 * (211 * 1.0 + 7 * 2.0) / 1e6

@@ -204,10 +204,14 @@ class App:
         status = error.status_code if isinstance(error, HTTPException) else 404
         known = "no such path" if status == 404 else f"the path does not support {request.method}"
         code = "unknown_url" if status == 404 else "method_not_allowed"
-        fault = Fault(status=status, code=code, message=f"{known}: {request.url.path:.200}")
-        headers = error.headers if isinstance(error, HTTPException) else None
-        self._service.ended(Record(request.method, code=code), status)
+        record = Record(request.method, code=code)
+        told = f"{known}: {request.url.path:.200}"
+        fault = Fault(status=status, code=code, message=told, request_id=record.request_id)
+        headers = dict((error.headers if isinstance(error, HTTPException) else None) or {})
+        self._service.ended(record, status)
         form = ANTHROPIC_ERRORS if request.url.path.startswith(MESSAGES_PATH) else OPENAI_ERRORS
+        if form.id_header is not None:
+            headers[form.id_header] = record.request_id
         return JSONResponse(form.body(fault), status_code=status, headers=headers)
 
 

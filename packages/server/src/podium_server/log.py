@@ -62,6 +62,8 @@ def _facts(record: Record, status: int) -> dict[str, Any]:
         "model": record.model,
         "run_id": record.run_id,
     }
+    if record.code and not record.run_id:
+        facts["request_id"] = record.request_id
     if record.first_token is not None:
         facts["first_token_ms"] = round(record.first_token * 1000)
     if record.result is not None:

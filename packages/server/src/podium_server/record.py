@@ -7,6 +7,7 @@ of MCP and A2A, can add what it knows. It has no text of a question, of an answe
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from time import monotonic
+from uuid import uuid4
 
 from podium.types import Result
 
@@ -34,6 +35,8 @@ class Record:
     """The code of the error; empty if the request succeeded."""
     first_token: float | None = None
     """Seconds until the first piece of the text of a streamed answer; `None` if there was none."""
+    request_id: str = field(default_factory=lambda: f"req_{uuid4().hex}")
+    """Names the request in its error, if it has no run."""
     result: Result | None = None
     """The result of the run; `None` if the run has not ended."""
 

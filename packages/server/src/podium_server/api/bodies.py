@@ -1,13 +1,16 @@
 """Reads the JSON body of a request into the model of its API."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import TypeVar, get_origin
+from typing import Any, TypeVar, get_origin
 from urllib.parse import parse_qs
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
 
+from podium.cli import counted
+from podium.errors import QueryError
+from podium.types import Message
+from podium_server.api.body_errors import complaints_of
 from podium_server.http import BadRequest
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -34,12 +37,13 @@ def _validated(read: Callable[[], _Model]) -> _Model:
     try:
         return read()
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False)
-        told = "; ".join(_told(details) for details in found[:_MOST_TOLD])
-        more = f"; and {len(found) - _MOST_TOLD} more errors" if len(found) > _MOST_TOLD else ""
-        first = found[0]
-        code = "unknown_parameter" if first["type"] == "extra_forbidden" else None
-        raise BadRequest(f"{told}{more}", code=code, param=_path(first["loc"]) or None) from None
+        found = error.errors(include_url=False)
+        complaints = complaints_of(found)
+        told = "; ".join(complaint.message for complaint in complaints[:_MOST_TOLD])
+        more = len(complaints) - _MOST_TOLD
+        told += f"; and {counted(more, 'more error')}" if more > 0 else ""
+        code = "unknown_parameter" if found[0]["type"] == "extra_forbidden" else None
+        raise BadRequest(told, code=code, param=complaints[0].param or None) from None
 
 
 def read_query(query: str, model: type[_Model]) -> _Model:
@@ -54,27 +58,26 @@ def read_query(query: str, model: type[_Model]) -> _Model:
     return _validated(lambda: model.model_validate(values, strict=False))
 
 
+def read_messages(field: str, wires: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """Return the messages of a conversation in the form of chat completions.
+
+    Args:
+        field: the field of the body that has them.
+        wires: the messages.
+
+    Raises:
+        BadRequest: a message is invalid; the error names it.
+    """
+    messages: list[Message] = []
+    for number, wire in enumerate(wires):
+        try:
+            messages.append(Message.from_wire(wire))
+        except QueryError as error:
+            place = f"{field}[{number}]"
+            raise BadRequest(f"{place}: {error}", code=error.code, param=place) from None
+    return messages
+
+
 def fingerprint_of(path: str, raw: bytes) -> str:
     """Return the hash of a request, for its idempotency key."""
     return sha256(path.encode() + b"\0" + raw).hexdigest()
-
-
-def _told(details: ErrorDetails) -> str:
-    path = _path(details["loc"])
-    match details["type"]:
-        case "json_invalid":
-            return f"the body is not JSON: {details['msg'].removeprefix('Invalid JSON: ')}"
-        case "model_type" | "model_attributes_type" if not path:
-            return "the body is not a JSON object"
-        case "missing":
-            return f"{path} is missing"
-        case "extra_forbidden":
-            return f"{path} is not a parameter of this server"
-    return f"{path}: {details['msg']}"
-
-
-def _path(location: Sequence[str | int]) -> str:
-    path = ""
-    for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
-    return path

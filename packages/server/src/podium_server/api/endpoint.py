@@ -3,6 +3,7 @@
 import logging
 import traceback
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from starlette.types import Receive, Scope, Send
 
@@ -120,8 +121,9 @@ class Endpoint:
         if not exchange.is_begun:
             body, status = self._errors.body(fault), self._errors.status(fault)
             run_id = fault.run_id or exchange.run_id
-            headers = fault.headers if run_id is None else {**fault.headers, "x-podium-run-id": run_id}
-            await exchange.json(body, status=status, headers=headers)
+            named = {"x-podium-run-id": run_id, self._errors.id_header: fault.request_id}
+            ids = {name: value for name, value in named.items() if name and value}
+            await exchange.json(body, status=status, headers={**fault.headers, **ids})
 
 
 def _run_of(exchange: Exchange) -> str:
@@ -133,9 +135,9 @@ def _run_of(exchange: Exchange) -> str:
 
 def told_fault(error: Exception) -> Fault:
     """Return the HTTP error for an exception, as which the current request ends; see `logged_fault`."""
-    fault = logged_fault(error)
-    current_record().code = fault.code
-    return fault
+    fault, record = logged_fault(error), current_record()
+    record.code = fault.code
+    return replace(fault, request_id=fault.run_id or record.run_id or record.request_id)
 
 
 def logged_fault(error: Exception) -> Fault:

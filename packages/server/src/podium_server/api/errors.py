@@ -104,6 +104,8 @@ class Fault:
     param: str | None = None
     """The field of the request that is invalid."""
     run_id: str | None = None
+    request_id: str | None = None
+    """Names the request in the body of an error of Anthropic's API, and in the log."""
     retry_after: float | None = None
     """Seconds after which the request may succeed, as a worker said; `None` if none said so."""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -124,7 +126,11 @@ class Fault:
         """Return the body of an error of Anthropic's API."""
         kind = _ANTHROPIC.get(self.status, "api_error")
         error = {"type": kind, "message": f"{self.message} ({self.code})", "code": self.code}
-        return {"type": "error", "error": {**error, **self.wait}, "request_id": self.run_id}
+        return {
+            "type": "error",
+            "error": {**error, **self.wait},
+            "request_id": self.request_id or self.run_id,
+        }
 
     @property
     def wait(self) -> Mapping[str, float]:
@@ -143,10 +149,12 @@ class ErrorForm:
 
     body: Callable[[Fault], Mapping[str, Any]]
     status: Callable[[Fault], int]
+    id_header: str | None = None
+    """The header with the id of the request; `None` if the API has none."""
 
 
 OPENAI_ERRORS = ErrorForm(Fault.to_openai, lambda fault: fault.status)
-ANTHROPIC_ERRORS = ErrorForm(Fault.to_anthropic, lambda fault: fault.anthropic_status)
+ANTHROPIC_ERRORS = ErrorForm(Fault.to_anthropic, lambda fault: fault.anthropic_status, "request-id")
 
 
 def fault_of(error: Exception) -> Fault:

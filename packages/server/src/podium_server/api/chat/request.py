@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from podium.hosts import read_sampling, read_tools
-from podium.types import Message, Sampling, Tools
-from podium_server.api.bodies import Body
+from podium.types import Sampling, Tools
+from podium_server.api.bodies import Body, read_messages
 from podium_server.http import BadRequest
 from podium_server.settings import Effort
 from podium_server.turn import Asked
@@ -76,15 +76,14 @@ class ChatRequest(Body):
             fingerprint: hash of the request.
 
         Raises:
-            BadRequest: a tool or the response format is invalid.
-            QueryError: a message is invalid.
+            BadRequest: a message, a tool or the response format is invalid.
             ConfigError: the tool choice is invalid.
         """
         if self.stream_options is not None and not self.stream:
             raise BadRequest("stream_options needs stream", param="stream_options")
         return Asked(
             model=self.model,
-            messages=[Message.from_wire(message) for message in self.messages],
+            messages=read_messages("messages", self.messages),
             tools=self._tools(),
             sampling=self._sampling(),
             effort=self.reasoning_effort,

@@ -11,8 +11,8 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, RunHeld, RunUnknown
 from podium.journal import RunRow, SqlJournal
 from podium.resume import renumbered, waiting_for
-from podium.types import Event, Message, Plan, RunStarted, read_conversation
-from podium_server.api.bodies import fingerprint_of, read_body
+from podium.types import Event, Plan, RunStarted, read_conversation
+from podium_server.api.bodies import fingerprint_of, read_body, read_messages
 from podium_server.api.runs.forms import workers_of
 from podium_server.api.runs.job import KIND
 from podium_server.api.runs.refusals import NestedRun, NotCancellable, NotWaiting
@@ -74,8 +74,9 @@ class RunActions:
         model = self._turns.find(caller, body.model)
         conductor = _own(model.conductor)
         query = [{"role": "user", "content": body.query}] if isinstance(body.query, str) else body.query
+        messages = read_messages("query", query)
         read_conversation(query)
-        check_tool_results([Message.from_wire(message) for message in query])
+        check_tool_results(messages)
         request = JobRequest(
             kind="begin",
             model=model.name,

@@ -36,7 +36,9 @@ class RunSummary(BaseModel):
     )
     created: float = Field(description="When the run began, in seconds of Unix time.")
     ended: float | None = Field(description="When it last ended or stopped.")
-    cost: float | None = Field(description="In USD; null while it is unknown.")
+    cost: float | None = Field(
+        description="In USD; of a stopped run, what it spent until then. Null if unknown, or while it runs."
+    )
     key_id: str | None = Field(description="The API key that began the run.")
     labels: list[str]
     question: str = Field(description="The first characters of the question.")

@@ -6,6 +6,7 @@ from typing import Any
 
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal import Entry, Record, RunRow, SqlJournal, decode
+from podium.resume import result_of
 from podium.types import Event, RunStarted
 from podium_server.api.runs.forms import RunSummary, State, summary_facts
 from podium_server.jobs.table import JobTable
@@ -83,11 +84,22 @@ class RunIndex:
                 if run is not None and wanted.fits(run):
                     if len(found) == limit:
                         return Page(found, after)
-                    found.append(run)
+                    found.append(await self._with_cost(run))
                 after = head["run_id"]
             if len(heads) < _PAGE:
                 return Page(found, None)
         return Page(found, after)
+
+    async def _with_cost(self, run: RunSummary) -> RunSummary:
+        """Return a run with its cost so far: the row of a run has its cost only after its end."""
+        if run.cost is not None or run.status not in ("stopped", "dead", "waiting"):
+            return run
+        try:
+            events = [entry.event for entry in await self.read(run.id)]
+            result = result_of(events, await self.nested(run.id))
+        except (JournalBroken, RunUnknown):  # showing the run raises it; it may have been deleted meanwhile
+            return run
+        return run.model_copy(update={"cost": result.cost})
 
     async def row(self, run_id: str) -> RunRow:
         """Return a run, which may be nested.
