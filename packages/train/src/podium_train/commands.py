@@ -25,6 +25,7 @@ ReportTo = Annotated[
     str, typer.Option(metavar="NAME", help="Where the trainer logs besides its folder, as in tensorboard.")
 ]
 Model = Annotated[Path | None, typer.Option(help="Folder of the model. Default: the best checkpoint.")]
+_KEPT = "The log and the last checkpoint are kept; the same command continues from the checkpoint"
 Yes = Annotated[bool, typer.Option("--yes", help="Start without a question.")]
 
 
@@ -75,7 +76,8 @@ def sft(config: Config, report_to: ReportTo = "none") -> None:
     check_model(found, config.parent)
     with reporter() as report:
         _tell(forecast_sft(found, config.parent), report.line)
-        trained = trainers.run_sft(found, config.parent, report=report, report_to=report_to)
+        with _interruptible(f"sft --config {config}", _KEPT):
+            trained = trainers.run_sft(found, config.parent, report=report, report_to=report_to)
         report.line(f"The trained model is in {trained}; `podium-train grpo` starts from it.")
 
 
@@ -89,7 +91,8 @@ def grpo(config: Config, *, report_to: ReportTo = "none", yes: Yes = False) -> N
     if found.environment.type == "live" and not yes and sys.stdin.isatty():
         typer.confirm("Start?", abort=True)
     with reporter() as report:
-        stop = trainers.run_grpo(found, config.parent, report=report, report_to=report_to)
+        with _interruptible(f"grpo --config {config}", _KEPT):
+            stop = trainers.run_grpo(found, config.parent, report=report, report_to=report_to)
         run = config.parent / found.folder
         report.line(f"The last model is in {run / 'final'}, the best checkpoint in {run / 'best'}.")
     if stop is not None:
@@ -109,7 +112,8 @@ def evaluate(
     texts: list[tuple[str, WrittenText]] = []
     folder, trainers = model or config.parent / found.folder / "best", _trainers()
     _tell(forecast_eval(found, config.parent))
-    measured = trainers.evaluate(found, config.parent, folder, lambda *each: texts.append(each))
+    with _interruptible(f"eval --config {config}", "Nothing is kept; the same command measures again"):
+        measured = trainers.evaluate(found, config.parent, folder, lambda *each: texts.append(each))
     for split, each in measured.items():
         typer.echo(f"{split}: {held_out_told(each)}")
         for how, second in (("sampled", each.sampled_second), ("greedy", each.greedy_second)):
@@ -278,6 +282,16 @@ def _module(name: str, extra: str) -> None:
             raise
         told = f"this command needs {name}, which is not installed: {install_hint(f'train[{extra}]')}"
         raise typer.BadParameter(told) from error
+
+
+@contextmanager
+def _interruptible(command: str, kept: str) -> Iterator[None]:
+    """Tell what is kept after Ctrl-C, and which command continues."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"podium-train: interrupted. {kept}: `podium-train {command}`", err=True)
+        raise typer.Exit(130) from None
 
 
 @contextmanager

@@ -137,6 +137,24 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, base: Path) -> 
     assert "validation: 0." in measured.stdout, measured.stderr
 
 
+@pytest.mark.timeout(300)
+def test_an_interrupted_run_says_how_to_continue(tmp_path: Path, base: Path) -> None:
+    """With the exit code 130, and without a trace."""
+    recipe = prepare(tmp_path, base, RECIPE.replace("steps = 6", "steps = 500"))
+    words = [*COMMAND, "grpo", "--config", str(recipe)]
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, **pipes, env=QUIET, text=True) as process:
+        ends = time.monotonic() + 200
+        while 'step": 3' not in _log(recipe) and time.monotonic() < ends:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130, told
+    assert "podium-train: interrupted. The log and the last checkpoint are kept" in told
+    assert f"`podium-train grpo --config {recipe}`" in told
+    assert "Traceback" not in told
+
+
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_collapsed_run_is_stopped(tmp_path: Path, base: Path) -> None:
