@@ -1,6 +1,5 @@
 """A plan as a graph that people keep and edit."""
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -127,6 +126,7 @@ async def test_an_output_that_was_cut_is_told(behind: tuple[int, ...]) -> None:
     assert run.problem.code == "cut"
     assert state["answer"] == "whole"
     told = {"step_0": run.outcomes[0].problem, "answer": run.problem}
-    assert state["problems"] == {key: asdict(problem) for key, problem in told.items() if problem is not None}
+    wanted = {key: (problem.code, problem.message) for key, problem in told.items() if problem is not None}
+    assert {key: (each["code"], each["message"]) for key, each in state["problems"].items()} == wanted
     kept = to_langgraph(Plan((Step(1, "b"),)), workers).compile()
     assert (await kept.ainvoke({"question": "How many?"}))["problems"] == {}
