@@ -23,7 +23,7 @@ from podium_server.turn.run_turn import RunTurn
 from podium_server.turn.running import OpenRun, Running
 from podium_server.turn.tool_results import check_tool_results
 from podium_server.turn.turn import Facts, Turn, form_of
-from podium_server.turn.verbatim import verbatim
+from podium_server.turn.verbatim import has_attachments, verbatim
 
 
 class Turns:
@@ -252,4 +252,6 @@ class Turns:
             options["limits"] = limits
         if model.is_worker:
             options["middleware"] = verbatim(asked.messages)
+            if has_attachments(asked.messages):  # the key of the cache has only the texts of a prompt
+                options["uses_cache"] = False
         return options

@@ -14,3 +14,9 @@ def verbatim(messages: Sequence[Message]) -> CallMiddleware:
         return worker.call(replace(request, messages=tuple(messages), step_input=None))
 
     return middleware
+
+
+def has_attachments(messages: Sequence[Message]) -> bool:
+    """Return whether a message has a part that is not text, such as an image."""
+    parts = (part for message in messages if not isinstance(message.content, str) for part in message.content)
+    return any(part.get("type") != "text" for part in parts)
