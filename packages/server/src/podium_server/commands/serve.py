@@ -1,5 +1,6 @@
 """`podium serve`: serve the models of a config."""
 
+import gc
 import signal
 import sys
 from collections.abc import Iterator
@@ -66,7 +67,10 @@ def run(
         configure_log()
         app = App(loaded, access)
         backend = {"use_uvloop": sys.platform != "win32"}
-        anyio.run(partial(_serve, screen, app, host, port), backend_options=backend)
+        try:
+            anyio.run(partial(_serve, screen, app, host, port), backend_options=backend)
+        finally:
+            gc.freeze()  # Python's last garbage collections would take up to seconds of the stop
 
 
 @contextmanager
