@@ -6,10 +6,12 @@ from uuid import uuid4
 
 import anyio
 import pytest
-from server.keys.test_access import COST, ask, caller_of, conductor, settled, spent
+from server.keys.test_access import COST, PLAN, ask, caller_of, conductor, settled, spent
 
+from podium import Conductor, Limits
 from podium.errors import JournalError, RunUnknown
 from podium.journal import SqlJournal
+from podium.planners import FixedPlanner
 from podium_server.keys import Ask, KeyAccess, KeyStore
 
 pytestmark = pytest.mark.anyio
@@ -56,6 +58,30 @@ async def test_a_run_that_another_process_continued_is_charged_once(
         await store.transaction(lambda each: each.execute(dead, result.run_id))
         async with KeyAccess(store, journal=journal):
             await settled(store)
+        assert await spent(store, caller) == COST
+
+
+async def test_a_run_that_another_request_executes(store: KeyStore, journal: SqlJournal) -> None:
+    """The request of a process that died is settled after the run, whose calls may cost less than now."""
+    gate, called = anyio.Event(), anyio.Event()
+
+    async def wait() -> None:
+        called.set()
+        await gate.wait()
+
+    made = Conductor(FixedPlanner(PLAN), conductor(wait).pool.workers, limits=Limits(answer_tokens=1000))
+    async with journal, store, KeyAccess(store, journal=journal, lease=0.4) as access:
+        caller = await caller_of(store, access, day_cost=1.0)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, access, caller, made)
+            await called.wait()
+            dead = """
+                INSERT INTO podium_turns (turn_id, key_id, run_id, day, cost, holder, began, forget_at)
+                SELECT 'dead', key_id, run_id, day, cost, 'dead', began, forget_at FROM podium_turns
+            """
+            await store.transaction(lambda each: each.execute(dead))
+            await anyio.sleep(0.5)  # the housekeeping finds the dead request
+            gate.set()
         assert await spent(store, caller) == COST
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import anyio
@@ -44,23 +45,28 @@ class Housekeeping:
         """Settle the requests of replicas whose lease has ended, and return their number.
 
         A request is charged what the journal has recorded of its run and no other request has paid. If the
-        run was not recorded, it is charged its reservation. While the journal cannot be read, it keeps its
-        reservation.
+        run was not recorded, it is charged its reservation. While the journal cannot be read, or a process
+        executes the run, it keeps its reservation.
         """
         async with self._store.opened() as database:
             turns = await database.transaction(
                 lambda transaction: expired_turns(transaction, database.now), reads=True
             )
         keys = {key.key_id: key for key in await self._store.keys()} if turns else {}
+        settled = 0
         for turn in turns:
-            if turn.key_id in keys:
+            if turn.key_id not in keys:
+                continue
+            with suppress(RunHeld):
                 self._ledger.settle(await self._bill(turn, keys[turn.key_id]))
-        return len(turns)
+                settled += 1
+        return settled
 
     async def _bill(self, turn: Turn, key: Key) -> Bill:
         """Return the bill of a request.
 
         Raises:
+            RunHeld: a process executes the run.
             JournalError: the journal cannot be read.
         """
         unknown = Bill(turn_id=turn.turn_id, key=key, run=Amounts(), is_priced=False)

@@ -13,7 +13,7 @@ import anyio
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, JournalBroken, JournalError, PodiumError
+from podium.errors import ConfigError, JournalBroken, JournalError, PodiumError, RunHeld
 from podium.hosted import HostedConductor
 from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
@@ -37,6 +37,7 @@ from podium_server.keys.usual_cost import usual_cost
 KNOWN_SECONDS = 5.0
 """How long a replica uses what it has read about a key. A revoked key is refused at its next run at once."""
 _MOST_KNOWN = 10_000
+_HELD_SECONDS = 10.0
 _RETRY_SECONDS = 1.0
 """How long to wait before the journal is read again."""
 
@@ -120,14 +121,16 @@ class KeyAccess(Access):
     async def _settle_unfinished(self, admission: "KeyAdmission") -> None:
         """Settle a request that ended without a result, such as a request whose client disconnected.
 
-        While the journal cannot be read, the request keeps its reservation. If the process ends before, its
-        lease ends too.
+        While the journal cannot be read, or another request continues the run, the request keeps its
+        reservation. If the process ends before, its lease ends too.
         """
         journal, bid = admission.options["journal"], admission.bid
         assert journal is not None
         while True:
             try:
-                run = await recorded_run(journal, bid.run_id)
+                run = await recorded_run(journal, bid.run_id, _HELD_SECONDS)
+            except RunHeld:
+                continue  # another request has continued the run
             except JournalBroken as error:
                 LOGGER.warning("run %s is charged its reservation: %s", bid.run_id, error)
                 self._ledger.settle(replace(bid.unused(), is_priced=False))

@@ -10,8 +10,6 @@ from podium.journal import Journal
 from podium.resume import limits_of, result_of
 from podium.types import Result
 
-_WAIT_SECONDS = 10.0
-"""How long to wait until the process of the run releases it."""
 _LOOK_SECONDS = 0.2
 
 
@@ -24,30 +22,34 @@ class RecordedRun:
     limits: Limits | None
 
 
-async def recorded_run(journal: Journal, run_id: str) -> RecordedRun | None:
-    """Return a run so far, if possible after it has stopped; `None` if it never began.
+async def recorded_run(journal: Journal, run_id: str, seconds: float = 0.0) -> RecordedRun | None:
+    """Return a run that has stopped; `None` if it never began.
 
-    The run is claimed for a moment, so that a process that was only suspended cannot continue it. If another
-    process executes it for longer than some seconds, the request of that process is charged the rest.
+    The run is claimed for a moment, so that a process that was only suspended cannot continue it.
+
+    Args:
+        journal: the journal.
+        run_id: the run.
+        seconds: how long to wait while a process executes the run.
 
     Raises:
+        RunHeld: a process still executes the run, so that the costs of its calls are not known yet.
         JournalError: the journal cannot be read.
     """
-    with anyio.move_on_after(_WAIT_SECONDS):
-        while True:
-            try:
-                log = await journal.claim(run_id, force=True)
-            except RunUnknown:
-                return None
-            except RunHeld:
-                await anyio.sleep(_LOOK_SECONDS)
-                continue
-            await log.aclose()
+    end = anyio.current_time() + seconds
+    while True:
+        try:
+            log = await journal.claim(run_id, force=True)
+        except RunUnknown:
+            return None
+        except RunHeld:
+            if anyio.current_time() >= end:
+                raise
+            await anyio.sleep(_LOOK_SECONDS)
+        else:
             break
-    try:
-        events = [entry.event for entry in await journal.read(run_id)]
-    except RunUnknown:
-        return None
+    events = [entry.event for entry in log.entries]
+    await log.aclose()
     if not events:
         return None
     return RecordedRun(result_of(events, await journal.nested(run_id)), limits_of(events))
