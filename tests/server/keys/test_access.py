@@ -54,6 +54,17 @@ def conductor(
     return Conductor(FixedPlanner(PLAN), [worker], limits=Limits(answer_tokens=100, **limits))  # type: ignore[arg-type]
 
 
+def stalling() -> tuple[Conductor, anyio.Event]:
+    """Return a conductor whose runs have one call without an end, and an event that the call sets."""
+    called = anyio.Event()
+
+    async def wait() -> None:
+        called.set()
+        await anyio.sleep_forever()
+
+    return conductor(wait), called
+
+
 async def caller_of(store: KeyStore, access: KeyAccess, **rules: object) -> Caller:
     """Create a key, and return its caller."""
     _, token = await store.create(uuid4().hex, KeyRules(**rules))  # type: ignore[arg-type]
@@ -67,10 +78,7 @@ async def ask(
     made, run = made or conductor(), run_id or uuid4().hex
     asked = Ask(model="m", conductor=made, run_id=run, tokens=20, may_exist=run_id is not None)
     async with access.admit(caller, asked) as admission:
-        options = admission.options
-        if caller.keeps_texts:
-            options["run_id"] = run
-        result = await made.run("Why?", **options)
+        result = await made.run("Why?", run_id=run, **admission.options)
         admission.settle(result)
     return result
 
@@ -257,13 +265,13 @@ async def test_a_cancelled_run_is_charged_what_may_be_billed(
     retention_days: int | None, store: KeyStore, journal: SqlJournal
 ) -> None:
     """The call in flight has its worst case, and not the reservation of the whole run."""
-    made = conductor(anyio.sleep_forever)
+    made, called = stalling()
     async with store, journal, KeyAccess(store, journal=journal) as access:
         caller = await caller_of(store, access, day_cost=1.0, retention_days=retention_days)
-        with anyio.move_on_after(0.3):
-            run_id = uuid4().hex
-            async with access.admit(caller, Ask(model="m", conductor=made, run_id=run_id)) as admission:
-                await made.run("Why?", run_id=run_id, **admission.options)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, access, caller, made)
+            await called.wait()
+            tasks.cancel_scope.cancel()
         assert await spent(store, caller) == pytest.approx(COST)
 
 
