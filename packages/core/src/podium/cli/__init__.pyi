@@ -1,6 +1,7 @@
 from .arguments import (
     AsJson as AsJson,
     ConfigPath as ConfigPath,
+    above_zero as above_zero,
     span as span,
 )
 from .entry import (

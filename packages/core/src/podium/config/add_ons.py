@@ -55,6 +55,7 @@ ADD_ONS = (
         "podium-server",
         "server",
         {
+            "batch": "Answer the questions of a file, with bounded concurrency, within one budget.",
             "serve": "Serve the conductor to clients of OpenAI's API.",
             "keys": "Create, list, show, rotate and revoke the API keys of a server.",
         },

@@ -1,5 +1,5 @@
 from .asked import Asked as Asked
-from .idempotency import KeyReused as KeyReused
+from .idempotency import KeyReused as KeyReused, Recorded as Recorded
 from .pieces import Piece as Piece, ProgressPiece as ProgressPiece, TextPiece as TextPiece
 from .progress import Progress as Progress
 from .run_turn import RunTurn as RunTurn

@@ -92,8 +92,16 @@ class Turns:
         raise ModelUnknown(f"{told} does not exist, or your API key may not call it")
 
     @asynccontextmanager
-    async def admitted(self, caller: Caller, asked: Asked) -> AsyncGenerator[Turn, None]:
+    async def admitted(
+        self, caller: Caller, asked: Asked, recorded: Recorded | None = None
+    ) -> AsyncGenerator[Turn, None]:
         """Admit a request, and yield its turn.
+
+        Args:
+            caller: who makes the request.
+            asked: the request.
+            recorded: the recorded run of the request, which the turn returns without another call. `None`
+                for a new run, or a run that is continued.
 
         Raises:
             ModelUnknown: there is no such model.
@@ -109,7 +117,8 @@ class Turns:
         check_tool_results(asked.messages)
         named = self._named_run(caller, asked, model)
         async with nullcontext() if named is None else named.held(self._named):
-            recorded = None if named is None else await self._recorded(named, model)
+            if named is not None:
+                recorded = await self._recorded(named, model)
             ask = Ask(
                 model=model.name,
                 conductor=model.conductor,

@@ -1,0 +1,1 @@
+"""`podium batch`: many runs from a file, in any order, within one budget."""

@@ -1,0 +1,56 @@
+"""`podium batch --check`: reads the whole input, and forecasts the cost. No model is called."""
+
+from collections import Counter
+from collections.abc import Iterator
+from statistics import quantiles
+
+import anyio
+
+from podium.cli import counted, money
+from podium.conductor import Conductor
+from podium.journal import Journal
+from podium_server.batch.input import BadLine, Input
+
+_MOST_RUNS = 200
+"""How many recorded runs a forecast uses."""
+_FEWEST_RUNS = 5
+
+
+def check(lines: Input, journal: Journal, run_cost: float | None) -> Iterator[tuple[bool, str]]:
+    """Yield each finding: whether it is good, and a text.
+
+    Args:
+        lines: the input.
+        journal: has the costs of earlier runs.
+        run_cost: replaces the cost limit of each run, in USD; `None` keeps the limits of the models.
+    """
+    models: Counter[str] = Counter()
+    limits: dict[str, float | None] = {}
+    for line in lines:
+        if isinstance(line, BadLine):
+            yield False, f"line {line.number}: {line.error}"
+        else:
+            name, conductor = line.model.name, line.model.conductor
+            assert isinstance(conductor, Conductor)  # a hosted conductor has no journal
+            models[name] += 1
+            limits[name] = run_cost or conductor.limits.cost
+    for name, count in models.items():
+        yield True, f"{counted(count, 'line')} for the model {name}"
+    total = models.total()
+    if None in limits.values():
+        yield True, "maximum cost: unknown, because the runs have no cost limit (--max-cost)"
+    else:
+        most = sum(count * (limits[name] or 0.0) for name, count in models.items())
+        yield True, f"maximum cost: {money(most)}, the sum of the cost limits of {counted(total, 'run')}"
+    yield True, f"expected cost: {anyio.run(_expected, journal, total)}"
+
+
+async def _expected(journal: Journal, count: int) -> str:
+    """Return the expected cost of some runs, from the costs of the latest runs of the journal."""
+    rows = await journal.runs(limit=_MOST_RUNS)
+    costs = [row.cost for row in rows if row.cost is not None and row.state == "ok"]
+    if len(costs) < _FEWEST_RUNS:
+        return f"unknown, because the journal has fewer than {_FEWEST_RUNS} runs of known cost"
+    deciles = quantiles(costs, n=10)
+    low, high = (max(each, 0.0) * count for each in (deciles[0], deciles[-1]))
+    return f"{money(low)} to {money(high)}, if the runs cost as much as the {len(costs)} latest recorded runs"

@@ -1,0 +1,170 @@
+"""Reads the input of a batch, one line at a time."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+from podium.errors import ConfigError, PodiumError
+from podium_server.api.bodies import read_body
+from podium_server.batch.answer import Request
+from podium_server.batch.openai_lines import OpenAILine
+from podium_server.batch.question import Question
+from podium_server.http import BadRequest
+from podium_server.models import Catalogue, ServedModel
+
+Form = Literal["plain", "openai"]
+
+_MOST_BYTES = 64 * 2**20
+"""Maximum length of a line."""
+_DIGITS = 24
+"""Hexadecimal digits of the hash in a run's id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line with a request."""
+
+    number: int
+    """From 1."""
+    id: str
+    run_id: str
+    given: Mapping[str, Any]
+    """The line as JSON."""
+    request: Request
+    model: ServedModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadLine:
+    """A line that cannot be run."""
+
+    number: int
+    id: str | None
+    """`None` if it has none that can be read."""
+    given: object
+    """The line as JSON, or as text if it is not JSON."""
+    error: PodiumError
+
+
+class Input:
+    """The lines of a file.
+
+    A file whose name ends in `.txt` has a question in each line; any other file has a JSON object in each
+    line. Only the hashes of the ids stay in memory.
+
+    Args:
+        path: the file.
+        name: the name of the batch.
+        catalogue: the models.
+        model: the name of the model for lines without one; `None` for the first model.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        ModelUnknown: there is no model with this name.
+    """
+
+    def __init__(self, path: Path, name: str, catalogue: Catalogue, model: str | None) -> None:
+        self._path = path
+        self._name = name
+        self._catalogue = catalogue
+        self._model = next(iter(catalogue)) if model is None else catalogue.find(model)
+        self.count = sum(1 for _ in self._texts())
+        """The number of lines that are not empty."""
+        self.form: Form = "openai" if self._is_openai() else "plain"
+
+    def __iter__(self) -> Iterator[Line | BadLine]:
+        seen: dict[bytes, int] = {}
+        for number, raw in self._texts():
+            given: object = raw.decode("utf-8", "replace")
+            ident: str | None = None
+            try:
+                if len(raw) > _MOST_BYTES:
+                    given = given[:200] if isinstance(given, str) else given
+                    raise BadRequest(f"the line is longer than {_MOST_BYTES} bytes")
+                given = self._object(raw)
+                ident = _id_of(given)
+                if ident is not None and _is_again(ident, seen):
+                    told, ident = f"an earlier line has the id {ident!r:.80}", None
+                    raise BadRequest(f"{told}: give each line another id")
+                yield self._line(number, given, seen)
+            except PodiumError as error:
+                yield BadLine(number=number, id=ident, given=given, error=error)
+
+    def _texts(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines that are not empty, each with its number."""
+        try:
+            with self._path.open("rb") as file:
+                number = 0
+                while raw := file.readline(_MOST_BYTES + 1):
+                    number += 1
+                    rest = raw
+                    while len(rest) > _MOST_BYTES and not rest.endswith(b"\n"):
+                        rest = file.readline(_MOST_BYTES + 1)
+                    text = raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw
+                    if text.strip():
+                        yield number, text
+        except OSError as error:
+            raise ConfigError(f"{self._path} cannot be read: {error.strerror}") from error
+
+    def _is_openai(self) -> bool:
+        """Return whether the first JSON object of the file is a line of OpenAI's batch files."""
+        for _, raw in self._texts():
+            try:
+                return "custom_id" in self._object(raw)
+            except BadRequest:
+                continue
+        return False
+
+    def _object(self, raw: bytes) -> dict[str, Any]:
+        try:
+            text = raw.decode("utf-8")
+            if self._path.suffix == ".txt":
+                return {"query": text.strip("\r\n")}
+            given = json.loads(text)
+        except UnicodeDecodeError as error:
+            raise BadRequest("the line is not UTF-8 text") from error
+        except (ValueError, RecursionError) as error:
+            raise BadRequest(f"the line is not JSON: {error}") from error
+        if not isinstance(given, dict):
+            raise BadRequest("the line is not a JSON object")
+        return given
+
+    def _line(self, number: int, given: dict[str, Any], seen: dict[bytes, int]) -> Line:
+        raw = json.dumps(given).encode()
+        read = read_body(raw, OpenAILine) if self.form == "openai" else read_body(raw, Question)
+        model = self._model_of(read.model)
+        read.check(model)
+        facts = {"model": model.name, **read.content()}
+        ident = _hash(self.form, facts) if read.id is None else str(read.id)
+        if read.id is None and _is_again(ident, seen):
+            ident = f"{ident}-{seen[_key(ident)]}"
+        run_id = f"{self._name}-{_hash(ident, facts)}"
+        return Line(number=number, id=ident, run_id=run_id, given=given, request=read, model=model)
+
+    def _model_of(self, named: object) -> ServedModel:
+        if named is not None and not isinstance(named, str):
+            raise BadRequest(f"the model {named!r:.80} is not a name", param="model")
+        return self._model if named is None else self._catalogue.find(named)
+
+
+def _id_of(given: Mapping[str, Any]) -> str | None:
+    named = given.get("custom_id", given.get("id"))
+    return str(named) if isinstance(named, str | int) else None
+
+
+def _is_again(ident: str, seen: dict[bytes, int]) -> bool:
+    """Count an id, and return whether it was counted before."""
+    key = _key(ident)
+    seen[key] = seen.get(key, 0) + 1
+    return seen[key] > 1
+
+
+def _key(ident: str) -> bytes:
+    return bytes.fromhex(_hash("id", ident))
+
+
+def _hash(*facts: object) -> str:
+    return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:_DIGITS]

@@ -1,0 +1,93 @@
+"""A line with a question in Podium's own form."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from podium.conductor import Conductor
+from podium.hosts import RecordedRun, whole_answers
+from podium.types import Message, Plan, Result, RunEnded, read_conversation
+from podium_server.api.bodies import Body
+from podium_server.api.runs.requests import Name, PlanBody
+from podium_server.batch.answer import Answer
+from podium_server.http import BadRequest
+from podium_server.keys import Caller
+from podium_server.models import ServedModel
+from podium_server.turn import Asked, Recorded, Turns
+
+
+class Question(Body):
+    """A line of a batch."""
+
+    id: Annotated[str | int, Field(union_mode="left_to_right")] | None = None
+    query: str | list[dict[str, Any]] | None = None
+    question: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    model: Name | None = None
+    context: dict[str, str] = Field(default_factory=dict)
+    plan: PlanBody | None = None
+    labels: list[Name] = Field(default_factory=list)
+    failure: Any = None
+    """Ignored: a line of a file with failures has it."""
+
+    @property
+    def conversation(self) -> Sequence[Message]:
+        """The question as messages.
+
+        Raises:
+            BadRequest: the line has no question, or several.
+            QueryError: the question is empty or malformed.
+        """
+        given = [each for each in (self.query, self.question, self.messages) if each is not None]
+        if len(given) != 1:
+            raise BadRequest("write one question, as `query`, `question` or `messages`")
+        asked = given[0]
+        wires = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+        messages = [Message.from_wire(wire) for wire in wires]
+        read_conversation(messages)
+        return messages
+
+    def content(self) -> Mapping[str, Any]:
+        """Return what the run depends on, except the model."""
+        given = self.model_dump(mode="json", include={"context", "plan", "labels"}, exclude_unset=True)
+        return {**given, "messages": [message.to_wire() for message in self.conversation]}
+
+    def check(self, model: ServedModel) -> None:
+        """Raise `PodiumError` if the plan does not fit the model."""
+        if self.plan is not None:
+            self._plan(self.plan, model)
+
+    def _plan(self, body: PlanBody, model: ServedModel) -> Plan:
+        plan, conductor = body.plan(model.workers), model.conductor
+        assert isinstance(conductor, Conductor)  # a hosted conductor has no journal
+        plan.fit(len(model.workers), conductor.limits.plan_steps)
+        return plan
+
+    async def answer(
+        self, turns: Turns, model: ServedModel, run_id: str, recorded: Recorded | None
+    ) -> Answer:
+        """Run the question; see `Request.answer`."""
+        if recorded is not None:
+            return _answer(recorded.result)
+        messages = self.conversation
+        asked = Asked(model=model.name, messages=messages, run_id=run_id, may_exist=True)
+        async with turns.admitted_run(Caller(), asked) as turn:
+            options = turn.options.copy()
+            options["middleware"] = whole_answers(options.get("middleware"))
+            options["context"], options["labels"] = self.context, frozenset(self.labels)
+            given: Sequence[Message] | Plan = messages
+            if self.plan is not None:
+                given = replace(self._plan(self.plan, model), query=tuple(messages))
+            result: Result | None = None
+            async for event in RecordedRun(turn.conductor, given, options).events():
+                if isinstance(event, RunEnded) and event.run_id == run_id:
+                    result = event.result
+                    turn.settle(result)
+            assert result is not None  # a run without a result raises
+            return _answer(result)
+
+
+def _answer(result: Result) -> Answer:
+    return Answer(result=result, status=result.status, problem=result.problem)

@@ -1,0 +1,172 @@
+"""`podium batch` answers the lines of a file, and a repetition calls nothing again."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from server.batch.conftest import Batch, asked_of, echo, read, write
+from server.chat.test_completions import PLAN
+from servers.chat_server import Call, ChatServer, Reply, says, whole
+
+QUESTIONS = [{"id": f"q{number}", "query": f"question {number}"} for number in range(20)]
+
+
+def fails_on(text: str) -> Any:
+    """Return a script that refuses questions with this text."""
+
+    def reply(call: Call) -> Reply:
+        refusal = whole({"error": {"message": "no"}}, status=400)
+        return refusal if text in asked_of(call) else echo(call)
+
+    return reply
+
+
+def test_each_line_has_one_result(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    """The result has the answer, the usage and the cost; a repetition makes no call."""
+    write(folder / "in.jsonl", QUESTIONS)
+    done = batch("in.jsonl", "--model", "alone")
+    rows = {row["id"]: row for row in read(folder / "in.results.jsonl")}
+    assert rows.keys() == {row["id"] for row in QUESTIONS}
+    assert rows["q7"]["answer"] == "answer to question 7"
+    assert (rows["q7"]["line"], rows["q7"]["status"], rows["q7"]["usage"]["input_tokens"]) == (8, "ok", 211)
+    assert rows["q7"]["cost"] == pytest.approx((211 + 2 * 7) / 1e6)
+    assert "20 lines: 20 ok" in done.stderr
+    assert batch("in.jsonl", "--model", "alone", "--quiet").stderr == ""
+    assert len(upstream.calls) == 20
+    assert len(read(folder / "in.results.jsonl")) == 20
+
+
+def test_lost_results_are_written_again_from_the_journal(
+    folder: Path, batch: Batch, upstream: ChatServer
+) -> None:
+    """The runs are recorded, so nothing is called again, and the costs still count."""
+    write(folder / "in.jsonl", QUESTIONS)
+    batch("in.jsonl", "--model", "alone")
+    before = sorted(row["answer"] for row in read(folder / "in.results.jsonl"))
+    (folder / "in.results.jsonl").unlink()
+    batch("in.jsonl", "--model", "alone", "--max-cost", "1", "--budget", "0.1")
+    assert sorted(row["answer"] for row in read(folder / "in.results.jsonl")) == before
+    assert len(upstream.calls) == 20
+
+
+def test_the_forms_of_lines(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    """A line may have a conversation, a model, texts, a plan and labels; equal lines are several runs."""
+    upstream.reply = lambda call: says(call, PLAN) if call.body["model"] == "planner" else echo(call)
+    step = {"worker": "one", "subtask": "Read {{note}}.", "access": []}
+    lines = [
+        {"question": "twice", "model": "alone"},
+        {"question": "twice", "model": "alone"},
+        {"id": 3, "messages": [{"role": "user", "content": "by messages"}], "model": "alone"},
+        {"id": "plan", "query": "planned", "plan": {"steps": [step]}, "context": {"note": "a note"}},
+        {"id": "team", "query": "hello", "labels": ["eu"], "model": "team"},
+    ]
+    write(folder / "in.jsonl", lines)
+    batch("in.jsonl")
+    rows = read(folder / "in.results.jsonl")
+    assert {row["status"] for row in rows} == {"ok"}
+    assert len({row["id"] for row in rows}) == len({row["run_id"] for row in rows}) == 5
+    assert {"3", "plan", "team"} <= {row["id"] for row in rows}
+    assert any("a note" in str(call.body) for call in upstream.calls)
+
+
+def test_a_text_file_has_a_question_in_each_line(folder: Path, batch: Batch) -> None:
+    """Empty lines are no questions."""
+    (folder / "in.txt").write_text("first\n\n  \nsecond")
+    batch("in.txt", "--model", "alone", "--out", "out.jsonl")
+    assert {row["answer"] for row in read(folder / "out.jsonl")} == {"answer to first", "answer to second"}
+
+
+def test_bad_lines_stop_nothing(folder: Path, batch: Batch) -> None:
+    """They are told with their numbers, are in both files, and are read again by the next command."""
+    good = ['{"id": "a", "query": "one"}', '{"id": "b", "query": "two"}']
+    bad = [
+        "{",
+        "[1]",
+        '{"id": "c"}',
+        '{"id": "d", "query": " "}',
+        '{"id": "a", "query": "again"}',
+        '{"id": "e", "query": "x", "model": "none"}',
+        '{"id": "f", "query": "x", "temperature": 1}',
+        '{"id": "g", "query": "x", "plan": {"steps": [{"worker": "nobody", "subtask": "x"}]}}',
+    ]
+    text = "\n".join([good[0], *bad, good[1]]).encode() + b'\n{"query": "\xff"}\n'
+    (folder / "in.jsonl").write_bytes(text)
+    words = ("in.jsonl", "--model", "alone", "--failures", "bad.jsonl")
+    told = batch(*words, code=1).stderr
+    for number, what in (
+        (2, "is not JSON"),
+        (3, "not a JSON object"),
+        (4, "write one question"),
+        (5, "empty"),
+        (6, "an earlier line has the id 'a'"),
+        (7, "'none' does not exist"),
+        (8, "temperature"),
+        (9, "nobody"),
+        (11, "not UTF-8"),
+    ):
+        assert any(f"line {number}" in line and what in line for line in told.splitlines()), (number, told)
+    rows = read(folder / "in.results.jsonl")
+    assert sorted(row["id"] for row in rows if row["status"] == "ok") == ["a", "b"]
+    assert len(rows) == 11
+    assert len(read(folder / "bad.jsonl")) == 9
+    assert [batch(*words, code=1).returncode, len(read(folder / "bad.jsonl"))] == [1, 9]
+    (folder / "in.jsonl").write_text("\n".join(good))
+    batch(*words)
+    assert (len(read(folder / "in.results.jsonl")), read(folder / "bad.jsonl")) == (2, [])
+
+
+def test_failed_lines(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    """They are run again only with `--retry-failed`, or as the input of another batch."""
+    upstream.reply = fails_on("question 1")
+    write(folder / "in.jsonl", QUESTIONS)
+    words = ("in.jsonl", "--model", "alone", "--failures", "bad.jsonl")
+    assert "worker_refused" in (batch(*words, code=1), (folder / "bad.jsonl").read_text())[1]
+    calls = len(upstream.calls)
+    bad = read(folder / "bad.jsonl")
+    assert len(bad) == 11
+    batch(*words, code=1)
+    (folder / "in.results.jsonl").unlink()
+    batch(*words, code=1)
+    assert (len(upstream.calls), read(folder / "bad.jsonl").__len__()) == (calls, 11)
+    upstream.reply = echo
+    batch("bad.jsonl", "--model", "alone")
+    assert len(read(folder / "bad.results.jsonl")) == 11
+    batch(*words, "--retry-failed")
+    rows = read(folder / "in.results.jsonl")
+    assert sorted(row["id"] for row in rows) == sorted(row["id"] for row in QUESTIONS)
+    assert {row["status"] for row in rows} == {"ok"}
+    assert read(folder / "bad.jsonl") == []
+    assert len(upstream.calls) == calls + 22
+
+
+def test_the_results_of_another_batch(folder: Path, batch: Batch) -> None:
+    """They are refused, as are other files, and nothing is lost."""
+    write(folder / "in.jsonl", QUESTIONS[:2])
+    batch("in.jsonl", "--model", "alone")
+    before = (folder / "in.results.jsonl").read_text()
+    assert "another batch" in batch("in.jsonl", "--name", "other", code=2).stderr
+    assert "different files" in batch("in.jsonl", "--out", "in.jsonl", code=2).stderr
+    write(folder / "in.jsonl", [{"id": "q0", "query": "changed"}, QUESTIONS[1]])
+    assert "another question" in batch("in.jsonl", "--model", "alone", code=1).stderr
+    assert (folder / "in.results.jsonl").read_text().startswith(before)
+
+
+def test_check_calls_no_model(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    """It names the bad lines, and forecasts the cost from limits and from recorded runs."""
+    write(folder / "in.jsonl", QUESTIONS)
+    told = batch("in.jsonl", "--model", "alone", "--check", "--max-cost", "0.5").stdout
+    assert "20 lines for the model alone" in told
+    assert "maximum cost: $10.00" in told
+    assert upstream.calls == []
+    batch("in.jsonl", "--model", "alone")
+    assert "expected cost: $0.0045 to $0.0045" in batch("in.jsonl", "--model", "alone", "--check").stdout
+    (folder / "in.jsonl").write_text("{")
+    assert "✗ line 1" in batch("in.jsonl", "--check", code=1).stdout
+
+
+def test_a_batch_needs_a_journal(folder: Path, batch: Batch) -> None:
+    """The error names the config."""
+    config = folder / "podium.toml"
+    config.write_text(config.read_text().replace('path = "runs.db"', "off = true"))
+    write(folder / "in.jsonl", QUESTIONS)
+    assert "needs a journal" in batch("in.jsonl", code=2).stderr

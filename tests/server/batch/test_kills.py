@@ -1,0 +1,71 @@
+"""A batch that is killed continues: each line has one result, and recorded calls are not repeated."""
+
+import os
+import random
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from server.batch.conftest import Batch, asked_of, command, read, write
+from server.chat.test_bounds import until
+from servers.chat_server import ChatServer
+
+CONCURRENCY = 32
+
+
+def killed(folder: Path, upstream: ChatServer, calls: int, number: signal.Signals, *words: str) -> int:
+    """Start a batch, send it a signal after some calls, and return its exit code."""
+    running = subprocess.Popen(**command(folder, *words), stderr=subprocess.PIPE)
+    with running:
+        assert until(lambda: len(upstream.calls) >= calls or running.poll() is not None)
+        os.kill(running.pid, number)
+        return running.wait(20)
+
+
+@pytest.mark.parametrize("lines", [200, pytest.param(2000, marks=[pytest.mark.long, pytest.mark.timeout(300)])])
+def test_kills_at_random_points(folder: Path, batch: Batch, upstream: ChatServer, lines: int) -> None:
+    """At most the answers that were on their way at a kill are paid for again."""
+    write(folder / "in.jsonl", ({"id": f"q{number}", "query": f"question {number}"} for number in range(lines)))
+    words = ("in.jsonl", "--model", "alone", "--concurrency", str(CONCURRENCY))
+    points = sorted(random.Random(lines).sample(range(1, lines - CONCURRENCY), 3))
+    for point in points:
+        assert killed(folder, upstream, point, signal.SIGKILL, *words) == -signal.SIGKILL
+    batch(*words)
+    rows = read(folder / "in.results.jsonl")
+    assert sorted(row["id"] for row in rows) == sorted(f"q{number}" for number in range(lines))
+    assert {row["status"] for row in rows} == {"ok"}
+    assert all(row["answer"] == f"answer to question {row['id'][1:]}" for row in rows)
+    assert len({asked_of(call) for call in upstream.calls}) == lines
+    assert len(upstream.calls) <= lines + len(points) * CONCURRENCY
+
+
+def test_an_interrupt(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    """Ctrl-C ends the command with 130, and the same command continues."""
+    write(folder / "in.jsonl", ({"id": f"q{number}", "query": f"question {number}"} for number in range(100)))
+    words = ("in.jsonl", "--model", "alone")
+    assert killed(folder, upstream, 20, signal.SIGINT, *words) == 130
+    batch(*words)
+    assert len({row["id"] for row in read(folder / "in.results.jsonl")}) == 100
+    assert len(read(folder / "in.results.jsonl")) == 100
+
+
+def test_half_a_line(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    """It is removed, and its run is taken from the journal."""
+    write(folder / "in.jsonl", ({"id": f"q{number}", "query": f"question {number}"} for number in range(10)))
+    batch("in.jsonl", "--model", "alone")
+    results = folder / "in.results.jsonl"
+    results.write_bytes(results.read_bytes()[:-20])
+    batch("in.jsonl", "--model", "alone")
+    assert sorted(row["id"] for row in read(results)) == sorted(f"q{number}" for number in range(10))
+    assert len(upstream.calls) == 10
+
+
+def test_two_commands_at_the_same_time(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    """The second is refused."""
+    write(folder / "in.jsonl", ({"query": f"question {number}"} for number in range(2000)))
+    running = subprocess.Popen(**command(folder, "in.jsonl", "--model", "alone"), stderr=subprocess.PIPE)
+    with running:
+        assert until(lambda: len(upstream.calls) >= 1)
+        assert "another command writes" in batch("in.jsonl", "--model", "alone", code=2).stderr
+        running.kill()
