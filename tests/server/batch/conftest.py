@@ -2,15 +2,15 @@
 
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from server.chat.conftest import CONFIG, upstream
 from servers.chat_server import Call, ChatServer, Reply, says
+from typer.testing import Result
 
 __all__ = ["upstream"]
 
@@ -21,7 +21,7 @@ worker = "one"
 [models.team]
 """
 Rows = list[dict[str, Any]]
-Batch = Callable[..., subprocess.CompletedProcess[str]]
+Batch = Callable[..., Result]
 
 
 def asked_of(call: Call) -> str:
@@ -35,7 +35,7 @@ def echo(call: Call) -> Reply:
 
 
 def command(folder: Path, *words: str) -> dict[str, Any]:
-    """Return the arguments of `Popen` for a batch in a folder."""
+    """Return the arguments of `Popen` for a batch in its own process."""
     podium = str(Path(sys.executable).parent / "podium")
     known = {**os.environ, "XDG_CONFIG_HOME": str(folder / "none"), "COLUMNS": "200"}
     return {"args": [podium, "batch", *words], "cwd": folder, "text": True, "env": known}
@@ -52,20 +52,22 @@ def read(path: Path) -> Rows:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, upstream: ChatServer) -> Iterator[Path]:
+def folder(tmp_path: Path, upstream: ChatServer) -> Path:
     """A folder with a config."""
     upstream.reply = echo
     (tmp_path / "podium.toml").write_text(CONFIG.format(url=upstream.url, models=MODELS, server=""))
-    yield tmp_path
+    return tmp_path
 
 
 @pytest.fixture
-def batch(folder: Path) -> Batch:
-    """Return a function that runs a batch in its own process."""
+def batch(folder: Path, podium: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Batch:
+    """Return a function that runs a batch in this process."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
 
-    def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(**command(folder, *words), capture_output=True, check=False, timeout=50)
-        assert done.returncode == code, done.stderr
+    def run(*words: str, code: int = 0) -> Result:
+        done = podium("batch", *words)
+        assert done.exit_code == code, done.output
         return done
 
     return run

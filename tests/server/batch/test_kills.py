@@ -23,12 +23,16 @@ def killed(folder: Path, upstream: ChatServer, calls: int, number: signal.Signal
         return running.wait(20)
 
 
-@pytest.mark.parametrize("lines", [200, pytest.param(2000, marks=[pytest.mark.long, pytest.mark.timeout(300)])])
+@pytest.mark.parametrize(
+    "lines", [200, pytest.param(2000, marks=[pytest.mark.long, pytest.mark.timeout(300)])]
+)
 def test_kills_at_random_points(folder: Path, batch: Batch, upstream: ChatServer, lines: int) -> None:
     """At most the answers that were on their way at a kill are paid for again."""
-    write(folder / "in.jsonl", ({"id": f"q{number}", "query": f"question {number}"} for number in range(lines)))
+    write(
+        folder / "in.jsonl", ({"id": f"q{number}", "query": f"question {number}"} for number in range(lines))
+    )
     words = ("in.jsonl", "--model", "alone", "--concurrency", str(CONCURRENCY))
-    points = sorted(random.Random(lines).sample(range(1, lines - CONCURRENCY), 3))
+    points = sorted(random.Random(lines).sample(range(1, lines - CONCURRENCY), 3))  # noqa: S311 - no secret
     for point in points:
         assert killed(folder, upstream, point, signal.SIGKILL, *words) == -signal.SIGKILL
     batch(*words)

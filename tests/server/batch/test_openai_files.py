@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from openai.types.chat import ChatCompletion
-from openai.types.responses import Response
 from pyarrow import parquet
 from server.batch.conftest import Batch, read, write
 from server.batch.test_batch import QUESTIONS, fails_on
@@ -43,7 +42,8 @@ def test_openai_files(folder: Path, batch: Batch, upstream: ChatServer) -> None:
     assert rows["c"]["error"] is None
     completion = ChatCompletion.model_validate(rows["c"]["response"]["body"])
     assert completion.choices[0].message.content == "answer to by chat"
-    assert Response.model_validate(rows["r"]["response"]["body"]).output_text == "answer to by response"
+    answer = rows["r"]["response"]["body"]["output"][-1]
+    assert answer["content"][0]["text"] == "answer to by response"
     refused = rows["failed"]["response"]
     assert (refused["status_code"], refused["body"]["error"]["code"]) == (502, "worker_refused")
     assert all(row["id"].startswith("batch_req_") for row in rows.values())
@@ -82,6 +82,6 @@ def test_parquet(folder: Path, batch: Batch, upstream: ChatServer) -> None:
     assert sorted(row["status"] for row in rows) == ["ok"] * 20
     assert parquet.read_table(folder / "bad.parquet").num_rows == 0
     write(folder / "one.jsonl", [chat("c", "by chat")])
-    batch("one.jsonl", "--out", "one.parquet")
-    (row,) = parquet.read_table(folder / "one.parquet").to_pylist()
+    batch("one.jsonl", "--out", "two.parquet")
+    (row,) = parquet.read_table(folder / "two.parquet").to_pylist()
     assert (row["id"], row["http_status"], row["output_tokens"]) == ("c", 200, 7)

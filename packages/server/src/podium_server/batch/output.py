@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -31,10 +32,12 @@ class LinesFile:
     def __init__(self, path: Path, keeps: Callable[[Mapping[str, Any]], bool]) -> None:
         self._path = path
         try:
-            self._lock = path.with_name(f"{path.name}.lock").open("ab")
-            _lock(self._lock.fileno(), path)
-            self._clean(keeps)
-            self._file = path.open("ab", buffering=0)
+            with ExitStack() as stack:
+                lock = stack.enter_context(path.with_name(f"{path.name}.lock").open("ab"))
+                _lock(lock.fileno(), path)
+                self._clean(keeps)
+                self._file = stack.enter_context(path.open("ab", buffering=0))
+                self._open = stack.pop_all()
         except OSError as error:
             raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 
@@ -50,8 +53,7 @@ class LinesFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._file.close()
-        self._lock.close()
+        self._open.close()
 
     def _clean(self, keeps: Callable[[Mapping[str, Any]], bool]) -> None:
         """Write the lines that stay into another file, which then replaces this one."""
@@ -150,14 +152,18 @@ class Files:
 
     def __init__(self, results: Path, failures: Path | None, kept: Kept, form: Form) -> None:
         self._form = form
-        self._results = LinesFile(results, kept.keeps)
-        ids = set(kept.runs.values())
+        with ExitStack() as stack:
+            self._results = stack.enter_context(LinesFile(results, kept.keeps))
+            ids = set(kept.runs.values())
 
-        def keeps(row: Mapping[str, Any]) -> bool:
-            failure = row.get("failure")
-            return isinstance(failure, Mapping) and failure.get("run_id") in ids
+            def keeps(row: Mapping[str, Any]) -> bool:
+                failure = row.get("failure")
+                return isinstance(failure, Mapping) and failure.get("run_id") in ids
 
-        self._failures = None if failures is None else LinesFile(failures, keeps)
+            self._failures = None
+            if failures is not None:
+                self._failures = stack.enter_context(LinesFile(failures, keeps))
+            self._open = stack.pop_all()
 
     def write(self, line: Line | BadLine, record: Record) -> None:
         """Append how a line ended. A failure is written first, so each failure of the results has one."""
@@ -176,6 +182,4 @@ class Files:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._results.__exit__(kind, error, traceback)
-        if self._failures is not None:
-            self._failures.__exit__(kind, error, traceback)
+        self._open.close()

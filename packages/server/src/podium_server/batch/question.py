@@ -55,7 +55,10 @@ class Question(Body):
         return {**given, "messages": [message.to_wire() for message in self.conversation]}
 
     def check(self, model: ServedModel) -> None:
-        """Raise `PodiumError` if the plan does not fit the model."""
+        """Raise `PodiumError` if the plan does not fit the model, or the model uses no plan and no texts."""
+        if model.is_worker and (self.plan is not None or self.context):
+            told = f"the model {model.name} is a worker that answers as itself, without `plan` and `context`"
+            raise BadRequest(f"{told}: leave them out, or name another model")
         if self.plan is not None:
             self._plan(self.plan, model)
 
