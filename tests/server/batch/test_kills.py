@@ -5,10 +5,10 @@ import random
 import signal
 import subprocess
 from pathlib import Path
+from time import sleep
 
 import pytest
 from server.batch.conftest import Batch, asked_of, command, read, write
-from server.chat.test_bounds import until
 from servers.chat_server import ChatServer
 
 CONCURRENCY = 32
@@ -18,7 +18,8 @@ def killed(folder: Path, upstream: ChatServer, calls: int, number: signal.Signal
     """Start a batch, send it a signal after some calls, and return its exit code."""
     running = subprocess.Popen(**command(folder, *words), stderr=subprocess.PIPE)
     with running:
-        assert until(lambda: len(upstream.calls) >= calls or running.poll() is not None)
+        while len(upstream.calls) < calls and running.poll() is None:
+            sleep(0.01)
         os.kill(running.pid, number)
         return running.wait(20)
 
@@ -70,6 +71,7 @@ def test_two_commands_at_the_same_time(folder: Path, batch: Batch, upstream: Cha
     write(folder / "in.jsonl", ({"query": f"question {number}"} for number in range(2000)))
     running = subprocess.Popen(**command(folder, "in.jsonl", "--model", "alone"), stderr=subprocess.PIPE)
     with running:
-        assert until(lambda: len(upstream.calls) >= 1)
+        while not upstream.calls and running.poll() is None:
+            sleep(0.01)
         assert "another command writes" in batch("in.jsonl", "--model", "alone", code=2).stderr
         running.kill()
