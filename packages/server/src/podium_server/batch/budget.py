@@ -11,7 +11,7 @@ from podium.journal import Journal
 from podium.run import RunOptions
 from podium.types import Result
 from podium_server.keys import Admission, Ask, BudgetSpent, Caller, NoKeys
-from podium_server.keys.recorded import recorded_result
+from podium_server.keys.recorded import recorded_run
 
 _ROUNDING = 1e-9
 
@@ -127,7 +127,10 @@ class Budget(NoKeys):
 
     async def _end(self, run_id: str, admission: RunAdmission, limit: float) -> None:
         """Replace the reservation of a run by its cost."""
-        result = admission.result or await recorded_result(self._journal, run_id)
+        result = admission.result
+        if result is None:
+            recorded = await recorded_run(self._journal, run_id)
+            result = None if recorded is None else recorded.result
         self._reserved -= limit
         if self._reserved < _ROUNDING:
             self._reserved = 0.0

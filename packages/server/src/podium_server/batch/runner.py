@@ -10,7 +10,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from podium.errors import JournalError, PodiumError, RunDead, RunExists, RunHeld, RunLost
 from podium.journal import Journal
 from podium.resume import result_of
-from podium.types import Event
+from podium.types import Result
 from podium_server.batch.budget import Budget
 from podium_server.batch.input import BadLine, Line
 from podium_server.batch.output import Files, Kept
@@ -121,19 +121,13 @@ class Runner:
             is_final = row.state == "ok" or (row.state in ("partial", "failed") and not self.kept.retries)
             cost = row.cost
             if cost is None and not is_final:
-                cost = (await self._so_far(row.run_id)).result.cost
+                cost = (await self._so_far(row.run_id)).cost
             self.budget.charge_recorded(row.run_id, cost, is_continued=not is_final)
             if is_final:
                 found.add(row.run_id)
         return found
 
-    async def _so_far(self, run_id: str) -> Recorded:
+    async def _so_far(self, run_id: str) -> Result:
         """Return an interrupted run; a call without a recorded end has the cost of its reservation."""
-        nested: list[list[Event]] = []
-        inner = [run_id]
-        while inner:
-            for row in await self.journal.runs(parent=inner.pop(), nested=True, limit=None):
-                nested.append([entry.event for entry in await self.journal.read(row.run_id)])
-                inner.append(row.run_id)
         events = [entry.event for entry in await self.journal.read(run_id)]
-        return Recorded(result_of(events, nested), events)
+        return result_of(events, await self.journal.nested(run_id))
