@@ -52,7 +52,7 @@ def test_the_help_lists_every_command(podium: Podium) -> None:
     ("name", "distribution", "folder"),
     [
         ("perform", "podium-theatre", "theatre"),
-        ("batch", "podium-theatre", "theatre"),
+        ("rehearse", "podium-theatre", "theatre"),
         ("teach", "podium-train", "train"),
     ],
 )
