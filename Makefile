@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-verl train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check $(PYTHONS:%=test-%)
+.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-verl train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check browser $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -87,6 +87,10 @@ $(CLIENTS)/installed: tests/server/clients/package.json
 
 test-clients: $(UV) $(CLIENTS)/installed
 	$(RUN) $(PYTEST) -n 2 tests/server/clients
+
+# Chromium for the tests of the viewer, which are skipped without it.
+browser:
+	command -v chromium || { apt-get update -qq && apt-get install -y -qq chromium; } || echo "install chromium as root: the tests of the viewer are skipped"
 
 # Open WebUI has an environment of its own, of 3 GB, because it pins its requirements.
 OPEN_WEBUI := .venv-open-webui

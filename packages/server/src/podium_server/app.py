@@ -35,6 +35,7 @@ from podium_server.models import Catalogue, make_catalogue
 from podium_server.record import Record
 from podium_server.settings import ServerSection
 from podium_server.turn import Turns
+from podium_server.viewer.route import PATH as VIEWER_PATH, Viewer
 
 _ANSWER_SECONDS = 0.5
 """How long interrupted requests may take to send their errors when the server stops."""
@@ -140,7 +141,7 @@ class App:
     def _routes(self) -> list[Route]:
         chat, models = ChatApi(self._turns), ModelsApi(self.catalogue)
         messages = MessagesApi(self._turns)
-        session = SessionApi(self._access)
+        session, viewer = SessionApi(self._access), Viewer()
         recorded = self._recorded
         store, background = (None, None) if recorded is None else (recorded.responses, recorded.background)
         responses = ResponsesApi(self._turns, store, background)
@@ -149,6 +150,8 @@ class App:
         routes = [
             self._route("GET", "/healthz", health.live, is_open=True),
             self._route("GET", "/readyz", health.ready, is_open=True),
+            self._route("GET", "/", viewer.index, is_open=True),
+            self._route("GET", f"{VIEWER_PATH}/{{file:path}}", viewer.file, is_open=True),
             self._route("POST", "/session", session.begin, is_open=True),
             self._route("GET", "/session", session.show, is_open=True),
             self._route("DELETE", "/session", session.end, is_open=True),
@@ -178,6 +181,7 @@ class App:
                 self._route("GET", run, own.show),
                 self._route("DELETE", run, actions.delete),
                 self._route("GET", f"{run}/events", own.events),
+                self._route("GET", f"{run}/prompts", own.prompts),
                 self._route("POST", f"{run}/approve", actions.approve),
                 self._route("POST", f"{run}/refuse", actions.refuse),
                 self._route("POST", f"{run}/edit", actions.edit),

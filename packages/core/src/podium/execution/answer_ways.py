@@ -11,8 +11,8 @@ from podium.budget.ledger import Shortfall
 from podium.execution.dependencies import DependencyGraph
 from podium.execution.run_context import RunContext
 from podium.execution.step_amounts import CALL, Amount, amount_of, expected_step, is_metered
-from podium.execution.step_state import REFUSED, StepState
-from podium.prompts.subtask import shown_step
+from podium.execution.step_state import StepState
+from podium.prompts.subtask import REFUSED, shown_step
 from podium.types.plan import Plan
 from podium.workers.worker import VisibleStep
 

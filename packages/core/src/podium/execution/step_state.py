@@ -3,6 +3,7 @@
 import anyio
 
 from podium.execution.step_runner import StepRunner
+from podium.prompts.subtask import gap_of
 from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Step
 from podium.workers.worker import VisibleStep
@@ -12,10 +13,6 @@ UNSEEN = Problem("unseen", "no later step depends on this step, and it is not th
 STOPPED = Problem("cancelled", "the run was stopped")
 ENOUGH = Problem("enough", "the steps that depend on this step have enough other inputs")
 ABORTED = Problem("aborted", "another step failed, and on_failure is fail")
-
-REFUSED = "the limits of the run did not allow it"
-"""Why a step that the limits refused has no output, as other steps see it."""
-_GAPS = {"failed": "it failed", "cancelled": "it was stopped", "skipped": "it was not run"}
 
 
 class StepState:
@@ -132,8 +129,6 @@ class StepState:
     def as_shown(self) -> VisibleStep:
         """Return the step, which has ended, as other steps see it."""
         assert self.outcome is not None
-        if self.outcome.status == "ok":
-            return VisibleStep(self.index, self.subtask, self.outcome.text, label=self.step.label)
-        refused = self.outcome.problem is not None and self.outcome.problem.code == "limit"
-        gap = REFUSED if refused else _GAPS[self.outcome.status]
-        return VisibleStep(self.index, self.subtask, "", gap, label=self.step.label)
+        gap = gap_of(self.outcome)
+        text = "" if gap else self.outcome.text
+        return VisibleStep(self.index, self.subtask, text, gap, label=self.step.label)

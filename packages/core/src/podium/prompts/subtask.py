@@ -12,6 +12,7 @@ from typing import Literal
 from podium.budget.limits import Limits
 from podium.errors import PlanInvalid
 from podium.types.messages import Message
+from podium.types.outcome import Outcome
 from podium.types.plan import Plan, Step
 from podium.types.references import Reference, TextName, names_in, parts_of
 from podium.workers.worker import StepInput, VisibleStep, Worker
@@ -19,6 +20,9 @@ from podium.workers.worker import StepInput, VisibleStep, Worker
 _Place = Literal["string", "value", "outside"]
 _NO_LABELS: Mapping[int, int] = {}
 _NO_TEXTS: Mapping[str, str] = {}
+REFUSED = "the limits of the run did not allow it"
+"""Why a step that the limits refused has no output, as other steps see it."""
+_GAPS = {"failed": "it failed", "cancelled": "it was stopped", "skipped": "it was not run"}
 MOST_CHARS = Limits().output_chars
 """Default maximum length of a subtask with outputs filled in, in characters."""
 
@@ -102,6 +106,13 @@ def shown_step(
     step = plan.steps[index]
     subtask = mentioned(step.subtask, dict(enumerate(plan.labels)), names)
     return VisibleStep(index, subtask, output, gap, previous, step.label)
+
+
+def gap_of(outcome: Outcome) -> str:
+    """Return why a step has no output, as other steps see it; empty if it has one."""
+    if outcome.problem is not None and outcome.problem.code == "limit" and outcome.status != "ok":
+        return REFUSED
+    return _GAPS.get(outcome.status, "")
 
 
 def mentioned(subtask: str, labels: Mapping[int, int] = _NO_LABELS, names: Collection[str] = ()) -> str:

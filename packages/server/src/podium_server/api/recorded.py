@@ -55,7 +55,7 @@ class Recorded:
             on_cancels=turns.running.cancel,
         )
         self.background = Background(store, self.jobs, turns, service.stopping)
-        self.runs = RunsApi(index, table, access, service.stopping)
+        self.runs = RunsApi(index, table, access, service.stopping, turns)
         self.actions = RunActions(self.runs, self.jobs, turns, access, journal)
 
     @asynccontextmanager

@@ -1,5 +1,6 @@
 from .asked import Asked as Asked
 from .idempotency import KeyReused as KeyReused, Recorded as Recorded
+from .live_pieces import LivePieces as LivePieces, Written as Written
 from .pieces import Piece as Piece, ProgressPiece as ProgressPiece, TextPiece as TextPiece
 from .progress import Progress as Progress
 from .run_turn import RunTurn as RunTurn

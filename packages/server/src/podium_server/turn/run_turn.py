@@ -6,6 +6,7 @@ from podium.conductor import Conductor
 from podium.run import RunOptions
 from podium.types import Result
 from podium_server.keys import Admission
+from podium_server.turn.live_pieces import LivePieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,8 @@ class RunTurn:
     options: RunOptions
     """The options that the run must have."""
     admission: Admission
+    live: LivePieces
+    """Gets the events of the run."""
 
     def settle(self, result: Result) -> None:
         """Charge the run after its end."""

@@ -19,6 +19,7 @@ from podium_server.record import Record
 from podium_server.settings import Effort
 from podium_server.turn.asked import Asked
 from podium_server.turn.idempotency import Recorded
+from podium_server.turn.live_pieces import LivePieces
 from podium_server.turn.pieces import Piece, ProgressPiece, TextPiece
 from podium_server.turn.progress import Progress
 from podium_server.turn.running import Interrupt
@@ -41,6 +42,8 @@ class Facts:
     call: ChatCall
     record: Record
     """What the log and the metrics tell about the request."""
+    live: LivePieces
+    """Gets the events of the run."""
     recorded: Recorded | None
     """The recorded run of an earlier request with the same idempotency key."""
     keep: Callable[[str, Sequence[Part], ChatAnswer], Awaitable[None]]
@@ -151,19 +154,21 @@ class Turn:
             if result.answer:
                 yield TextPiece(result.answer)
             return
-        async with (
-            aclosing(call.events(stream=self._facts.asked.stream)) as events,
-            aclosing(self.interrupt.guarded(events)) as guarded,
-        ):
-            async for event, text in guarded:
-                if isinstance(self.model.conductor, HostedConductor):
-                    self.run_id = event.run_id  # it gives its runs ids of its own
-                if isinstance(event, RunEnded) and event.run_id == self.run_id:
-                    self._ended(event.result)
-                if told := progress.text(event):
-                    yield ProgressPiece(told)
-                if text:
-                    yield self._text(text)
+        with self._facts.live.publishing(self.run_id) as publish:
+            async with (
+                aclosing(call.events(stream=self._facts.asked.stream)) as events,
+                aclosing(self.interrupt.guarded(events)) as guarded,
+            ):
+                async for event, text in guarded:
+                    publish(event)
+                    if isinstance(self.model.conductor, HostedConductor):
+                        self.run_id = event.run_id  # it gives its runs ids of its own
+                    if isinstance(event, RunEnded) and event.run_id == self.run_id:
+                        self._ended(event.result)
+                    if told := progress.text(event):
+                        yield ProgressPiece(told)
+                    if text:
+                        yield self._text(text)
         await self._check(call.answer())
         if rest := call.rest():
             yield TextPiece(rest)

@@ -19,6 +19,7 @@ from podium_server.record import Record, current_record
 from podium_server.turn.asked import Asked
 from podium_server.turn.continuations import Continuations
 from podium_server.turn.idempotency import NamedRun, Recorded, SameRequests
+from podium_server.turn.live_pieces import LivePieces
 from podium_server.turn.run_turn import RunTurn
 from podium_server.turn.running import OpenRun, Running
 from podium_server.turn.tool_results import check_tool_results
@@ -46,6 +47,8 @@ class Turns:
         self.catalogue = catalogue
         self.running = Running()
         """The runs of open requests."""
+        self.live = LivePieces()
+        """The pieces of the texts of the running runs."""
         self._jobs = jobs
         self._access = access
         self._journal = journal
@@ -163,7 +166,7 @@ class Turns:
             effort = model.effort(asked.effort)
             if effort is not None:
                 options["sampling"] = Sampling(effort=model.efforts[effort].worker)
-            yield RunTurn(conductor, options, admission)
+            yield RunTurn(conductor, options, admission, self.live)
 
     async def _recorded(self, named: NamedRun, model: ServedModel) -> Recorded | None:
         assert self._journal is not None
@@ -208,6 +211,7 @@ class Turns:
                 admission=admission,
                 call=call,
                 record=record,
+                live=self.live,
                 recorded=recorded,
                 keep=partial(self._keep, caller, asked, model),
             )

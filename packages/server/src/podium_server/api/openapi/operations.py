@@ -9,6 +9,7 @@ from podium_server.api.chat.request import ChatRequest
 from podium_server.api.messages.request import CountRequest, MessagesRequest
 from podium_server.api.responses.request import ResponseRequest
 from podium_server.api.runs.forms import RunDetail, RunList
+from podium_server.api.runs.prompts import PromptList
 from podium_server.api.runs.requests import (
     ChangedRun,
     Decision,
@@ -16,6 +17,7 @@ from podium_server.api.runs.requests import (
     EventsQuery,
     ListQuery,
     NewRun,
+    PromptsQuery,
     ReplayedRun,
 )
 from podium_server.api.session import Login
@@ -23,6 +25,8 @@ from podium_server.api.session import Login
 JSON = "application/json"
 EVENTS = "text/event-stream"
 TEXT = "text/plain"
+HTML = "text/html"
+FILES = ("text/css", "text/html", "text/javascript", "text/plain", "image/svg+xml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,8 @@ def _run(body: type[BaseModel] | None = None, status: int = 202, *, is_idempoten
 
 _RUN = "/v1/runs/{run_id}"
 OPERATIONS: Mapping[tuple[str, str], Operation] = {
+    ("GET", "/"): Operation(types=(HTML,)),
+    ("GET", "/viewer/{file}"): Operation(types=FILES),
     ("POST", "/session"): Operation(body=Login),
     ("GET", "/metrics"): Operation(types=(TEXT,)),
     ("POST", "/v1/chat/completions"): Operation(body=ChatRequest, types=(JSON, EVENTS), is_idempotent=True),
@@ -64,6 +70,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("POST", "/v1/runs"): _run(NewRun, is_idempotent=True),
     ("GET", _RUN): Operation(result=RunDetail),
     ("GET", f"{_RUN}/events"): Operation(query=EventsQuery, types=(EVENTS,)),
+    ("GET", f"{_RUN}/prompts"): Operation(query=PromptsQuery, result=PromptList),
     ("POST", f"{_RUN}/approve"): _run(Decision),
     ("POST", f"{_RUN}/refuse"): _run(Decision),
     ("POST", f"{_RUN}/edit"): _run(EditedPlan),

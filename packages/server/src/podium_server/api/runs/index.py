@@ -29,16 +29,21 @@ class Wanted:
     model: str | None = None
     status: Sequence[State] = ()
     label: str | None = None
+    search: str | None = None
+    """Text in the question, the model or the id, in any case; `None` for all."""
     since: float | None = None
     until: float | None = None
 
     def fits(self, run: RunSummary) -> bool:
-        """Return whether a run has the wanted model, status and label."""
+        """Return whether a run has the wanted model, status, label and text."""
         if self.model is not None and run.model != self.model:
             return False
         if self.status and run.status not in self.status:
             return False
-        return self.label is None or self.label in run.labels
+        if self.label is not None and self.label not in run.labels:
+            return False
+        texts = (run.question, run.model, run.id)
+        return self.search is None or any(self.search.lower() in text.lower() for text in texts)
 
 
 @dataclass(frozen=True, slots=True)

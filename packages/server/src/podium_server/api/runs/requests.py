@@ -23,6 +23,9 @@ class ListQuery(Body):
     model: Name | None = None
     status: Annotated[list[State], Field(default_factory=list, max_length=8)]
     label: Name | None = None
+    search: Annotated[
+        Name | None, Field(description="Runs with this text in the question, the model or the id.")
+    ] = None
     key: Annotated[Name | None, Field(description="The id of an API key; needs the role `see`.")] = None
     since: Annotated[Time | None, Field(description="Runs that began then or later, in Unix time.")] = None
     until: Annotated[Time | None, Field(description="Runs that began then or earlier.")] = None
@@ -33,6 +36,14 @@ class EventsQuery(Body):
 
     after: Annotated[int, Field(ge=-1, lt=2**31)] = -1
     format: Literal["podium", "ag-ui"] = "podium"
+    pieces: Annotated[bool, Field(description="Also pieces of texts, which are not recorded.")] = False
+
+
+class PromptsQuery(Body):
+    """The parameters of `GET /v1/runs/{run_id}/prompts`."""
+
+    round: Annotated[int | None, Field(ge=1, lt=2**31, description="Only the steps of this round.")] = None
+    step: Annotated[int | None, Field(ge=0, lt=2**31, description="Only the steps with this number.")] = None
 
 
 class PlanStep(Body):

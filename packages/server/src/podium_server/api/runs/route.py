@@ -1,38 +1,48 @@
-"""Lists and shows runs, and streams their events."""
+"""Lists and shows runs, their events and their prompts."""
+
+from collections.abc import Sequence
 
 from podium.errors import RunUnknown
 from podium.journal import RunRow
+from podium.types import Event, RunStarted
 from podium_server.api.bodies import read_query
 from podium_server.api.endpoint import told_fault
 from podium_server.api.runs.events import AgUiForm, EventStream, PodiumForm, error_frame
 from podium_server.api.runs.forms import RunDetail, RunList, detail
 from podium_server.api.runs.index import RunIndex, Wanted
 from podium_server.api.runs.job import KIND
+from podium_server.api.runs.prompts import PromptList, prompts_of
 from podium_server.api.runs.queued import queued_detail, queued_row
-from podium_server.api.runs.requests import EventsQuery, ListQuery
+from podium_server.api.runs.requests import EventsQuery, ListQuery, PromptsQuery
 from podium_server.http import BadRequest, Exchange, Stopping
 from podium_server.jobs.table import JobTable, StoredJob
 from podium_server.keys import Access, Caller, Role
-from podium_server.turn import public_data
+from podium_server.models import ModelUnknown, ServedModel
+from podium_server.turn import Turns, public_data
 
 PATH = "/v1/runs"
 
 
 class RunsApi:
-    """`GET /v1/runs`, `GET /v1/runs/{run_id}` and `GET /v1/runs/{run_id}/events`.
+    """`GET /v1/runs`, `GET /v1/runs/{run_id}`, and the events and prompts of a run.
 
     Args:
         index: finds the runs.
         table: has the runs in the background.
         access: knows which caller began a run.
         stopping: ends the streams of events when the server stops.
+        turns: has the models, and the pieces of the texts of running runs.
     """
 
-    def __init__(self, index: RunIndex, table: JobTable, access: Access, stopping: Stopping) -> None:
+    def __init__(
+        self, index: RunIndex, table: JobTable, access: Access, stopping: Stopping, turns: Turns
+    ) -> None:
         self._index = index
         self._table = table
         self._access = access
         self._stopping = stopping
+        self._live = turns.live
+        self._catalogue = turns.catalogue
 
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         """List the runs of the caller; with the role `see`, all runs.
@@ -51,6 +61,7 @@ class RunsApi:
             model=query.model,
             status=query.status,
             label=query.label,
+            search=query.search,
             since=query.since,
             until=query.until,
         )
@@ -78,8 +89,11 @@ class RunsApi:
         query = read_query(exchange.query, EventsQuery)
         row = await self.find(exchange, caller)
         is_agui = query.format == "ag-ui"
+        if is_agui and query.pieces:
+            raise BadRequest("the events of AG-UI have no pieces: leave out pieces or format", param="pieces")
         form = AgUiForm(row.run_id) if is_agui else PodiumForm()
-        stream = EventStream(self._index, self._table, row.run_id, form, self._stopping)
+        live = self._live if query.pieces else None
+        stream = EventStream(self._index, self._table, row.run_id, form, self._stopping, live)
         after = _last_event(exchange, query.after)
 
         async def answer() -> None:
@@ -90,6 +104,29 @@ class RunsApi:
             )
 
         await exchange.while_connected(answer)
+
+    async def prompts(self, exchange: Exchange, caller: Caller) -> None:
+        """Show the prompts of the steps of a run that have started.
+
+        Raises:
+            RunUnknown: as above.
+            BadRequest: a parameter is invalid.
+        """
+        query = read_query(exchange.query, PromptsQuery)
+        row = await self.find(exchange, caller)
+        events = [entry.event for entry in await self._index.read(row.run_id)]
+        made = prompts_of(events, self._model_of(events))
+        wanted = [
+            each for each in made if query.round in (None, each.round) and query.step in (None, each.step)
+        ]
+        await exchange.json(public_data(PromptList(data=wanted).model_dump(mode="json")))
+
+    def _model_of(self, events: Sequence[Event]) -> ServedModel | None:
+        """Return the model of a run; `None` if the server does not have it."""
+        try:
+            return next(self._catalogue.find(e.conductor) for e in events if isinstance(e, RunStarted))
+        except (ModelUnknown, StopIteration):
+            return None
 
     async def find(self, exchange: Exchange, caller: Caller, role: Role = "see") -> RunRow:
         """Return the run of the URL.

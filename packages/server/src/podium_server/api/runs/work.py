@@ -22,12 +22,22 @@ async def execute(turn: RunTurn, request: JobRequest, events: Sequence[Event], o
         turn: the admitted run.
         request: what to do.
         events: the recorded events of the run that is resumed or replayed; empty for a new run.
-        on_event: called with each event.
+        on_event: called with each event of the run.
 
     Raises:
         BadRequest: a limit is higher than the limit of the model or of the API key.
         PodiumError: see `Conductor.run`, `Conductor.resume` and `podium.replay.replay`.
     """
+    with turn.live.publishing(str(turn.options["run_id"])) as publish:
+
+        def tell(event: Event) -> None:
+            publish(event)
+            on_event(event)
+
+        return await _executed(turn, request, events, tell)
+
+
+async def _executed(turn: RunTurn, request: JobRequest, events: Sequence[Event], tell: Listener) -> Result:
     conductor, options = turn.conductor, turn.options.copy()
     options["middleware"] = whole_answers(options.get("middleware"))
     plan = None if request.plan is None else Plan.from_json(request.plan)
@@ -41,17 +51,17 @@ async def execute(turn: RunTurn, request: JobRequest, events: Sequence[Event], o
             force=request.force,
             journal=options.get("journal"),
             middleware=options["middleware"],
-            on_event=on_event,
+            on_event=tell,
         )
     options["limits"] = limits
     if request.kind == "replay":
         options.pop("sampling", None)
-        return await replay(conductor, events, plan=plan, on_event=on_event, **options)
+        return await replay(conductor, events, plan=plan, on_event=tell, **options)
     options["labels"] = frozenset(options.get("labels", ())) | frozenset(request.labels)
     options["context"] = request.context
     query = tuple(Message.from_wire(message) for message in request.query)
     asked = query if plan is None else replace(plan, query=query)
-    return await conductor.run(asked, on_event=on_event, **options)
+    return await conductor.run(asked, on_event=tell, **options)
 
 
 def _limits(

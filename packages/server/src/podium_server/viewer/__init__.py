@@ -1,0 +1,1 @@
+"""The viewer: a page for browsers that shows runs as they happen."""

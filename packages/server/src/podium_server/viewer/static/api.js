@@ -1,0 +1,78 @@
+// Requests to the server, with the CSRF token of the session.
+
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+let csrf = null;
+
+export async function request(method, path, { body, headers = {}, signal } = {}) {
+  const sent = { ...headers };
+  if (body !== undefined) sent["content-type"] = "application/json";
+  if (csrf !== null && method !== "GET") sent["x-podium-csrf"] = csrf;
+  let response;
+  try {
+    const text = body === undefined ? undefined : JSON.stringify(body);
+    response = await fetch(path, { method, headers: sent, body: text, signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "unreachable", "The server does not answer. Check that it is running.");
+  }
+  if (!response.ok) throw await errorOf(response);
+  return response;
+}
+
+async function errorOf(response) {
+  let told = {};
+  try {
+    told = (await response.json()).error ?? {};
+  } catch {
+    // A proxy may answer with HTML; the status is then all that is known.
+  }
+  return new ApiError(response.status, told.code, told.message ?? `The server answered ${response.status}.`);
+}
+
+export async function get(path, options) {
+  return (await request("GET", path, options)).json();
+}
+
+export async function post(path, body) {
+  return (await request("POST", path, { body })).json();
+}
+
+// Returns the session, or null: a server without keys has no sessions.
+export async function findSession() {
+  try {
+    return keep(await get("/session"));
+  } catch (error) {
+    if (error.status === 401) return null;
+    throw error;
+  }
+}
+
+export async function login(key) {
+  return keep(await post("/session", { key }));
+}
+
+export async function logout() {
+  await request("DELETE", "/session");
+  csrf = null;
+}
+
+function keep(session) {
+  csrf = session.csrf;
+  return session;
+}
+
+export const runPath = (id, rest = "") => `/v1/runs/${encodeURIComponent(id)}${rest}`;
+
+export function listRuns(filters, after = null, limit = 100, signal = undefined) {
+  const query = new URLSearchParams({ limit });
+  for (const [name, value] of Object.entries(filters)) if (value) query.set(name, value);
+  if (after !== null) query.set("after", after);
+  return get(`/v1/runs?${query}`, { signal });
+}

@@ -1,0 +1,58 @@
+// A plan that waits: approve it, change it, or refuse it.
+
+import { post, runPath } from "./api.js";
+import { html, useState } from "./vendor/htm-preact.js";
+
+export function Approval({ run, round, onDone }) {
+  const [draft, setDraft] = useState(null);
+  const [why, setWhy] = useState("");
+  const [state, setState] = useState({ isBusy: false, error: null });
+  const decide = async (action) => {
+    setState({ isBusy: true, error: null });
+    try {
+      const body = action === "edit" ? { why, plan: { steps: draft.map(stepOf) } } : { why };
+      await post(runPath(run.id, `/${action}`), body);
+      onDone();
+    } catch (error) {
+      setState({ isBusy: false, error });
+    }
+  };
+  const button = (action, words, kind = "") => html`<button class=${kind} disabled=${state.isBusy} onClick=${() => decide(action)}>${words}</button>`;
+  return html`<section class="approval" aria-label="Approval">
+    <h2>The plan waits for an approval</h2>
+    ${draft && html`<${Editor} workers=${run.workers} draft=${draft} setDraft=${setDraft} />`}
+    <label>Reason <input value=${why} placeholder="optional; it is recorded" onInput=${(event) => setWhy(event.target.value)} /></label>
+    ${state.error && html`<p class="bad banner" role="alert">${state.error.message}</p>`}
+    <div class="actions">
+      ${draft ? button("edit", "Approve the changed plan", "main") : button("approve", "Approve", "main")}
+      ${draft
+        ? html`<button onClick=${() => setDraft(null)}>Discard the changes</button>`
+        : html`<button onClick=${() => setDraft(round.plan.steps.map(rowOf))}>Edit</button>`}
+      ${button("refuse", "Refuse", "danger")}
+    </div>
+  </section>`;
+}
+
+function Editor({ workers, draft, setDraft }) {
+  const change = (index, changed) => setDraft(draft.map((row, at) => (at === index ? { ...row, ...changed } : row)));
+  return html`<ol class="editor" start="0">${draft.map((row, index) => html`<li key=${row.key}>
+    <select aria-label=${`Worker of step ${index}`} value=${row.worker} onChange=${(e) => change(index, { worker: Number(e.target.value) })}>
+      ${workers.map((name, number) => html`<option value=${number}>${name}</option>`)}</select>
+    <input aria-label=${`Steps that step ${index} sees`} placeholder="sees, as in 0, 1" value=${row.access} onInput=${(e) => change(index, { access: e.target.value })} />
+    <button class="quiet" aria-label=${`Remove step ${index}`} disabled=${draft.length === 1} onClick=${() => setDraft(draft.filter((_, at) => at !== index))}>Remove</button>
+    <textarea aria-label=${`Subtask of step ${index}`} rows="2" value=${row.subtask} onInput=${(e) => change(index, { subtask: e.target.value })}></textarea>
+  </li>`)}</ol>
+  <p><button onClick=${() => setDraft([...draft, rowOf({ worker: 0, subtask: "", access: [] })])}>Add a step</button>
+    <span class="dim"> The last step writes the answer. A removed step keeps its number in the lists of other steps: change them.</span></p>`;
+}
+
+let made = 0;
+const rowOf = (step) => ({ ...step, access: step.access.join(", "), key: (made += 1) });
+
+// The server checks the plan; a word that is not a number is sent as it is, so that the error names it.
+function stepOf({ key, ...row }) {
+  const words = row.access.split(/[\s,]+/).filter(Boolean);
+  const step = { ...row, access: words.map((each) => (/^\d+$/.test(each) ? Number(each) : each)) };
+  if (step.enough > step.access.length) delete step.enough;
+  return step;
+}

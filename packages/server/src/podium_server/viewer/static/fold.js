@@ -1,0 +1,191 @@
+// From the events of a run to its state. No other module interprets events.
+
+export function newRun(id) {
+  return {
+    id, status: "loading", model: "", question: "", workers: [], limits: null, labels: [], recalls: null,
+    rounds: [], answer: "", problem: null, cost: null, at: 0, calls: 0, began: null, ended: null, seen: -1,
+    writing: null,
+  };
+}
+
+// Changes the state for the next event. Recorded events have numbers, and are counted once.
+export function fold(run, event) {
+  if (event.run_id !== run.id) return;
+  if (event.number !== undefined) {
+    if (event.number <= run.seen) return;
+    run.seen = event.number;
+    run.began ??= event.recorded - event.at;
+    run.ended = event.recorded;
+  }
+  run.at = Math.max(run.at, event.at);
+  HANDLERS[event.type]?.(run, event);
+}
+
+const HANDLERS = {
+  run_started(run, event) {
+    Object.assign(run, {
+      status: "running", workers: event.workers, limits: event.limits, labels: event.labels ?? [],
+      recalls: event.recalls, model: event.conductor,
+      question: event.query.map(textOf).filter(Boolean).at(-1) ?? "",
+    });
+  },
+  run_resumed(run, event) {
+    run.status = "running";
+    run.problem = null;
+    run.workers = event.workers;
+    run.limits = event.limits ?? run.limits;
+    for (const round of run.rounds) for (const step of round.steps) if (step.status === "running") reset(step);
+  },
+  round_started(run, event) {
+    if (run.rounds.some((each) => each.number === event.round)) return;
+    run.rounds.push({
+      number: event.round, why: event.why, plan: null, planner: null, planText: "", isPlanning: false,
+      proposals: [], steps: [], approval: null,
+    });
+  },
+  planner_started(run, event) {
+    run.calls += 1;
+    Object.assign(roundOf(run, event), { isPlanning: true, planner: event.planner });
+  },
+  plan_delta(run, event) {
+    // A piece may come before the event that its call has begun.
+    const round = roundOf(run, event);
+    round.isPlanning = true;
+    round.planText = event.is_whole ? event.text : round.planText + event.text;
+  },
+  planner_ended(run, event) {
+    const round = roundOf(run, event);
+    Object.assign(round, { isPlanning: false, planText: "" });
+    round.proposals.push(event.proposal);
+  },
+  plan_ready(run, event) {
+    const round = roundOf(run, event);
+    Object.assign(round, { planner: event.planner, isFallback: event.is_fallback, plannerWhy: event.why });
+    setPlan(round, event.plan);
+  },
+  approval_asked(run, event) {
+    run.status = "waiting";
+    roundOf(run, event).approval = { state: "asked" };
+    setPlan(roundOf(run, event), event.plan);
+  },
+  approval_given(run, event) {
+    const state = event.approved ? (event.plan ? "changed" : "approved") : "refused";
+    const round = roundOf(run, event);
+    round.approval = { state, by: event.by, why: event.why };
+    run.status = "running";
+    if (event.plan) setPlan(round, event.plan);
+  },
+  step_started(run, event) {
+    run.calls += 1;
+    const step = stepOf(run, event);
+    const isHedge = step.attempts.some((each) => each.status === "running");
+    const { attempt, worker, at } = event;
+    step.attempts.push({ attempt, worker, at, status: "running", isHedge });
+    step.subtask ??= event.subtask;
+    Object.assign(step, { status: "running", worker, started: step.started ?? at });
+  },
+  step_delta(run, event) {
+    const step = stepOf(run, event);
+    if (step.outcome !== null) return;
+    const isMore = step.writer === event.attempt && !event.is_whole;
+    step.text = isMore ? step.text + event.text : event.text;
+    Object.assign(step, { writer: event.attempt, status: "running" });
+  },
+  attempt_failed(run, event) {
+    const attempt = attemptOf(stepOf(run, event), event.attempt);
+    Object.assign(attempt, { status: "failed", ended: event.at, wait: event.wait }, event.call);
+  },
+  step_ended(run, event) {
+    const step = stepOf(run, event);
+    const outcome = event.outcome;
+    if (outcome.problem?.code === "superseded") return reset(step);
+    for (const each of step.attempts) if (each.status === "running") each.status = ended(each, outcome);
+    for (const call of outcome.calls) Object.assign(attemptOf(step, call.attempt), call);
+    Object.assign(step, { outcome, status: outcome.status, text: outcome.text, worker: outcome.worker });
+  },
+  answer_delta(run, event) {
+    const from = `${event.round}.${event.step}.${event.attempt}`;
+    run.answer = run.writing === from && !event.is_whole ? run.answer + event.text : event.text;
+    run.writing = from;
+  },
+  nested_run_ended(run, event) {
+    stepOf(run, event).nested.push(event.nested);
+  },
+  run_ended(run, event) {
+    const { status, answer, problem } = event.result;
+    Object.assign(run, { status, answer, problem, cost: event.cost, writing: null });
+  },
+  run_stopped(run, event) {
+    Object.assign(run, { status: "stopped", problem: event.problem });
+    for (const round of run.rounds) for (const step of round.steps) if (step.status === "running") reset(step);
+  },
+};
+
+function textOf(message) {
+  if (typeof message.content === "string") return message.role === "user" ? message.content : "";
+  return (message.content ?? []).map((part) => part.text ?? "").join(" ");
+}
+
+function roundOf(run, event) {
+  const found = run.rounds.find((each) => each.number === event.round);
+  if (found) return found;
+  HANDLERS.round_started(run, { round: event.round, why: "" });
+  return run.rounds.at(-1);
+}
+
+function setPlan(round, plan) {
+  round.plan = plan;
+  plan.steps.forEach((each, index) => Object.assign(stepAt(round, index), { subtask: each.subtask }));
+}
+
+function stepOf(run, event) {
+  return stepAt(roundOf(run, event), event.step);
+}
+
+function stepAt(round, index) {
+  while (round.steps.length <= index) {
+    round.steps.push({
+      index: round.steps.length, status: "pending", attempts: [], text: "", outcome: null, nested: [],
+      worker: null, started: null, writer: null,
+    });
+  }
+  return round.steps[index];
+}
+
+function attemptOf(step, number) {
+  let found = step.attempts.find((each) => each.attempt === number);
+  if (!found) step.attempts.push((found = { attempt: number, status: "failed" }));
+  return found;
+}
+
+function ended(attempt, outcome) {
+  if (attempt.attempt === outcome.attempts) return outcome.status;
+  return "cancelled";
+}
+
+function reset(step) {
+  for (const each of step.attempts) if (each.status === "running") each.status = "cancelled";
+  Object.assign(step, { status: "pending", outcome: null, text: "", writer: null });
+}
+
+// The steps of the plan, without the call that judges the answer.
+export const planned = (round) => (round.plan ? round.steps.slice(0, round.plan.steps.length) : round.steps);
+export const judged = (round) => (round.plan ? (round.steps[round.plan.steps.length] ?? null) : null);
+
+// The cost so far in USD; null if one of the costs is unknown.
+export function costOf(run) {
+  return billsOf(run).reduce((sum, bill) => (sum === null || bill.cost === null ? null : sum + bill.cost), 0);
+}
+
+export function tokensOf(run) {
+  const bills = billsOf(run);
+  const sum = (name) => bills.reduce((total, bill) => total + (bill.usage?.[name] ?? 0), 0);
+  return { input: sum("input_tokens"), output: sum("output_tokens") };
+}
+
+function billsOf(run) {
+  return run.rounds.flatMap((round) => [
+    ...round.proposals,
+    ...round.steps.flatMap((step) => (step.outcome === null ? [] : [step.outcome])),
+  ]);
+}

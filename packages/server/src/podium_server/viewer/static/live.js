@@ -1,0 +1,47 @@
+// The state of a run while its events arrive. Many events change the page once.
+
+import { fold, newRun } from "./fold.js";
+import { follow } from "./stream.js";
+import { useCallback, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+
+const MOST_AT_ONCE = 2000;
+
+// Returns the run, the state of its stream, an error, and a function that connects again.
+export function useRun(id) {
+  const [shown, setShown] = useState({ run: newRun(id), stream: "loading", error: null });
+  const [turn, setTurn] = useState(0);
+  const run = useRef(shown.run);
+  useEffect(() => {
+    const queue = [];
+    let frame = null;
+    let stream = "loading";
+    const draw = () => {
+      frame = null;
+      const began = performance.now();
+      for (const event of queue.splice(0, MOST_AT_ONCE)) fold(run.current, event);
+      setShown({ run: run.current, stream, error: null });
+      // After a slow drawing the browser gets time for input.
+      if (queue.length) setTimeout(plan, 4 * (performance.now() - began));
+    };
+    const plan = () => {
+      if (frame === null) frame = document.hidden ? setTimeout(draw, 200) : requestAnimationFrame(draw);
+    };
+    const stop = follow(id, {
+      onEvent: (event) => {
+        queue.push(event);
+        plan();
+      },
+      onState: (state) => {
+        stream = state;
+        plan();
+      },
+      onError: (error) => setShown({ run: run.current, stream: "ended", error }),
+    });
+    return () => {
+      stop();
+      cancelAnimationFrame(frame);
+      clearTimeout(frame);
+    };
+  }, [id, turn]);
+  return { ...shown, again: useCallback(() => setTurn((now) => now + 1), []) };
+}

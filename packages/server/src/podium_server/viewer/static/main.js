@@ -1,0 +1,86 @@
+// The frame of the viewer: the session, the place, the theme and the keyboard.
+
+import { findSession, listRuns, login, logout } from "./api.js";
+import { Compare } from "./compare.js";
+import { HELP, useKeys } from "./keys.js";
+import { usePlace } from "./place.js";
+import { RunPage } from "./run.js";
+import { Runs } from "./runs.js";
+import { applyTheme, nextTheme, theme } from "./theme.js";
+import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
+
+applyTheme();
+render(html`<${App} />`, document.getElementById("app"));
+
+function App() {
+  const [access, setAccess] = useState({ state: "loading", session: null, error: null });
+  const [shade, setShade] = useState(theme());
+  const [isHelp, setHelp] = useState(false);
+  const place = usePlace();
+  const change = () => setShade(nextTheme());
+  useKeys({ "?": () => setHelp(!isHelp), t: change });
+  const open = () => findAccess().then(setAccess);
+  useEffect(open, []);
+  const leave = () => logout().then(open, open);
+  return html`
+    <header>
+      <a class="brand" href="#/">Podium</a>
+      <nav>
+        ${access.session && html`<span class="dim">${access.session.key} (${access.session.role})</span>
+          <button class="quiet" onClick=${leave}>Log out</button>`}
+        <button class="quiet" onClick=${change} title="Change the colours (t)">Colours: ${shade}</button>
+        <button class="quiet" onClick=${() => setHelp(true)} title="Show the keys (?)">Keys</button>
+      </nav>
+    </header>
+    <main>${access.state === "open" ? page(place) : html`<${Gate} access=${access} retry=${open} />`}</main>
+    ${isHelp && html`<${Help} close=${() => setHelp(false)} />`}
+  `;
+}
+
+function page(place) {
+  if (place.page === "run") return html`<${RunPage} key=${place.id} id=${place.id} place=${place.step} />`;
+  if (place.page === "compare") return html`<${Compare} key=${place.ids.join()} ids=${place.ids} />`;
+  return html`<${Runs} />`;
+}
+
+// Returns whether the person may see runs: with a session, or at a server without keys.
+async function findAccess() {
+  try {
+    const session = await findSession();
+    if (session === null) await listRuns({}, null, 1);
+    return { state: "open", session, error: null };
+  } catch (error) {
+    return { state: error.status === 401 ? "login" : "error", session: null, error };
+  }
+}
+
+function Gate({ access, retry }) {
+  const [error, setError] = useState(null);
+  if (access.state === "loading") return html`<p class="note" role="status">Loading…</p>`;
+  if (access.state === "error") {
+    return html`<div class="note" role="alert"><h1>The runs cannot be shown</h1><p>${access.error.message}</p>
+      <button onClick=${retry}>Try again</button></div>`;
+  }
+  const enter = (event) => {
+    event.preventDefault();
+    login(new FormData(event.target).get("key")).then(retry, setError);
+  };
+  return html`<form class="note login" onSubmit=${enter}>
+    <h1>Log in</h1>
+    <p>Enter an API key of this server. The browser keeps a session, and not the key.</p>
+    <label>API key <input name="key" type="password" autocomplete="off" required autofocus /></label>
+    ${error && html`<p class="bad" role="alert">${error.message}</p>`}
+    <button class="main">Log in</button>
+  </form>`;
+}
+
+function Help({ close }) {
+  useKeys({ Escape: close });
+  return html`<div class="veil" onClick=${close}>
+    <section class="sheet" role="dialog" aria-modal="true" aria-label="Keys" onClick=${(e) => e.stopPropagation()}>
+      <h2>Keys</h2>
+      <dl>${HELP.map(([key, told]) => html`<dt><kbd>${key}</kbd></dt><dd>${told}</dd>`)}</dl>
+      <button onClick=${close} autofocus>Close</button>
+    </section>
+  </div>`;
+}

@@ -1,0 +1,73 @@
+// The panel of one step: its subtask, what its worker was shown and was not, its output, calls and bill.
+
+import { get, runPath } from "./api.js";
+import { line, seconds, tokens, usd, visible } from "./format.js";
+import { runHref, stepHref } from "./place.js";
+import { Badge } from "./status.js";
+import { Text, Trouble } from "./text.js";
+import { html, useEffect, useState } from "./vendor/htm-preact.js";
+
+export function StepPanel({ run, round, step, close }) {
+  const outcome = step.outcome;
+  const isCheck = round.plan && step.index >= round.plan.steps.length;
+  const worker = step.worker ?? run.workers[round.plan?.steps[step.index]?.worker] ?? "";
+  return html`<aside class="panel" aria-label=${`Step ${step.index}`}>
+    <header><h2>${isCheck ? "Check of the answer" : `Step ${step.index}`} <span class="dim">${line(worker, 40)}</span></h2>
+      <${Badge} status=${step.status} />
+      <a class="button quiet" href=${close} aria-label="Close the step">Close</a></header>
+    ${outcome && html`<${Trouble} problem=${outcome.problem} />`}
+    <h3>Subtask</h3><${Text} text=${step.subtask} />
+    ${!isCheck && html`<${Shown} run=${run} round=${round} step=${step} />`}
+    <h3>Output</h3><${Text} text=${step.text} isWriting=${step.status === "running"} />
+    ${outcome && html`<${Bill} outcome=${outcome} />`}
+    <${Attempts} step=${step} />
+    ${step.nested.map((id) => html`<p><a href=${runHref(id)}>Nested run ${line(id, 12)}</a></p>`)}
+  </aside>`;
+}
+
+// The prompt is made by the server with the code that makes the prompts of workers.
+function Shown({ run, round, step }) {
+  const [found, setFound] = useState({ state: "loading" });
+  useEffect(() => {
+    let isOn = true;
+    const path = runPath(run.id, `/prompts?round=${round.number}&step=${step.index}`);
+    get(path).then((list) => isOn && setFound({ state: "ready", prompt: list.data[0] }),
+      (error) => isOn && setFound({ state: "error", error }));
+    return () => (isOn = false);
+  }, [run.id, round.number, step.index, step.status === "pending", round.plan]);
+  if (found.state === "loading") return html`<h3>Shown to the worker</h3><p class="dim" role="status">Loading…</p>`;
+  if (found.state === "error") return html`<h3>Shown to the worker</h3><p class="bad">${found.error.message}</p>`;
+  const prompt = found.prompt;
+  if (!prompt) return html`<h3>Shown to the worker</h3><p class="dim">The step has not started.</p>`;
+  const links = (steps) => steps.map((each) => html`<a class="chip" href=${stepHref(run.id, round.number, each)}>step ${each}</a> `);
+  return html`<h3>Shown to the worker</h3>
+    <p>${prompt.shown.length ? links(prompt.shown) : html`<span class="dim">no other step </span>`}
+      ${prompt.previous.length > 0 && html`<span class="dim"> and ${prompt.previous.length} of the round before</span>`}</p>
+    <p class="dim">Not shown: ${prompt.hidden.length ? links(prompt.hidden) : "nothing is hidden"}</p>
+    ${prompt.messages
+      ? html`<details><summary>Prompt</summary>${prompt.messages.map((each) => html`<h4>${each.role}</h4><${Text} text=${contentOf(each)} />`)}</details>`
+      : html`<p class="dim">${prompt.why}</p>`}`;
+}
+
+const contentOf = (message) => (typeof message.content === "string" ? message.content : JSON.stringify(message.content, null, 2));
+
+export function Bill({ outcome }) {
+  const took = outcome.started == null ? "" : seconds(outcome.ended - outcome.started);
+  return html`<h3>Bill</h3><dl class="facts">
+    <dt>Cost</dt><dd>${usd(outcome.cost)}${outcome.maybe_paid ? ", and part of it may not be billed" : ""}</dd>
+    <dt>Tokens</dt><dd>${tokens(outcome.usage)}${outcome.charged === "usage" ? "" : `, charged by ${outcome.charged}`}</dd>
+    ${took && html`<dt>Time</dt><dd>${took}, from ${seconds(outcome.started)} after the start of the run</dd>`}
+    ${outcome.reused && html`<dt>Reused</dt><dd>an earlier result, without a call</dd>`}
+  </dl>`;
+}
+
+function Attempts({ step }) {
+  if (step.attempts.length < 2) return null;
+  return html`<h3>Calls</h3><ol class="attempts">${step.attempts.map((each) => html`<li>
+    <${Badge} status=${each.status} /> ${line(each.worker ?? "", 40)}
+    ${each.isHedge && html` <span class="chip">hedge</span>`}
+    ${each.cost !== undefined && html` <span class="dim">${usd(each.cost)}</span>`}
+    ${each.wait != null && html` <span class="dim">then a wait of ${seconds(each.wait)}</span>`}
+    ${each.problem && html`<div class="dim">${visible(each.problem.message)}</div>`}
+  </li>`)}</ol>`;
+}

@@ -1,0 +1,322 @@
+"""The viewer in Chromium: the list of runs, one run, its steps, approvals, and a comparison."""
+
+import json
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from playwright.sync_api import Page, expect
+from server.chat.test_completions import ASKED, team
+from server.runs.conftest import Http
+from servers.chat_server import Call, ChatServer, Pause, Reply, chunk, events, says
+from servers.podium_server import Served
+
+from podium.journal import SqlJournal
+
+APPROVAL = '\n[policy]\napprove = "later"\n'
+STEPS = [
+    {"worker": "one", "subtask": "Collect facts.", "access": []},
+    {"worker": "one", "subtask": "Collect doubts.", "access": []},
+    {"worker": "two", "subtask": "Write the answer.", "access": [0]},
+]
+HOSTILE = '<img src=x onerror="document.title=`broken`"> \x00\x1b[31m \u202eevil <script>alert(1)</script>'
+
+
+def start(client: httpx2.Client, query: str = "Why is the sky blue?", **options: Any) -> str:
+    """Start a run, and return its id."""
+    answer = client.post("/runs", json={"model": "podium", "query": query, **options})
+    assert answer.status_code == 202, answer.text
+    run_id: str = answer.json()["id"]
+    return run_id
+
+
+def ended(client: httpx2.Client, run_id: str) -> dict[str, Any]:
+    """Wait until a run has ended or waits for an approval, and return it."""
+    while True:
+        run: dict[str, Any] = client.get(f"/runs/{run_id}").json()
+        if run["status"] not in ("running", "stopped"):
+            return run
+        time.sleep(0.02)
+
+
+def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+    """A step has a link, its prompt, and the steps that its worker saw and did not see."""
+    upstream.reply = team
+    client = http(served)
+    run_id = start(client, plan={"steps": STEPS})
+    ended(client, run_id)
+    page.goto(served.root)
+    page.get_by_role("link", name="Why is the sky blue?").click()
+    expect(page.get_by_role("heading", name="Why is the sky blue?")).to_be_visible()
+    expect(page.locator("main > .run > .body > pre")).to_have_text("the answer")
+    page.get_by_label("Step 2, two, ok").click()
+    assert page.url.endswith(f"#/runs/{run_id}/1.2")
+    panel = page.get_by_label("Step 2", exact=True)
+    expect(panel.get_by_text("Not shown: step 1")).to_be_visible()
+    panel.get_by_text("Prompt").click()
+    sent = next(
+        call.body["messages"][-1]["content"] for call in upstream.calls if call.body["model"] == "two"
+    )
+    expect(panel.locator("details pre")).to_have_text(sent)
+    page.reload()
+    expect(page.get_by_label("Step 2", exact=True)).to_be_visible()
+
+
+def test_a_run_fills_in_while_it_is_carried_out(served: Served, upstream: ChatServer, page: Page) -> None:
+    """The output of a step is shown before the step has ended, also if the viewer comes later."""
+    may_end = threading.Event()
+
+    async def reply(call: Call) -> Reply:
+        if call.body["model"] != "two":
+            return team(call)
+        head = chunk({"role": "assistant", "content": "The first half"})
+        return _halves(head, may_end)
+
+    upstream.reply = reply
+    stream = served.client().chat.completions.create(model="podium", messages=ASKED, stream=True)
+    with stream:
+        next(each for each in stream if each.choices and each.choices[0].delta.content)
+        page.goto(served.root)
+        page.get_by_role("link", name="Why is the sky blue?").click()
+        page.get_by_label("Step 1, two, running").click()
+        expect(page.get_by_label("Step 1", exact=True).locator("pre.writing")).to_have_text("The first half")
+        expect(page.locator(".body > pre")).to_have_text("The first half")
+        may_end.set()
+        expect(page.get_by_label("Step 1, two, ok")).to_be_visible()
+        expect(page.locator(".body > pre")).to_have_text("The first half and the second")
+        for _ in stream:
+            pass
+
+
+def _halves(head: dict[str, Any], may_end: threading.Event) -> Reply:
+    """Return an answer whose second half waits for an event."""
+    *first, _ = events(head, done=False).parts
+    second = events(chunk({"content": " and the second"}), chunk({}, finish_reason="stop"), done=True)
+
+    def parts() -> Any:
+        yield from first
+        while not may_end.is_set():
+            yield Pause(0.02)
+        yield from list(second.parts)[1:]
+
+    return Reply(parts())
+
+
+@pytest.mark.parametrize("action", ["Approve", "Edit", "Refuse"])
+def test_a_plan_that_waits(
+    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, action: str
+) -> None:
+    """It is approved, changed, or refused, with a reason."""
+    upstream.reply = team
+    served = serve(models=APPROVAL)
+    client = http(served)
+    run_id = start(client)
+    ended(client, run_id)
+    page.goto(f"{served.root}/#/runs/{run_id}")
+    page.get_by_label("Reason").fill("I looked at it.")
+    if action == "Edit":
+        page.get_by_role("button", name="Edit").click()
+        page.get_by_label("Subtask of step 0").fill("Collect other facts.")
+        page.get_by_role("button", name="Approve the changed plan").click()
+    else:
+        page.get_by_role("button", name=action, exact=True).click()
+    told = {"Approve": "approved", "Edit": "changed", "Refuse": "refused"}[action]
+    expect(page.get_by_text(f"The plan was {told} by local: I looked at it.")).to_be_visible()
+    run = ended(client, run_id)
+    assert run["status"] == ("failed" if action == "Refuse" else "ok")
+    if action == "Edit":
+        assert run["rounds"][0]["plan"]["steps"][0]["subtask"] == "Collect other facts."
+
+
+def test_an_invalid_change_is_told_and_nothing_is_lost(
+    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
+) -> None:
+    """The run still waits, and the form keeps the change."""
+    upstream.reply = team
+    served = serve(models=APPROVAL)
+    client = http(served)
+    run_id = start(client)
+    ended(client, run_id)
+    page.goto(f"{served.root}/#/runs/{run_id}")
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Steps that step 0 sees").fill("5")
+    page.get_by_role("button", name="Approve the changed plan").click()
+    expect(page.get_by_role("alert")).to_contain_text("step 0")
+    assert page.get_by_label("Steps that step 0 sees").input_value() == "5"
+    assert client.get(f"/runs/{run_id}").json()["status"] == "waiting"
+
+
+def test_outputs_are_text(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+    """Markup is not read, control characters are shown by their codes, and a long line is cut."""
+
+    def reply(call: Call) -> Reply:
+        return says(call, HOSTILE if call.body["model"] == "one" else "x" * 300_000)
+
+    upstream.reply = reply
+    client = http(served)
+    plan = {"steps": [{**step, "subtask": f"{HOSTILE} {at}"} for at, step in enumerate(STEPS)]}
+    run_id = start(client, query=HOSTILE, plan=plan)
+    ended(client, run_id)
+    page.goto(f"{served.root}/#/runs/{run_id}/1.0")
+    shown = page.get_by_label("Step 0", exact=True).locator("pre").last
+    expect(shown).to_contain_text("<img src=x onerror=")
+    expect(shown).to_contain_text("‹U+202E›evil <script>")
+    assert page.locator("img, #app script").count() == 0
+    assert page.title() != "broken"
+    expect(page.locator(".body > pre")).to_have_text("x" * 20_000)
+    page.get_by_role("button", name="Show all 300,000 characters").click()
+    expect(page.locator(".body > pre")).to_have_text("x" * 300_000)
+
+
+def test_search_keys_and_a_comparison(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+    """The keyboard alone finds, marks, compares and opens runs."""
+    upstream.reply = team
+    client = http(served)
+    for query in ("An apple?", "A pear?", "A plum?"):
+        ended(client, start(client, query=query))
+    page.goto(served.root)
+    rows = page.get_by_role("row")
+    expect(rows).to_have_count(3)
+    page.keyboard.press("/")
+    page.keyboard.type("PEAR")
+    expect(rows).to_have_count(1)
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.press("Delete")
+    expect(rows).to_have_count(3)
+    page.keyboard.press("Escape")
+    for key in ("j", "c", "j", "c"):
+        page.keyboard.press(key)
+    page.get_by_role("link", name="Compare the two runs").click()
+    expect(page.get_by_role("heading", name=re.compile("A pear|A plum"))).to_have_count(2)
+    expect(page.get_by_label("Plan of round 1")).to_have_count(2)
+    page.keyboard.press("Escape")
+    expect(rows).to_have_count(3)
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="A plum?")).to_be_visible()
+    page.keyboard.press("j")
+    expect(page.get_by_label("Step 0", exact=True)).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("Esc")
+
+
+def test_dark_and_light(served: Served, page: Page) -> None:
+    """The system decides, until the person chooses; the choice is kept."""
+    page.emulate_media(color_scheme="dark")
+    page.goto(served.root)
+    expect(page.get_by_role("heading", name="No runs yet")).to_be_visible()
+    ground = "getComputedStyle(document.body).backgroundColor"
+    assert page.evaluate(ground) == "rgb(20, 23, 27)"
+    page.keyboard.press("t")
+    assert page.evaluate(ground) == "rgb(251, 251, 250)"
+    page.reload()
+    expect(page.get_by_role("button", name="Colours: light")).to_be_visible()
+
+
+def test_a_key_opens_the_viewer(keyed: Served, new_key: Callable[..., str], http: Http, page: Page) -> None:
+    """The page logs in with a key, keeps the session, and shows the runs of this key only."""
+    key, other = new_key(), new_key()
+    for each in (key, other):
+        client = http(keyed, each)
+        ended(client, start(client, query=f"For {each == key}?"))
+    page.goto(keyed.root)
+    page.get_by_label("API key").fill("wrong")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("row")).to_have_count(1)
+    page.reload()
+    expect(page.get_by_role("link", name="For True?")).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def test_an_unknown_run_is_told(served: Served, page: Page) -> None:
+    """The page says what is wrong, and links to the list."""
+    page.goto(f"{served.root}/#/runs/none")
+    expect(page.get_by_role("alert")).to_contain_text("run none does not exist")
+
+
+def test_the_files_have_strict_headers(served: Served) -> None:
+    """No other site is loaded, and a known file is not sent again."""
+    with httpx2.Client(base_url=served.root) as client:
+        for path in ("/", "/viewer/main.js", "/viewer/vendor/dagre.js", "/viewer/style.css"):
+            answer = client.get(path)
+            assert answer.status_code == 200
+            policy = answer.headers["content-security-policy"]
+            assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            again = client.get(path, headers={"if-none-match": answer.headers["etag"]})
+            assert (again.status_code, again.content) == (304, b"")
+        for path in ("/viewer/../route.py", "/viewer/%2e%2e/route.py", "/viewer/none.js", "/viewer/"):
+            answer = client.get(path)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unknown_url"), path
+
+
+def test_the_prompts_are_those_that_were_sent(served: Served, upstream: ChatServer, http: Http) -> None:
+    """`GET /v1/runs/{id}/prompts` has the messages of each call, and what they show."""
+    upstream.reply = team
+    client = http(served)
+    run_id = start(client, plan={"steps": STEPS})
+    ended(client, run_id)
+    made = client.get(f"/runs/{run_id}/prompts").json()["data"]
+    sent = sorted(json.dumps(call.body["messages"]) for call in upstream.calls)
+    assert sorted(json.dumps(each["messages"]) for each in made if each["step"] != 1) == sent
+    assert [(each["shown"], each["hidden"]) for each in made][-1] == ([0], [1])
+    assert client.get(f"/runs/{run_id}/prompts?round=1&step=2").json()["data"] == [made[-1]]
+    assert client.get("/runs/none/prompts").status_code == 404
+
+
+@pytest.mark.long
+def test_ten_thousand_runs_and_a_plan_with_a_hundred_steps(
+    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
+) -> None:
+    """Only the rows in the window are in the page; a large plan can be zoomed and its steps opened."""
+    upstream.reply = team
+    served = serve(models="[limits]\nplan_steps = 100\nsteps = 100\n")
+    client = http(served)
+    steps = [
+        {"worker": "one", "subtask": f"Part {at}.", "access": [at - 7] if at >= 7 else []} for at in range(99)
+    ]
+    large = start(
+        client, query="A large plan?", plan={"steps": [*steps, {**STEPS[2], "access": [*range(90, 99)]}]}
+    )
+    ended(client, large)
+    _copy(served.app.journal, large, 10_000)
+    page.goto(served.root)
+    rows = page.locator(".rows")
+    expect(page.get_by_role("row").first).to_be_visible()
+    for _ in range(120):
+        if not page.get_by_role("button", name="Load older runs").count():
+            break
+        rows.evaluate("each => each.scrollTop = each.scrollHeight")
+        page.wait_for_timeout(100)
+    assert page.get_by_role("table").get_attribute("aria-rowcount") == "10001"
+    assert page.get_by_role("row").count() < 60
+    page.goto(f"{served.root}/#/runs/{large}")
+    expect(page.locator("a.node")).to_have_count(100)
+    page.get_by_role("button", name="Zoom in").click()
+    page.get_by_label("Step 99, two, ok").press("Enter")
+    expect(page.get_by_label("Step 99", exact=True)).to_be_visible()
+
+
+def _copy(journal: SqlJournal | None, run_id: str, count: int) -> None:
+    """Copy the record of a run many times, under other ids and times."""
+    assert journal is not None
+    assert journal.url is not None
+    with sqlite3.connect(str(journal.url).removeprefix("sqlite:///")) as database:
+        for table in ("podium_runs", "podium_events"):
+            names = [each[1] for each in database.execute(f"PRAGMA table_info({table})")]
+            chosen = ", ".join(
+                {"run_id": "? || run_id", "began": "began - ?"}.get(each, each) for each in names
+            )
+            where = "AND number = 0" if table == "podium_events" else ""
+            statement = f"INSERT INTO {table} SELECT {chosen} FROM {table} WHERE run_id = ? {where}"  # noqa: S608
+            values = [(f"{at:05}", *((at,) if "began" in names else ()), run_id) for at in range(count)]
+            database.executemany(statement, values)
