@@ -21,7 +21,10 @@ def killed(folder: Path, upstream: ChatServer, calls: int, number: signal.Signal
         while len(upstream.calls) < calls and running.poll() is None:
             sleep(0.01)
         os.kill(running.pid, number)
-        return running.wait(20)
+        _, told = running.communicate(timeout=20)
+    if number == signal.SIGINT:
+        assert "the same command continues the batch" in told
+    return running.returncode
 
 
 @pytest.mark.parametrize(
