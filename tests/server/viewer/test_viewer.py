@@ -6,7 +6,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import httpx2
 import pytest
@@ -18,6 +19,7 @@ from servers.podium_server import Served
 
 from podium.journal import SqlJournal
 
+AXE = Path(__file__).parents[3] / ".clients/node_modules/axe-core/axe.min.js"
 APPROVAL = '\n[policy]\napprove = "later"\n'
 STEPS = [
     {"worker": "one", "subtask": "Collect facts.", "access": []},
@@ -300,7 +302,7 @@ def test_ten_thousand_runs_and_a_plan_with_a_hundred_steps(
     assert page.get_by_role("table").get_attribute("aria-rowcount") == "10001"
     assert page.get_by_role("row").count() < 60
     page.goto(f"{served.root}/#/runs/{large}")
-    expect(page.locator("a.node")).to_have_count(100)
+    expect(page.locator(".node")).to_have_count(100)
     page.get_by_role("button", name="Zoom in").click()
     page.get_by_label("Step 99, two, ok").press("Enter")
     expect(page.get_by_label("Step 99", exact=True)).to_be_visible()
@@ -320,3 +322,24 @@ def _copy(journal: SqlJournal | None, run_id: str, count: int) -> None:
             statement = f"INSERT INTO {table} SELECT {chosen} FROM {table} WHERE run_id = ? {where}"  # noqa: S608
             values = [(f"{at:05}", *((at,) if "began" in names else ()), run_id) for at in range(count)]
             database.executemany(statement, values)
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="needs axe-core of npm: run `make test-clients`")
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_the_pages_are_accessible(
+    served: Served, upstream: ChatServer, http: Http, page: Page, colours: Literal["light", "dark"]
+) -> None:
+    """Axe finds no violation that is serious or critical."""
+    upstream.reply = team
+    client = http(served)
+    ids = [start(client), start(client)]
+    for run_id in ids:
+        ended(client, run_id)
+    page.emulate_media(color_scheme=colours)
+    for place in ("/", f"/#/runs/{ids[0]}/1.1", f"/#/compare/{ids[0]}/{ids[1]}"):
+        page.goto(f"{served.root}{place}")
+        expect(page.get_by_text("Why is the sky blue?").first).to_be_visible()
+        page.evaluate(AXE.read_text())
+        found = page.evaluate("axe.run()")["violations"]
+        serious = [each for each in found if each["impact"] in ("serious", "critical")]
+        assert [node["html"] for each in serious for node in each["nodes"]] == [], place

@@ -40,16 +40,19 @@ function factsOf(run, round, index) {
 }
 
 function Node({ node, number, status, worker, took, subtask, isAt, isHot, href }) {
-  return html`<a href=${href} class=${`node s-${status}${isHot ? " hot" : ""}${isAt ? " at" : ""}`}
-    aria-label=${`Step ${number}, ${line(worker, 40)}, ${status}`}
+  return html`<g class=${`node s-${status}${isHot ? " hot" : ""}${isAt ? " at" : ""}`}
     transform=${`translate(${node.x - WIDTH / 2} ${node.y - HEIGHT / 2})`}>
-    <title>${line(subtask, 400)}</title>
-    <rect width=${WIDTH} height=${HEIGHT} rx="7" />
-    <svg x="10" y="9" width="14" height="14" viewBox="0 0 12 12">${glyph(status)}</svg>
-    <text x="30" y="21" class="worker">${number} ${line(worker, 15)}</text>
-    <text x=${WIDTH - 10} y="21" class="took">${took}</text>
-    <text x="12" y="41" class="subtask">${line(subtask, 25)}</text>
-  </a>`;
+    <rect class="box" width=${WIDTH} height=${HEIGHT} rx="7" />
+    <g aria-hidden="true">
+      <svg x="10" y="9" width="14" height="14" viewBox="0 0 12 12">${glyph(status)}</svg>
+      <text x="30" y="21" class="worker">${number} ${line(worker, 15)}</text>
+      <text x=${WIDTH - 10} y="21" class="took">${took}</text>
+      <text x="12" y="41" class="subtask">${line(subtask, 25)}</text>
+    </g>
+    <a href=${href} aria-label=${`Step ${number}, ${line(worker, 40)}, ${status}`}>
+      <rect class="cover" width=${WIDTH} height=${HEIGHT} rx="7" />
+    </a>
+  </g>`;
 }
 
 function Unplanned({ run, round }) {
