@@ -88,10 +88,10 @@ def test_a_queued_run_that_is_refused(client: httpx2.Client, upstream: ChatServe
         run_id = start(client, limits={"steps": 1000})["id"]
     assert until(lambda: client.get(f"/runs/{run_id}").json()["status"] == "failed")
     run = client.get(f"/runs/{run_id}").json()
-    assert (run["problem"]["code"], run["query"]) == ("config", [])
+    assert (run["problem"]["code"], run["query"]) == ("invalid_request", [])
     assert "1000" in run["problem"]["message"]
     events = client.get(f"/runs/{run_id}/events")
-    assert (events.status_code, events.json()["error"]["code"]) == (409, "config")
+    assert (events.status_code, events.json()["error"]["code"]) == (409, "invalid_request")
 
 
 def test_the_idempotency_key_of_a_queued_run(client: httpx2.Client, upstream: ChatServer) -> None:
