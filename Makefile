@@ -35,7 +35,7 @@ test: $(UV)
 # Soak tests, the examples in their own processes, many examples for each property, the newest MCP SDK, and the
 # packages with their own environments.
 test-long: $(UV) test-openai-agents test-inspect test-train test-trainers newest-mcp
-	$(RUN) $(PYTEST) -m 'long or hypothesis' --hypothesis-profile=long
+	$(RUN) $(PYTEST) --timeout 300 -m 'long or hypothesis' --hypothesis-profile=long
 
 # It has its own lock, because it needs openai 3 and crewai needs openai 2.
 AGENTS := packages/openai-agents
