@@ -39,7 +39,7 @@ def test_killed_replicas(tmp_path: Path, upstream: ChatServer, postgres_url: str
     chance = random.Random(7)  # noqa: S311 - which replica is killed
     with ExitStack() as stack:
         replicas = [stack.enter_context(process(tmp_path)) for _ in range(3)]
-        client = stack.enter_context(httpx2.Client(base_url=replicas[0].url, timeout=30))
+        client = stack.enter_context(httpx2.Client(base_url=replicas[0].url, timeout=120))
         ids = []
         for number in range(RUNS):
             answer = client.post("/runs", json={"model": "podium", "query": f"Question {number}?"})

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -143,7 +144,9 @@ def test_an_interrupted_run_says_how_to_continue(tmp_path: Path, base: Path) -> 
     recipe = prepare(tmp_path, base, RECIPE.replace("steps = 6", "steps = 500"))
     words = [*COMMAND, "grpo", "--config", str(recipe)]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, **pipes, env=QUIET, text=True) as process:
+    # a shell that runs the tests in the background makes its children ignore the signal
+    heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(words, **pipes, env=QUIET, text=True, preexec_fn=heeds) as process:  # noqa: PLW1509
         ends = time.monotonic() + 200
         while 'step": 3' not in _log(recipe) and time.monotonic() < ends:
             time.sleep(0.05)
