@@ -131,7 +131,7 @@ properties: $(UV)
 	$(RUN) $(PYTEST) -m hypothesis --hypothesis-profile=nightly
 
 soak: $(UV)
-	SOAK=10 $(RUN) $(PYTEST) -m long tests/faults tests/server/openapi
+	SOAK=10 $(RUN) $(PYTEST) -m long --timeout 600 tests/faults tests/server/openapi tests/server/jobs
 
 # The lowest versions that adapters declare, besides the locked versions. Old releases warn that they are
 # deprecated, and sometimes leave a cancelled connection to the garbage collector.

@@ -1,5 +1,6 @@
 """Replicas share one PostgreSQL with queued runs, and some of them are killed."""
 
+import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ def upstream() -> Iterator[ChatServer]:
 
 
 @pytest.mark.long
+@pytest.mark.skipif("SOAK" not in os.environ, reason="it takes minutes: run `make soak`")
 def test_killed_replicas(tmp_path: Path, upstream: ChatServer, postgres_url: str) -> None:
     """Each run ends with its answer; only calls that were in flight at a kill are made again."""
     text = CONFIG.format(url=upstream.url, models="", server=f"background_runs = {SLOTS}")
