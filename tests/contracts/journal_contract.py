@@ -234,6 +234,24 @@ class JournalContract:
             assert running.holder is not None
             await inner.aclose()
 
+    async def test_pages_have_each_run_once(self, journal: Journal) -> None:
+        """The newest first; nested runs and those of a time where asked for."""
+        async with journal:
+            for number in range(4):
+                log = await journal.begin(started(f"run{number}"), minted=False)
+                log.append(ended(f"run{number}"))
+                await log.aclose()
+            inner = await journal.begin(started("inner", parent=("run2", 1, 0, 1)), minted=False)
+            await inner.aclose()
+            rows = [row async for page in journal.pages() for row in page]
+            assert [row.run_id for row in rows] == ["run3", "run2", "run1", "run0"]
+            middle = rows[1].began
+            for bounds, found in (({"since": middle}, "32"), ({"until": middle}, "210")):
+                some = [row.run_id async for page in journal.pages(**bounds) for row in page]
+                assert some == [f"run{number}" for number in found]
+            every = [row.run_id async for page in journal.pages(nested=True) for row in page]
+            assert every == ["inner", "run3", "run2", "run1", "run0"]
+
     async def test_forgets_a_run_with_what_is_nested_in_it(self, journal: Journal) -> None:
         """Nothing of them is left; what is carried out stays."""
         async with journal:
@@ -264,8 +282,11 @@ class JournalContract:
             await log.aclose()
             held = await journal.begin(started("held"), minted=False)
             assert await journal.prune(3600.0) == 0
+            assert await journal.count_old(3600.0) == 0
             await anyio.sleep(0.01)
+            assert await journal.count_old(0.0) == 1
             assert await journal.prune(0.0) == 1
+            assert await journal.count_old(0.0) == 0
             assert [row.run_id for row in await journal.runs()] == ["held"]
             await held.aclose()
 

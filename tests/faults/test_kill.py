@@ -26,7 +26,7 @@ from podium.workers import FREE, Card, ChatWorker, Endpoint
 
 SOAK = int(os.environ.get("SOAK", "1"))
 """How many times as many processes are killed: `make soak` sets it."""
-pytestmark = [pytest.mark.anyio, pytest.mark.long, pytest.mark.timeout(240 * SOAK)]
+pytestmark = [pytest.mark.anyio, pytest.mark.long, pytest.mark.nightly, pytest.mark.timeout(240 * SOAK)]
 
 KILLS = 20 * SOAK
 IN_FLIGHT = 8

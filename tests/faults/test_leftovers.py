@@ -20,7 +20,7 @@ from podium.workers import ChatWorker, Endpoint, ScriptedWorker
 
 SOAK = int(os.environ.get("SOAK", "1"))
 """How many times as many runs are made: `make soak` sets it."""
-pytestmark = [pytest.mark.anyio, pytest.mark.long, pytest.mark.timeout(600 * SOAK)]
+pytestmark = [pytest.mark.anyio, pytest.mark.nightly, pytest.mark.timeout(600 * SOAK)]
 
 RUNS = 10_000 * SOAK
 IN_FLIGHT = 64

@@ -36,6 +36,7 @@ def test_demo_needs_no_folder(podium: Podium, tmp_path: Path, monkeypatch: pytes
     assert "[plans.md:" in result.stdout
 
 
+@pytest.mark.long
 def test_command_that_is_not_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines for real models start the program that was started, from the folder it was started in."""
     (tmp_path / "page.md").write_text("An access list decides what a step is shown.\n")

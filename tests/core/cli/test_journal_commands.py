@@ -1,6 +1,8 @@
 """Commands on recorded runs: they are listed, shown, compared, verified and forgotten."""
 
 import json
+import os
+import pty
 import re
 import sqlite3
 import subprocess
@@ -266,10 +268,38 @@ def test_runs_are_forgotten(podium: Podium, config: Path) -> None:
     assert podium("runs", "delete", ids[0][:8]).exit_code == 0
     assert [row["run_id"] for row in rows(podium)] == [ids[1]]
     assert "deleted 0 runs" in podium("runs", "prune", "--older-than", "1d").stderr
-    assert "deleted 1 run" in podium("runs", "prune", "--older-than", "0s").stderr
+    assert podium("runs", "prune", "--older-than", "0h", "--dry-run").stderr == "podium: would delete 1 run\n"
+    assert [row["run_id"] for row in rows(podium)] == [ids[1]]
+    assert "deleted 1 run" in podium("runs", "prune", "--older-than", "0h").stderr
     assert rows(podium) == []
-    for wrong in ("30", "d", "1y", "-1d"):
-        assert podium("runs", "prune", f"--older-than={wrong}").exit_code == 2
+
+
+def test_an_age_that_can_be_misread_deletes_nothing(podium: Podium, config: Path) -> None:
+    """`1m` is a month to one reader and a minute to another; so only hours, days and weeks are read."""
+    run_id(podium("run", "What is it?"))
+    for wrong in ("30", "d", "1y", "-1d", "0m", "0s"):
+        result = podium("runs", "prune", f"--older-than={wrong}")
+        assert (result.exit_code, "h (hours), d (days) or w (weeks)" in " ".join(result.stderr.split())) == (
+            2,
+            True,
+        )
+    assert len(rows(podium)) == 1
+
+
+@pytest.mark.parametrize(("typed", "left"), [("n", 1), ("y", 0)])
+def test_a_person_is_asked_before_runs_are_deleted(
+    podium: Podium, spawn: Callable[..., subprocess.Popen[bytes]], config: Path, *, typed: str, left: int
+) -> None:
+    """The question has the number of the runs; `--yes` leaves it out."""
+    run_id(podium("run", "What is it?"))
+    leader, follower = pty.openpty()
+    prune = spawn("runs", "prune", "--older-than", "0h", terminal=follower)
+    os.close(follower)
+    os.write(leader, f"{typed}\n".encode())
+    assert prune.wait(30) == (1 if typed == "n" else 0)
+    assert b"delete 1 run? [y/N]" in os.read(leader, 65536)
+    os.close(leader)
+    assert len(rows(podium)) == left
 
 
 def test_kept_answers_are_forgotten(podium: Podium, config: Path, server: ChatServer) -> None:
@@ -285,7 +315,9 @@ def test_kept_answers_are_forgotten(podium: Podium, config: Path, server: ChatSe
     assert (calls(), calls()) == (3, 1)  # a planner's text is not kept
     assert "deleted 0 runs\n" in podium("runs", "prune", "--older-than", "1d").stderr
     assert calls() == 1
-    assert "deleted 3 runs and 2 cached answers" in podium("runs", "prune", "--older-than", "0s").stderr
+    dry = podium("runs", "prune", "--older-than", "0h", "--dry-run")
+    assert "would delete 3 runs and 2 cached answers" in dry.stderr
+    assert "deleted 3 runs and 2 cached answers" in podium("runs", "prune", "--older-than", "0h").stderr
     assert calls() == 3
     assert "deleted 2 cached answers" in podium("cache", "clear").stderr
     assert len(rows(podium)) == 1
@@ -361,6 +393,37 @@ def test_audit_finds_what_was_changed(podium: Podium, config: Path, tmp_path: Pa
         result = podium(*command)
         assert result.exit_code == 1
         assert known in result.stdout
+
+
+def test_audit_of_a_time_can_be_continued(
+    podium: Podium, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest runs are verified first; an interrupted audit tells where it can be continued."""
+    config.write_text(config.read_text() + '[journal]\npath = "runs.db"\n')
+    ids = [run_id(podium("run", "What is it?")) for _ in range(3)]
+    with closing(sqlite3.connect("runs.db")) as database, database:
+        for number, each in enumerate(ids):
+            change = f"UPDATE podium_runs SET began = {1000.25 + number * 10} WHERE run_id = ?"  # noqa: S608
+            database.execute(change, (each,))
+    assert podium("audit", "verify").stdout.count("began") == 3
+    assert ids[1] not in podium("audit", "verify", "--since", "1d").stdout
+    read = SqlJournal.records
+
+    async def interrupted(journal: SqlJournal, of: str) -> object:
+        if of == ids[0]:
+            raise KeyboardInterrupt
+        return await read(journal, of)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SqlJournal, "records", interrupted)
+        result = podium("audit", "verify")
+    assert result.exit_code == 130
+    assert [each for each in ids if each in result.stdout] == ids[1:]
+    until = re.search(r"2 runs verified: verify the others with --until (\S+)", result.stderr)
+    assert until is not None, result.stderr
+    result = podium("audit", "verify", "--until", until[1])
+    assert [each for each in ids if each in result.stdout] == ids[:2]
+    assert podium("audit", "verify", ids[0], "--since", "1d").exit_code == 2
 
 
 def test_export_says_which(podium: Podium, config: Path) -> None:

@@ -122,6 +122,7 @@ def test_resumed_run_keeps_its_limits(podium: Podium, config: Path, server: Chat
     assert "keeps its original limits" not in raised.stderr
 
 
+@pytest.mark.long
 def test_interrupted_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, server: ChatServer) -> None:
     """Ctrl-C tells how to go on, and going on calls what had not ended."""
     server.reply = stalls
@@ -240,6 +241,7 @@ def at_a_terminal(spawn: Spawn, typed: str, *args: str) -> tuple[int, str]:
     return process.wait(30), said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("typed", "code"), TYPED)
 def test_resumed_with_a_look_at_the_plan(  # noqa: PLR0913 - fixtures
     podium: Podium,
@@ -263,6 +265,7 @@ def test_resumed_with_a_look_at_the_plan(  # noqa: PLR0913 - fixtures
     assert ("refused" if code else "approved") in podium("show", waiting).stdout
 
 
+@pytest.mark.long
 def test_interrupted_approval_is_still_asked_for(
     spawn: Spawn, podium: Podium, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -406,6 +409,7 @@ def test_plan_is_changed_in_an_editor(
     assert len(server.calls) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("typed", "code"), TYPED)
 def test_plan_is_approved_at_the_terminal(
     spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, typed: str, code: int

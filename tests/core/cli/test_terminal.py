@@ -66,6 +66,7 @@ def test_live_view(spawn: Spawn, config: Path, server: ChatServer, monkeypatch: 
     assert said.count("\x1b[?25l") == said.count("\x1b[?25h"), "the cursor is shown again"
 
 
+@pytest.mark.long
 def test_answer_cannot_steer_the_terminal(spawn: Spawn, config: Path, server: ChatServer) -> None:
     """Escape sequences that a worker wrote reach no terminal and no pipe."""
     attack = "before\x1b]0;owned\x07after"
@@ -94,6 +95,7 @@ def test_error_in_the_live_view(spawn: Spawn, config: Path, server: ChatServer) 
     assert "Traceback" not in said
 
 
+@pytest.mark.long
 def test_interrupt_closes_the_sockets(spawn: Spawn, config: Path, server: ChatServer) -> None:
     """Ctrl-C ends the request at the server, with exit code 130, and says how to go on."""
     server.reply = stalls
@@ -106,6 +108,7 @@ def test_interrupt_closes_the_sockets(spawn: Spawn, config: Path, server: ChatSe
     wait_for(server.calls[1].hung_up.is_set)
 
 
+@pytest.mark.long
 def test_interrupt_in_the_live_view(spawn: Spawn, config: Path, server: ChatServer) -> None:
     """Ctrl-C in a terminal leaves it tidy: cursor shown, one line, no traceback."""
     server.reply = stalls
@@ -123,6 +126,7 @@ def test_interrupt_in_the_live_view(spawn: Spawn, config: Path, server: ChatServ
     wait_for(server.calls[1].hung_up.is_set)
 
 
+@pytest.mark.long
 def test_reader_that_leaves_is_no_traceback(spawn: Spawn, config: Path) -> None:
     """Of a pipe that is closed early nothing is said, and the exit code is that of the answer."""
     process = spawn("run", "What is it?", "--json")
@@ -151,6 +155,7 @@ def fourteen_steps(call: Call) -> Reply:
     return says(call, "done")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", [80, 140])
 def test_long_plan_at_a_width(
     spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, columns: int
@@ -186,6 +191,7 @@ def test_long_plan_at_a_width(
     )
 
 
+@pytest.mark.long
 def test_plan_is_drawn_while_it_is_written(spawn: Spawn, config: Path, server: ChatServer) -> None:
     """Steps that cannot start yet are shown as waiting before the plan is whole, in their place."""
     head, rest = PLAN.splitlines(keepends=True)

@@ -96,6 +96,7 @@ def test_a_server_judges_no_answer_and_plans_nothing(tmp_path: Path) -> None:
         load_config(write(tmp_path, 'command = "a"', '[planner]\nworker = "test"\n'))
 
 
+@pytest.mark.long
 def test_a_tool_that_is_not_offered(tmp_path: Path) -> None:
     """The error has the line, and what is offered."""
     path = write(tmp_path, started(tmp_path, 'tools = ["sing"]'))
@@ -105,6 +106,7 @@ def test_a_tool_that_is_not_offered(tmp_path: Path) -> None:
         load_config(write(tmp_path, started(tmp_path, 'tools = ["echo", "add"]'))).worker("test")
 
 
+@pytest.mark.long
 def test_check_shows_what_a_server_offers(tmp_path: Path) -> None:
     """Used or not, and calls none of it."""
     path = write(tmp_path, started(tmp_path, 'tools = ["echo"]'))

@@ -343,6 +343,7 @@ async def test_an_output_cut_short_beside_a_failure_is_both() -> None:
     assert result.problem.code == "cut"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["skip", "note"])
 async def test_a_failure_at_the_head_of_a_long_chain_is_passed_down_it(policy: str) -> None:
     """However many steps depend on one another."""

@@ -220,6 +220,21 @@ async def test_a_refusal_goes_to_a_stand_in_at_once() -> None:
     assert [call.worker for call in outcome.calls] == ["a", "b", "b"]
 
 
+@pytest.mark.parametrize("act", [answering("x" * 101), writing("x" * 60, "x" * 60)], ids=["whole", "pieces"])
+async def test_an_answer_above_its_limit_is_not_paid_for_again(act: Act) -> None:
+    """The worker would write as much again, so only a stand-in is asked; such answers open no breaker."""
+    long, brief = Actor("a", act), ScriptedWorker("b", "brief")
+    limits, retry = Limits(output_chars=100), Retry(attempts=4, break_after=1)
+    alone = conductor([long], retry, limits=limits)
+    for _ in range(2):
+        outcome = (await alone.run(PLAN)).outcomes[0]
+        assert outcome.problem is not None
+        assert (outcome.status, outcome.problem.code, outcome.attempts) == ("failed", "answer_too_long", 1)
+        assert outcome.problem.message.endswith("wrote more than 100 characters: raise Limits.output_chars")
+    result = await conductor([long, brief], Retry(fallbacks={"a": ["b"]}), limits=limits).run(PLAN)
+    assert (result.answer, [call.worker for call in result.outcomes[0].calls]) == ("brief", ["a", "b"])
+
+
 async def test_workers_of_a_label_stand_in_for_one_another() -> None:
     """Those that were listed come first; a worker without the label does not help."""
     large = frozenset({"large", "eu"})

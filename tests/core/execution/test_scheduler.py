@@ -361,8 +361,8 @@ async def _huge_whole(request: Request) -> AsyncGenerator[str | Completion, None
         (_empty, "worker_broken", "empty answer"),
         (_bytes, "worker_broken", "yielded a bytes"),
         (_nothing, "worker_failed", "NoneType"),
-        (_huge, "worker_broken", "400,000 characters"),
-        (_huge_whole, "worker_broken", "400,000 characters"),
+        (_huge, "answer_too_long", "400,000 characters"),
+        (_huge_whole, "answer_too_long", "400,000 characters"),
         (never, "worker_timeout", "did not answer"),
     ],
 )

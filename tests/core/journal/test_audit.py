@@ -135,12 +135,12 @@ async def test_a_journal_holds(journal: Journal) -> None:
 
 
 async def test_exports_runs_whole(journal: Journal) -> None:
-    """The oldest run first, each followed by those nested in it; what is read back is what is kept."""
+    """The newest run first, each followed by those nested in it; what is read back is what is kept."""
     lines = await lines_of(journal)
     assert all("\n" not in line for line in lines)
     runs = list(read_lines(lines))
-    assert [records[0].run_id for records in runs] == ["one", "inner", "two"]
-    assert list(runs[0]) == list(await journal.records("one"))
+    assert [records[0].run_id for records in runs] == ["two", "one", "inner"]
+    assert list(runs[1]) == list(await journal.records("one"))
     assert [found for *_, found in verify_lines(f"{line}\r\n" for line in lines)] == [None, None, None]
     assert [run_id for run_id, *_ in verify_lines(await lines_of(journal, "two"))] == ["two"]
     with pytest.raises(RunUnknown):

@@ -121,6 +121,7 @@ def runs_in(path: Path) -> int:
     return int(count)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("which", ["same", "new"])
 @pytest.mark.parametrize("parent", ["busy", "idle"])
 def test_parent_and_children_of_a_fork_use_one_file(tmp_path: Path, which: str, parent: str) -> None:

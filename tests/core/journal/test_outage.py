@@ -150,6 +150,7 @@ def lone_server() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.mark.long
 async def test_a_run_goes_on_at_once_after_a_server_was_away(lone_server: PostgresServer) -> None:
     """The run fails after the journal's patience; the same conductor resumes it when the server is back."""
     database = lone_server.create_database()

@@ -174,7 +174,7 @@ async def test_tables_of_a_newer_version_are_refused(place: Place) -> None:
     )
     with pytest.raises(
         JournalBroken,
-        match=r"journal tables in .* have version 9, and this version of Podium supports up to 2",
+        match=r"journal tables in .* have version 9, and this version of Podium supports up to 3",
     ):
         await SqlJournal(place).runs()
 
@@ -249,6 +249,7 @@ def lone_server() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.mark.long
 async def test_runs_wait_for_a_server_that_is_started_again(lone_server: PostgresServer) -> None:
     """Nothing that was acknowledged is lost, nothing is written twice, and the rest goes on."""
     url = lone_server.url(driver="postgresql")

@@ -194,6 +194,7 @@ async def test_a_cancelled_call_is_cancelled_on_the_server(either: McpServer, lo
         assert (await complete(echo, request("b"))).text == "You said: b"
 
 
+@pytest.mark.long
 async def test_a_late_call_is_cancelled_on_the_server(log: Path) -> None:
     """The answer has a time limit."""
     server = stdio(log, seconds=1.0)
@@ -214,6 +215,7 @@ async def test_calls_share_one_session(log: Path) -> None:
     assert len({json.loads(outcome.text)["PID"] for outcome in outcomes}) == 1
 
 
+@pytest.mark.long
 async def test_the_process_has_only_the_variables_it_is_given(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +228,7 @@ async def test_the_process_has_only_the_variables_it_is_given(
     assert "a-cat-of-mine" not in repr(server)
 
 
+@pytest.mark.long
 async def test_a_server_that_died_is_started_again(log: Path) -> None:
     """A call that is safe to repeat is made again, by a new process."""
     workers = await stdio(log).workers(tools=["look"])
@@ -240,6 +243,7 @@ async def test_a_server_that_died_is_started_again(log: Path) -> None:
     assert "something went wrong" in problem.message
 
 
+@pytest.mark.long
 async def test_a_tool_that_is_not_safe_to_repeat_is_called_once(log: Path) -> None:
     """Neither retried, nor given to a fallback, nor hedged, after it may have been reached."""
     workers = await stdio(log).workers(tools=["send", "echo"])
@@ -353,6 +357,7 @@ async def test_a_run_is_cancelled_on_the_server(server: McpServer, log: Path) ->
     await until(log, "cancelled")
 
 
+@pytest.mark.long
 def test_workers_from_code_that_is_not_async(log: Path) -> None:
     """The cards are read, and the conductor runs."""
     server = McpServer("test", Stdio(sys.executable, [SCRIPT, str(log)]), labels=["eu"], price=FREE)

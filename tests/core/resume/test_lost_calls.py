@@ -147,6 +147,7 @@ def check_bounds(result: Result, runs: list[list[Event]]) -> None:
     assert result.cost <= sum(max(EACH, start.reserved.cost or 0.0) for start in starts) + 1e-9
 
 
+@pytest.mark.long
 @given(st.data(), st.integers(1, 4), st.booleans())
 def test_a_nested_run_is_billed_once_however_often_it_is_cut_off(
     data: st.DataObject,

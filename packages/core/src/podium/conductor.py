@@ -21,6 +21,7 @@ from podium.planners.direct import with_direct
 from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.run.approval import decide
+from podium.run.first_cost import first_cost
 from podium.run.forecaster import forecast_plan
 from podium.run.listeners import Listener, with_listener
 from podium.run.nested import run_nested
@@ -226,6 +227,10 @@ class Conductor(Worker):
         """
         self._check(plan)
         return forecast_plan(self._settings, plan, plan.query, texts=context or {})
+
+    def first_cost(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> float:
+        """Return what the first call of a new run may cost, in USD; `run` describes the arguments."""
+        return first_cost(self._settings, self._new_request(asked, options, stream=False))
 
     def run_sync(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> Result:
         """Call `run` from synchronous code, even inside a running event loop."""

@@ -29,6 +29,7 @@
         ├── WorkerTimeout      the worker did not answer in time; a request that was sent may be billed
         ├── WorkerBroken       the response is not a complete answer
         │   ├── AnswerCut          the answer was cut at the token limit and cannot be read
+        │   ├── AnswerTooLong      the answer is longer than `Limits.output_chars`
         │   ├── AnswerToolCalls    the answer calls tools, and none were offered
         │   └── AnswerNotUtf8      the answer's bytes are not UTF-8
         └── WorkerFailed       the worker's code raised
@@ -335,6 +336,12 @@ class AnswerCut(WorkerBroken):
     """The answer was cut at the token limit, and the received part does not have the requested form."""
 
     code = "cut"
+
+
+class AnswerTooLong(WorkerBroken):
+    """The answer is longer than `Limits.output_chars`."""
+
+    code = "answer_too_long"
 
 
 class AnswerToolCalls(WorkerBroken):

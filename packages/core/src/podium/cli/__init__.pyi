@@ -1,7 +1,9 @@
 from .arguments import (
     AsJson as AsJson,
     ConfigPath as ConfigPath,
+    Run as Run,
     above_zero as above_zero,
+    age as age,
     span as span,
 )
 from .entry import (
@@ -16,7 +18,9 @@ from .root import (
     app as app,
 )
 from .run_lookup import (
+    find_run as find_run,
     local_time as local_time,
+    look as look,
 )
 from .screen import (
     EXIT_CODES as EXIT_CODES,

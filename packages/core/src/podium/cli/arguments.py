@@ -28,6 +28,17 @@ def span(text: str) -> float:
     return float(int(found[1]) * _UNITS[found[2]])
 
 
+def age(text: str) -> float:
+    """Parse the minimum age of what is deleted, such as 30d, and return it in seconds.
+
+    `m` is refused, because a reader may mean months, and `s` has no use.
+    """
+    if re.fullmatch(r"\d{1,9}[hdw]", text.strip()) is None:
+        told = f"{text!r} is not an age: write a number and h (hours), d (days) or w (weeks), as in 30d"
+        raise typer.BadParameter(told)
+    return span(text)
+
+
 def moment(text: str) -> float:
     """Parse a time span before now, such as 12h, or a local date, such as 2026-11-30 or 2026-11-30T15:00.
 

@@ -25,6 +25,7 @@ from podium.journal import SqlJournal
 from podium.plan_text.parser import parse_plan
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import Planner, PlanRequest, PlanText
+from podium.run.cost_room import tight_cost
 from podium.run.no_plan import for_people
 from podium.secrets.boundary import Boundary
 from podium.types.messages import Message, read_query
@@ -193,6 +194,9 @@ def planner_probe(config: Config, cards: tuple[Card, ...], workers: Sequence[Wor
         probe.name = planner.name
         probe.call = partial(_plan, planner, cards, config.limits.plan_steps)
         probe.card, probe.warnings = planner.card, tuple(planner.warnings(workers))
+        cost = config.limits.cost
+        if cost is not None and (tight := tight_cost(planner, workers, config.limits, cost)):
+            probe.warnings += (tight,)
     if isinstance(planner, ChatPlanner):
         probe.model = _model(planner.worker)
         probe.structured = tuple(sorted(planner.worker.constraint_kinds))

@@ -58,6 +58,7 @@ ADD_ONS = (
             "batch": "Answer the questions of a file, with bounded concurrency, within one budget.",
             "serve": "Serve the conductor to clients of OpenAI's API.",
             "keys": "Create, list, show, rotate and revoke the API keys of a server.",
+            "open": "Show a recorded run in a browser.",
         },
         tables=("server", "models"),
     ),

@@ -261,6 +261,11 @@ class Config:
         """Return whether `[workers.NAME]` is an MCP server, whose tools are the workers."""
         return isinstance(self._sections.workers[name], McpSection)
 
+    @property
+    def connects(self) -> bool:
+        """Whether building the workers opens connections, to MCP servers or remote agents."""
+        return any(isinstance(each, McpSection | A2aSection) for each in self._sections.workers.values())
+
     def mcp_server(self, name: str) -> "McpServer":
         """Return the MCP server of `[workers.NAME]` without starting it.
 

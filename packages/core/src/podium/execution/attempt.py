@@ -12,6 +12,7 @@ from podium.budget.ledger import Ledger, Reservation
 from podium.budget.spend import MAX_COST, NOTHING, Spend, is_cost
 from podium.errors import (
     AnswerToolCalls,
+    AnswerTooLong,
     LimitExceeded,
     PlannerError,
     PodiumError,
@@ -210,7 +211,8 @@ class Attempt:
 
     def _too_long(self, completion: Completion | None = None) -> WorkerError:
         most = self.context.settings.limits.output_chars
-        return self._broken(f"wrote more than {most:,} characters: raise Limits.output_chars", completion)
+        told = f"wrote more than {most:,} characters: raise Limits.output_chars"
+        return self._broken(told, completion, AnswerTooLong)
 
     def _broken(
         self, what: str, completion: Completion | None = None, kind: type[WorkerError] = WorkerBroken

@@ -19,6 +19,7 @@ from podium.errors import (
     AnswerNotUtf8,
     AnswerRefused,
     AnswerToolCalls,
+    AnswerTooLong,
     ConfigError,
     PodiumError,
     ToolFailed,
@@ -43,7 +44,7 @@ OnFailure = Literal["note", "skip", "replan", "fail"]
 - `fail`: the other steps are cancelled.
 """
 
-_REFUSED = (WorkerRefused, AnswerRefused, AnswerCut, AnswerToolCalls, AnswerNotUtf8)
+_REFUSED = (WorkerRefused, AnswerRefused, AnswerCut, AnswerTooLong, AnswerToolCalls, AnswerNotUtf8)
 _REFUSED_BY_AGENT = (AgentRejected, AgentNeedsInput, AgentNeedsAuth)
 _REFUSALS = frozenset(kind.code for kind in (*_REFUSED, *_REFUSED_BY_AGENT))
 _FAILURES = (WorkerUnavailable, WorkerTimeout, WorkerBroken, WorkerFailed, ToolFailed, AgentFailed)

@@ -6,9 +6,7 @@ from .answer_cache import (
 )
 from .audit import (
     anchors_of as anchors_of,
-    export as export,
-    read_lines as read_lines,
-    verify_lines as verify_lines,
+    verify_each as verify_each,
     verify_runs as verify_runs,
 )
 from .codec import (
@@ -18,10 +16,12 @@ from .codec import (
     write_record as write_record,
 )
 from .entry import (
+    LAST_CHARACTER as LAST_CHARACTER,
     Entry as Entry,
     Record as Record,
     RunRow as RunRow,
     question_of as question_of,
+    shortened as shortened,
 )
 from .hash_chain import (
     ROOT as ROOT,
@@ -36,8 +36,16 @@ from .journal import (
     Journal as Journal,
     Log as Log,
 )
+from .lines import (
+    export as export,
+    read_lines as read_lines,
+    verify_lines as verify_lines,
+)
 from .memory import (
     MemoryJournal as MemoryJournal,
+)
+from .sql.changes import (
+    Follower as Follower,
 )
 from .sql.database import (
     Transaction as Transaction,
@@ -47,6 +55,7 @@ from .sql.lease import (
     new_holder as new_holder,
 )
 from .sql.schema import (
+    PostgresOnly as PostgresOnly,
     Schema as Schema,
 )
 from .sql.sql_cache import (

@@ -9,6 +9,8 @@ QUESTION_CHARS = 200
 """Characters of a question that a list of runs shows."""
 ID_CHARS = 200
 """Maximum characters of a run's id."""
+LAST_CHARACTER = "\U0010ffff"
+"""No id has this character, and it is after all others in the order by bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +85,12 @@ def question_of(record: str) -> str:
         started = decode(record)
     except JournalBroken:  # reading the run raises it
         return ""
-    text = started.query[-1].text if isinstance(started, RunStarted) and started.query else ""
-    return " ".join(text[: 4 * QUESTION_CHARS].split())[:QUESTION_CHARS]
+    return shortened(started.query[-1].text if isinstance(started, RunStarted) and started.query else "")
+
+
+def shortened(question: str) -> str:
+    """Return the first characters of a question on one line."""
+    return " ".join(question[: 4 * QUESTION_CHARS].split())[:QUESTION_CHARS]
 
 
 def check_id(run_id: str) -> None:

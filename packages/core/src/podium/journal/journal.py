@@ -1,7 +1,7 @@
 """The interface between runs and journals."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from time import time
 
 from podium.aio.resources import ResourceGroup
@@ -146,6 +146,19 @@ class Journal(ResourceGroup, ABC):
             ids: return only runs with these ids; `None` for all runs.
         """
 
+    async def pages(
+        self, *, nested: bool = False, since: float | None = None, until: float | None = None
+    ) -> AsyncGenerator[Sequence[RunRow], None]:
+        """Yield all runs in pages, newest first. Runs that begin after the first page are left out.
+
+        Args:
+            nested: whether to yield nested runs too.
+            since: yield only runs that began at this time or later, in seconds of Unix time; `None` for all.
+            until: yield only runs that began at this time or earlier.
+        """
+        rows = await self.runs(limit=None, nested=nested, since=since)
+        yield [row for row in rows if until is None or row.began <= until]
+
     async def strays(self) -> Sequence[str]:
         """Return the ids that have records but no row, because somebody deleted the row."""
         return ()
@@ -169,12 +182,19 @@ class Journal(ResourceGroup, ABC):
         Returns:
             The number of deleted runs, without nested runs.
         """
-        before, deleted = time() - older_than, 0
-        for row in await self.runs(limit=None):
-            if row.state != "running" and (row.ended or row.began) < before:
-                try:
-                    await self.delete(row.run_id)
-                except (RunUnknown, RunHeld):
-                    continue  # just deleted or claimed
-                deleted += 1
+        deleted = 0
+        for run_id in await self._old(older_than):
+            try:
+                await self.delete(run_id)
+            except (RunUnknown, RunHeld):
+                continue  # just deleted or claimed
+            deleted += 1
         return deleted
+
+    async def count_old(self, older_than: float) -> int:
+        """Return the number of runs that `prune` would delete now."""
+        return len(await self._old(older_than))
+
+    async def _old(self, older_than: float) -> Sequence[str]:
+        before, rows = time() - older_than, await self.runs(limit=None)
+        return [row.run_id for row in rows if row.state != "running" and (row.ended or row.began) < before]

@@ -3,22 +3,39 @@
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from datetime import datetime
 from functools import partial
+from math import ceil
 from pathlib import Path
+from time import monotonic
 from typing import Annotated
 
 import typer
 
 from podium import journal as journals
-from podium.cli.arguments import ConfigPath
-from podium.cli.run_lookup import family, find_run, look
+from podium.cli.arguments import ConfigPath, moment
+from podium.cli.numbers import counted
+from podium.cli.run_lookup import family, find_run, local_time, look
 from podium.cli.screen import EXIT_CODES, NO_ANSWER, Screen, reporting
 from podium.config import find_journal, find_shared_cache
 from podium.config.files import why_unreadable, why_unwritable
 from podium.errors import ConfigError, JournalBroken, QueryError
-from podium.journal import Anchor, Break, Journal, Record, Verifier, read_anchors, read_lines, verify_runs
+from podium.journal import (
+    Anchor,
+    Break,
+    Journal,
+    Record,
+    Verifier,
+    read_anchors,
+    read_lines,
+    verify_each,
+    verify_runs,
+)
 from podium.types.controls import escaped
 from podium.types.events import RunEnded, RunStopped
+
+_TOLD_SECONDS = 10.0
+"""How often the verification of all runs says how far it is."""
 
 audit = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
 
@@ -38,15 +55,31 @@ def verify(
         Path | None,
         typer.Option(metavar="FILE", help="Output of an earlier `podium audit anchor`; - for stdin."),
     ] = None,
+    since: Annotated[
+        float | None,
+        typer.Option(
+            parser=moment,
+            metavar="TIME",
+            help="Verify only runs that began since this time: 12h, 30d, or a date such as 2026-11-30.",
+        ),
+    ] = None,
+    until: Annotated[
+        float | None,
+        typer.Option(parser=moment, metavar="TIME", help="Verify only runs that began until this time."),
+    ] = None,
     config: ConfigPath = None,
 ) -> None:
     """Verify that nobody has changed the records since they were written."""
     with reporting() as screen:
         anchors = () if anchor is None else _read_anchors(anchor)
-        if run is not None and Path(run).is_file():
+        if run is None:
+            _verify_journal(screen, config, anchors, since, until)
+        elif since is not None or until is not None:
+            raise ConfigError("name a run or a file, or give --since and --until")
+        elif Path(run).is_file():
             _verify_file(screen, Path(run), anchors)
         else:
-            _verify_journal(screen, config, run, anchors)
+            _verify_run(screen, config, run, anchors)
 
 
 @audit.command(epilog=EXIT_CODES)
@@ -85,9 +118,47 @@ def export(
 
 
 def _verify_journal(
-    screen: Screen, config: Path | None, typed: str | None, anchors: Sequence[Anchor]
+    screen: Screen,
+    config: Path | None,
+    anchors: Sequence[Anchor],
+    since: float | None,
+    until: float | None,
 ) -> None:
-    """Verify all runs, or one run and the runs nested in it; exit with 1 if a record was changed.
+    """Verify all runs, or those that began in a time; exit with 1 if a record was changed.
+
+    The runs are verified newest first. From time to time, and if the command is interrupted, it tells the
+    time down to which the runs are verified.
+
+    Raises:
+        JournalError: the journal or the cached answers cannot be read.
+    """
+    journal, cache = find_journal(config), find_shared_cache(config)
+    runs, changed, reached, told_at = 0, 0, until, monotonic()
+
+    async def read() -> None:
+        nonlocal runs, changed, reached, told_at
+        async for part, breaks in verify_each(
+            journal, anchors=anchors, cache=cache, since=since, until=until
+        ):
+            _tell_breaks(screen, breaks)
+            runs, changed = runs + len(part), changed + len(breaks)
+            reached = part[0].began if part else reached
+            if monotonic() - told_at >= _TOLD_SECONDS and reached is not None:
+                told_at = monotonic()
+                screen.note(f"podium: {counted(runs, 'run')} verified, back to {local_time(reached)}")
+
+    try:
+        look(journal, read)
+    except KeyboardInterrupt as interrupt:
+        if reached is not None:
+            place = datetime.fromtimestamp(ceil(reached)).astimezone().isoformat()
+            interrupt.add_note(f"{counted(runs, 'run')} verified: verify the others with --until {place}")
+        raise
+    _tell_count(screen, runs, is_changed=changed > 0)
+
+
+def _verify_run(screen: Screen, config: Path | None, typed: str, anchors: Sequence[Anchor]) -> None:
+    """Verify one run and the runs nested in it; exit with 1 if a record was changed.
 
     Raises:
         JournalError: the run is unknown, or the journal or the cached answers cannot be read.
@@ -95,12 +166,9 @@ def _verify_journal(
     journal, cache = find_journal(config), find_shared_cache(config)
 
     async def read() -> tuple[int, Sequence[Break]]:
-        if typed is None:
-            runs, run_ids = len(await journal.runs(limit=None, nested=True)), None
-        else:
-            run_ids = [(await find_run(journal, typed)).run_id]
-            runs = len(await family(journal, run_ids[0]))
-        return runs, await verify_runs(journal, run_ids, anchors=anchors, cache=cache)
+        run_id = (await find_run(journal, typed)).run_id
+        runs = len(await family(journal, run_id))
+        return runs, await verify_runs(journal, [run_id], anchors=anchors, cache=cache)
 
     _tell(screen, *look(journal, read))
 
@@ -188,8 +256,16 @@ def _unfinished(records: Sequence[Record]) -> str:
 
 
 def _tell(screen: Screen, runs: int, breaks: Sequence[Break], besides: str = "") -> None:
+    _tell_breaks(screen, breaks)
+    _tell_count(screen, runs, besides, is_changed=bool(breaks))
+
+
+def _tell_breaks(screen: Screen, breaks: Sequence[Break]) -> None:
     for broken in breaks:
         screen.result(f"✗ {broken}")
-    if breaks:
+
+
+def _tell_count(screen: Screen, runs: int, besides: str = "", *, is_changed: bool) -> None:
+    if is_changed:
         raise typer.Exit(NO_ANSWER)
-    screen.note(f"podium: {runs} run{'' if runs == 1 else 's'} verified{besides}")
+    screen.note(f"podium: {counted(runs, 'run')} verified{besides}")

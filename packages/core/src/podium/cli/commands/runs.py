@@ -11,7 +11,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from podium.cli.arguments import AsJson, ConfigPath, Run, moment, span
+from podium.cli.arguments import AsJson, ConfigPath, Run, age, moment
 from podium.cli.numbers import counted, duration, money
 from podium.cli.run_lookup import SHORT, find_run, local_time, look, short_id
 from podium.cli.screen import EXIT_CODES, Screen, reporting
@@ -80,18 +80,36 @@ def prune(
     older_than: Annotated[
         float,
         typer.Option(
-            parser=span, metavar="SPAN", help="Minimum time since the end of a run, as in 12h, 30d or 8w."
+            parser=age,
+            metavar="AGE",
+            help="Minimum time since the end of a run: hours, days or weeks, as in 12h, 30d or 8w.",
         ),
     ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how many runs and answers would be deleted.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without a question.")] = False,
     config: ConfigPath = None,
 ) -> None:
-    """Delete old runs and old cached answers."""
+    """Delete old runs and old cached answers. At a terminal, the command asks before it deletes."""
     with reporting() as screen:
         journal, cache = find_journal(config), find_shared_cache(config)
-        told = counted(look(journal, partial(journal.prune, older_than)), "run")
-        answers = anyio.run(cache.prune, older_than)
-        cached = f" and {counted(answers, 'cached answer')}" if answers else ""
-        screen.note(f"podium: deleted {told}{cached}")
+        if dry_run or (screen.can_ask and not yes):
+            count = look(journal, partial(journal.count_old, older_than))
+            answers = anyio.run(cache.count_old, older_than)
+            told = _runs_and_answers(count, answers)
+            if dry_run:
+                screen.note(f"podium: would delete {told}")
+                return
+            if count or answers:
+                typer.confirm(f"podium: delete {told}?", abort=True, err=True)
+        count = look(journal, partial(journal.prune, older_than))
+        told = _runs_and_answers(count, anyio.run(cache.prune, older_than))
+        screen.note(f"podium: deleted {told}")
+
+
+def _runs_and_answers(runs: int, answers: int) -> str:
+    return counted(runs, "run") + (f" and {counted(answers, 'cached answer')}" if answers else "")
 
 
 def _list(

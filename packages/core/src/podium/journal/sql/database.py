@@ -95,12 +95,17 @@ class Database(ABC):
     """SQL expression for the time of the database, in seconds of Unix time."""
     for_update: ClassVar[str]
     """SQL clause that locks the selected rows until the transaction ends."""
+    bytewise: ClassVar[str]
+    """SQL clause after a text, so that it is compared by its bytes, whatever the order of the database is."""
+    is_postgres: ClassVar[bool]
     lock_schema: ClassVar[str]
     """SQL statement that prevents other schema changes until the transaction ends."""
     columns: ClassVar[str]
     """SQL query for the column names of a table; no rows if the table does not exist."""
     failures: ClassVar[tuple[type[Exception], ...]]
     """The exceptions of the driver and of its connections."""
+    notifies: ClassVar[bool]
+    """Whether `notify` is needed so that `watch` in other processes sees changes."""
 
     def __init__(self, name: str, patience: float) -> None:
         self.name = name
@@ -108,7 +113,12 @@ class Database(ABC):
         self.tenure = Tenure()
 
     async def transaction(
-        self, work: Work[_Result], *, reads: bool = False, patience: float | None = None
+        self,
+        work: Work[_Result],
+        *,
+        reads: bool = False,
+        alone: bool = False,
+        patience: float | None = None,
     ) -> _Result:
         """Run `work` in a transaction; retry for `patience` seconds while the database fails.
 
@@ -117,12 +127,13 @@ class Database(ABC):
         Args:
             work: the statements.
             reads: whether the statements only read.
+            alone: whether only one statement writes, so that it may be its own transaction.
             patience: how long to retry, in seconds; `None` for the patience of the database.
 
         Raises:
             JournalError: the database cannot be used.
         """
-        return await self.retry(lambda: shielded(self.attempt(work, reads=reads)), patience)
+        return await self.retry(lambda: shielded(self.attempt(work, reads=reads, alone=alone)), patience)
 
     async def retry(
         self, attempt: Callable[[], Awaitable[_Result]], patience: float | None = None
@@ -166,7 +177,7 @@ class Database(ABC):
         return f"the journal in {self.name} fails: {why}"
 
     @abstractmethod
-    async def attempt(self, work: Work[_Result], *, reads: bool = False) -> _Result:
+    async def attempt(self, work: Work[_Result], *, reads: bool = False, alone: bool = False) -> _Result:
         """Run `work` in a transaction, once."""
 
     @abstractmethod
@@ -175,6 +186,18 @@ class Database(ABC):
 
         Returns:
             The fences that differ.
+        """
+
+    @abstractmethod
+    async def notify(self, run_ids: Collection[str]) -> None:
+        """Tell other processes that runs have changed, after the commit of the changes."""
+
+    @abstractmethod
+    async def watch(self, changed: Callable[[str | None], object]) -> None:
+        """Call `changed` with the id of each run that another process has changed.
+
+        The id is `None` if any run may have changed: also at the beginning, when changes begin to be seen.
+        The call never returns, and raises the exception of the driver if the connection is lost.
         """
 
     @abstractmethod
@@ -192,6 +215,11 @@ class Database(ABC):
     async def park(self) -> None:
         """Close all connections, except one SQLite connection that the process keeps for the next use."""
         await self.aclose()
+
+
+def marks(number: int) -> str:
+    """Return the placeholders of a list of values."""
+    return f"({', '.join('?' * number)})"
 
 
 class DatabaseUrl(ABC):

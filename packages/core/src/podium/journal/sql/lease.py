@@ -7,6 +7,7 @@ import os
 import platform
 from functools import cache
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 PROC = Path("/proc")
@@ -39,6 +40,14 @@ def new_holder() -> str:
     pid = os.getpid()
     number = _token(pid) + uuid4().hex[:8]
     return f"{platform.node()}:{pid}:{_namespace()}:{_start_time(pid) or ''}:{number}"
+
+
+def is_held(row: Any) -> bool:
+    """Return whether a live process holds the run of a row, which has `holder`, `fence` and `is_live`."""
+    holder, fence = row["holder"], row["fence"]
+    if holder is None or not row["is_live"]:
+        return False
+    return not has_ended(holder) and not is_given_up(holder, fence)
 
 
 def process_of(holder: str) -> str:

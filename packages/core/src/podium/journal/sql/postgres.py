@@ -4,14 +4,16 @@ A batch is written by one statement without an explicit transaction. So it needs
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from itertools import count
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import anyio
 import asyncpg  # type: ignore[import-untyped]
 
+from podium.aio import PerLoop
 from podium.errors import PodiumError
 from podium.journal.sql.database import (
     BatchRows,
@@ -26,11 +28,21 @@ from podium.journal.sql.database import (
 
 _CONNECT_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
-_CONNECTIONS = 5
-"""Maximum connections of one event loop, besides the connection that writes batches."""
+_CONNECTIONS = 10
+"""Maximum connections of one event loop, besides those that write batches and that listen."""
 _TRANSIENT = frozenset({"08", "25", "40", "53", "55", "57", "58", "0A", "XX"})
 """Classes of error codes: connection, transaction, resources, shutdown, system."""
 _DUPLICATE_KEY = "23505"
+_CHANNEL = "podium_runs"
+"""The name in `_NOTIFY`."""
+_CHECK_SECONDS = 30.0
+"""Seconds between two checks of the connection that listens: a network may drop it without an end."""
+
+_NOTIFY = """
+SELECT set_config('synchronous_commit', 'off', TRUE), pg_notify('podium_runs', told)
+FROM unnest(string_to_array(?, chr(10))) AS told
+"""
+"""Does not wait for the disk, because notifications do not survive a crash of the server anyway."""
 
 _PLANS = """
 SET plan_cache_mode = force_generic_plan;
@@ -82,6 +94,34 @@ created a run and its acknowledgement was lost, the run counts as created by thi
 _Result = TypeVar("_Result")
 
 
+class PostgresPool(PerLoop[Any]):
+    """The pool of connections that all users of a `PostgresUrl` share in one event loop.
+
+    Args:
+        url: the URL with the password.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+
+    async def _open(self) -> Any:
+        return await asyncpg.create_pool(
+            dsn=self._url, timeout=_CONNECT_SECONDS, min_size=0, max_size=_CONNECTIONS, reset=_keep_session
+        )
+
+    async def _close(self, part: Any) -> None:
+        try:
+            with anyio.move_on_after(_CLOSE_SECONDS):
+                await part.close()
+        finally:
+            part.terminate()
+
+
+async def _keep_session(connection: Any) -> None:
+    """Change nothing: transactions leave nothing in their session, and a reset would be a round trip."""
+
+
 class PostgresUrl(DatabaseUrl):
     """A database of a server.
 
@@ -93,6 +133,7 @@ class PostgresUrl(DatabaseUrl):
     def __init__(self, url: str, name: str) -> None:
         self._url = url
         self._name = name
+        self._pool = PostgresPool(url)
 
     def __str__(self) -> str:
         return self._name
@@ -100,23 +141,26 @@ class PostgresUrl(DatabaseUrl):
     def connect(self, patience: float, synchronous: Synchronous) -> "PostgresDatabase":
         """Return the database without opening a connection."""
         del synchronous
-        return PostgresDatabase(self._name, patience, self._url)
+        return PostgresDatabase(self._name, patience, self._url, self._pool)
 
     async def unpark(self) -> None:
         """Do nothing: no connection is kept beyond its event loop."""
 
 
 class PostgresDatabase(Database):
-    """The connections to a server: one for batches, and a pool for everything else.
+    """The connections to a server: one for batches, one that listens, and a shared pool for everything else.
 
     Args:
         name: see `Database`.
         patience: see `Database`.
         url: the URL with the password.
+        pool: the shared pool.
     """
 
     now = "extract(epoch from clock_timestamp())::double precision"
     for_update = "FOR UPDATE"
+    bytewise = 'COLLATE "C"'
+    is_postgres = True
     lock_schema = "SELECT pg_advisory_xact_lock(123623728313709)"  # `podium` in ASCII
     columns = (
         "SELECT attname AS name FROM pg_attribute "
@@ -129,37 +173,48 @@ class PostgresDatabase(Database):
         OSError,
         TimeoutError,
     )
+    notifies = True
 
-    def __init__(self, name: str, patience: float, url: str) -> None:
+    def __init__(self, name: str, patience: float, url: str, pool: PostgresPool) -> None:
         super().__init__(name, patience)
         self._settings = {"dsn": url, "timeout": _CONNECT_SECONDS, "command_timeout": patience}
-        self._pool: Any = None
+        self._pool = pool
+        self._uses_pool = False
+        """Whether this database keeps the pool open."""
         self._writer: Any = None
         """The connection for batches; `None` before the first batch and after a failure."""
+        self._token = uuid4().hex[:8]
+        """Begins the notifications of this process, which does not need them."""
 
-    async def attempt(self, work: Work[_Result], *, reads: bool = False) -> _Result:
-        """Run `work` on a connection of the pool."""
-        if self._pool is None:
-            self._pool = asyncpg.create_pool(min_size=0, max_size=_CONNECTIONS, **self._settings)
-        pool = await self._pool
-        connection = await pool.acquire(timeout=self.patience)
-        try:
-            transaction = connection.transaction(readonly=reads)
-            await transaction.start()
+    async def attempt(self, work: Work[_Result], *, reads: bool = False, alone: bool = False) -> _Result:
+        """Run `work` on a connection of the pool.
+
+        Statements that only read need no transaction: with the isolation of a transaction here, each of them
+        would see the newest rows anyway.
+        """
+        if not self._uses_pool:
+            self._uses_pool = True
+            await self._pool.__aenter__()
+        async with self._pool.opened() as pool:
+            connection = await self._acquired(pool)
             try:
-                result = await work(_PostgresTransaction(connection))
+                transaction = _PostgresTransaction(connection, self.patience)
+                return await (work(transaction) if reads or alone else transaction.run(work))
             except PodiumError:
-                await transaction.rollback()
                 raise
-            await transaction.commit()
-        except PodiumError:
-            raise
-        except BaseException:  # also after a cancellation: a statement may be unfinished
-            connection.terminate()  # the server rolls back
-            raise
-        finally:
-            await pool.release(connection)
-        return result
+            except BaseException:  # also after a cancellation: a statement may be unfinished
+                connection.terminate()  # the server rolls back
+                raise
+            finally:
+                await pool.release(connection)
+
+    async def _acquired(self, pool: Any) -> Any:
+        """Return a free connection of the pool."""
+        try:
+            return await pool.acquire(timeout=self.patience)
+        except TimeoutError as error:
+            told = f"none of {_CONNECTIONS} connections was free or opened within {self.patience:g} s"
+            raise TimeoutError(f"{told}: the process or the database is overloaded") from error
 
     async def write(self, rows: BatchRows) -> Collection[str]:
         """Write all rows with one statement."""
@@ -178,6 +233,32 @@ class PostgresDatabase(Database):
             raise
         return lost
 
+    async def notify(self, run_ids: Collection[str]) -> None:
+        """Send a notification for each run, in one round trip."""
+        told = "\n".join(f"{self._token} {run_id}" for run_id in run_ids)
+        await self.attempt(lambda transaction: transaction.fetch(_NOTIFY, told), reads=True)
+
+    async def watch(self, changed: Callable[[str | None], object]) -> None:
+        """Listen on a connection of its own."""
+
+        def hear(*told: Any) -> None:  # connection, process id, channel and text
+            token, _, run_id = told[-1].partition(" ")
+            if token != self._token:
+                changed(run_id)
+
+        connection = await asyncpg.connect(**self._settings)
+        try:
+            lost = anyio.Event()
+            connection.add_termination_listener(lambda _: lost.set())
+            await connection.add_listener(_CHANNEL, hear)
+            changed(None)
+            while True:
+                with anyio.move_on_after(_CHECK_SECONDS):
+                    await lost.wait()
+                await connection.execute("SELECT 1")
+        finally:
+            connection.terminate()
+
     def is_transient(self, error: Exception) -> bool:
         """Return whether the server's error code is transient or missing."""
         code: str | None = getattr(error, "sqlstate", None)
@@ -188,20 +269,18 @@ class PostgresDatabase(Database):
         return getattr(error, "sqlstate", None) == _DUPLICATE_KEY
 
     async def aclose(self) -> None:
-        """Close all connections; terminate those that do not close within a second."""
+        """Close the connection for batches, and leave the pool, which the last user closes."""
         writer, self._writer = self._writer, None
-        pool, self._pool = self._pool, None
+        uses_pool, self._uses_pool = self._uses_pool, False
         try:
             with anyio.move_on_after(_CLOSE_SECONDS):
                 if writer is not None:
                     await writer.close()
-                if pool is not None:
-                    await pool.close()
         finally:
             if writer is not None:
                 writer.terminate()
-            if pool is not None:
-                pool.terminate()
+            if uses_pool:
+                await self._pool.__aexit__(None, None, None)
 
     async def _connected(self) -> Any:
         if self._writer is None:
@@ -211,18 +290,32 @@ class PostgresDatabase(Database):
 
 
 class _PostgresTransaction(Transaction):
-    """Executes statements on a connection."""
+    """Executes statements on a connection, each within some seconds."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, seconds: float) -> None:
         self._connection = connection
+        self._seconds = seconds
+
+    async def run(self, work: Work[_Result]) -> _Result:
+        """Run `work` between the begin and the end of a transaction."""
+        await self.execute("BEGIN")
+        try:
+            result = await work(self)
+        except PodiumError:
+            await self.execute("ROLLBACK")
+            raise
+        await self.execute("COMMIT")
+        return result
 
     async def execute(self, statement: str, *values: Value) -> int:
-        status: str = await self._connection.execute(_numbered(statement), *values)
+        status: str = await self._connection.execute(_numbered(statement), *values, timeout=self._seconds)
         changed = status.rpartition(" ")[2]
         return int(changed) if changed.isdigit() else 0
 
     async def fetch(self, statement: str, *values: Value) -> Sequence[Row]:
-        rows: Sequence[Row] = await self._connection.fetch(_numbered(statement), *values)
+        rows: Sequence[Row] = await self._connection.fetch(
+            _numbered(statement), *values, timeout=self._seconds
+        )
         return rows
 
 

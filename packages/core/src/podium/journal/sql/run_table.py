@@ -1,23 +1,17 @@
-"""Claims, reads, lists and deletes the runs of a database."""
+"""Claims and reads the runs of a database."""
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from podium.errors import RunDead, RunHeld, RunUnknown
-from podium.journal.entry import Entry, Record, RunRow
-from podium.journal.sql.database import Row, Transaction, Value
+from podium.journal.entry import Entry, Record
+from podium.journal.sql.database import Row, Transaction
 from podium.journal.sql.fenced_store import FencedStore
-from podium.journal.sql.lease import has_ended, is_given_up, process_of
+from podium.journal.sql.lease import is_given_up, is_held, process_of
+from podium.journal.sql.run_list import select_runs
 from podium.journal.sql.run_log import RunState
 
-_ALL = 2**62
-"""A limit above any number of rows. `LIMIT NULL` and `LIMIT -1` each work in only one of the databases."""
 _RECORDS = "SELECT run_id, number, at, text, hash FROM podium_events WHERE run_id = ? ORDER BY number"
-_STRAYS = """
-SELECT DISTINCT run_id FROM podium_events AS event
-WHERE NOT EXISTS (SELECT 1 FROM podium_runs AS run WHERE run.run_id = event.run_id) ORDER BY run_id
-"""
 _CLAIM = "UPDATE podium_runs SET holder = ?, fence = ?, recoveries = ? WHERE run_id = ?"
 _BURY = "UPDATE podium_runs SET state = 'dead', holder = NULL, recoveries = ? WHERE run_id = ?"
 
@@ -46,11 +40,7 @@ class RunTable:
         self._store = store
         self._database = store.database
         self._max_recoveries = max_recoveries
-        # no value from outside is in these statements
-        self._select = f"""
-            SELECT run.*, lease.until > {self._database.now} AS is_live
-            FROM podium_runs AS run LEFT JOIN podium_leases AS lease ON lease.holder = run.holder
-        """  # noqa: S608
+        self._select = f"{select_runs(self._database)} WHERE run.run_id = ?"
         self._lock = f"SELECT run_id FROM podium_runs WHERE run_id = ? {self._database.for_update}"  # noqa: S608
 
     async def claim(self, run_id: str, fence: str, *, force: bool) -> Claim:
@@ -68,7 +58,7 @@ class RunTable:
     async def _claim(self, transaction: Transaction, *, run_id: str, fence: str, force: bool) -> Claim:
         row = await self._locked(transaction, run_id)
         is_claimed = row["fence"] == fence  # by an earlier attempt whose acknowledgement was lost
-        if _is_held(row) and not is_claimed:
+        if is_held(row) and not is_claimed:
             raise RunHeld(
                 f"run {run_id} is running in {process_of(row['holder'])}: wait for it to end or stop"
             )
@@ -94,61 +84,6 @@ class RunTable:
 
         return await self._database.transaction(read, reads=True)
 
-    async def rows(
-        self,
-        *,
-        limit: int | None,
-        nested: bool,
-        prefix: str,
-        parent: str | None,
-        since: float | None,
-        ids: Collection[str] | None,
-    ) -> tuple[RunRow, ...]:
-        """Return the latest runs, like `Journal.runs`."""
-        which = "run.parent = ?" if parent is not None else "TRUE" if nested else "run.parent IS NULL"
-        values: list[Value] = [] if parent is None else [parent]
-        if since is not None:
-            which, values = f"{which} AND run.began >= ?", [*values, since]
-        if ids is not None:
-            if not ids:
-                return ()
-            which = f"{which} AND run.run_id IN ({', '.join('?' * len(ids))})"
-            values += ids
-        order = "ORDER BY run.began DESC, run.run_id LIMIT ?"
-        statement = f"{self._select} WHERE {which} AND substr(run.run_id, 1, ?) = ? {order}"
-
-        async def read(transaction: Transaction) -> tuple[RunRow, ...]:
-            rows = await transaction.fetch(
-                statement, *values, len(prefix), prefix, _ALL if limit is None else limit
-            )
-            return tuple(map(_run_row, rows))
-
-        return await self._database.transaction(read, reads=True)
-
-    async def strays(self) -> tuple[str, ...]:
-        """Return the ids that have records but no row."""
-
-        async def read(transaction: Transaction) -> tuple[str, ...]:
-            return tuple(str(row["run_id"]) for row in await transaction.fetch(_STRAYS))
-
-        return await self._database.transaction(read, reads=True)
-
-    async def delete(self, run_id: str) -> None:
-        """Delete a run and all runs nested in it; `Journal.delete` describes the exceptions."""
-        await self._database.transaction(partial(self._delete, run_id=run_id))
-
-    async def _delete(self, transaction: Transaction, *, run_id: str) -> None:
-        doomed = [run_id]
-        for each in doomed:  # the loop adds to it
-            row = await self._locked(transaction, each)
-            if _is_held(row):
-                raise RunHeld(f"run {each} is running in {process_of(row['holder'])}: wait for it to end")
-            nested = await transaction.fetch("SELECT run_id FROM podium_runs WHERE parent = ?", each)
-            doomed += [row["run_id"] for row in nested if row["run_id"] not in doomed]
-        for each in doomed:
-            await transaction.execute("DELETE FROM podium_events WHERE run_id = ?", each)
-            await transaction.execute("DELETE FROM podium_runs WHERE run_id = ?", each)
-
     async def _locked(self, transaction: Transaction, run_id: str) -> Row:
         """Lock a run's row until the transaction ends, and return the row.
 
@@ -159,7 +94,7 @@ class RunTable:
         return await self._row(transaction, run_id)
 
     async def _row(self, transaction: Transaction, run_id: str) -> Row:
-        rows = await transaction.fetch(f"{self._select} WHERE run.run_id = ?", run_id)
+        rows = await transaction.fetch(self._select, run_id)
         if not rows:
             raise RunUnknown(f"run {run_id} is not in the journal")
         return rows[0]
@@ -167,16 +102,3 @@ class RunTable:
 
 async def _records(transaction: Transaction, run_id: str) -> tuple[Record, ...]:
     return tuple(Record(**dict(row)) for row in await transaction.fetch(_RECORDS, run_id))
-
-
-def _is_held(row: Row) -> bool:
-    holder, fence = row["holder"], row["fence"]
-    if holder is None or not row["is_live"]:
-        return False
-    return not has_ended(holder) and not is_given_up(holder, fence)
-
-
-def _run_row(row: Row) -> RunRow:
-    names: Sequence[str] = ("run_id", "parent", "question", "began", "ended", "cost", "holder", "recoveries")
-    state = "stopped" if row["state"] == "running" and not _is_held(row) else row["state"]
-    return RunRow(state=state, **{name: row[name] for name in names})

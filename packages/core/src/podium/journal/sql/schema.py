@@ -15,6 +15,12 @@ ON CONFLICT (name) DO UPDATE SET version = excluded.version
 """
 
 
+class PostgresOnly(str):
+    """A statement of a schema that SQLite does not need."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Schema:
     """The tables of one package.
@@ -22,7 +28,8 @@ class Schema:
     Args:
         name: the name of the schema, unique in a database.
         versions: for each version, the statements that upgrade the previous version to it, in SQL for both
-            SQLite and PostgreSQL. Released versions never change; tables are named `podium_…`.
+            SQLite and PostgreSQL, or `PostgresOnly`. Released versions never change; tables are named
+            `podium_…`.
         first: the number of the first item of `versions`. Earlier versions are errors.
     """
 
@@ -76,7 +83,8 @@ async def upgrade(database: Database, schema: Schema) -> None:
         await transaction.execute(_CREATE)
         for statements in schema.versions[max(await version(transaction) - schema.first + 1, 0) :]:
             for statement in statements:
-                await transaction.execute(statement)
+                if database.is_postgres or not isinstance(statement, PostgresOnly):
+                    await transaction.execute(statement)
         await transaction.execute(_SET_VERSION, schema.name, schema.newest)
 
     if await database.transaction(version, reads=True) < schema.newest:

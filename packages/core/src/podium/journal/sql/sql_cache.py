@@ -30,12 +30,20 @@ _SCHEMA = Schema(
             )
             """,
         ],
+        ["CREATE INDEX podium_cache_at ON podium_cache (at)"],
     ],
 )
 _PUT = """
 INSERT INTO podium_cache (key, at, text, hash) VALUES (?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET at = excluded.at, text = excluded.text, hash = excluded.hash
 """
+_AT_ONCE = 1000
+"""Maximum answers that one transaction deletes."""
+_PRUNE = f"""
+DELETE FROM podium_cache
+WHERE key IN (SELECT key FROM podium_cache WHERE at < ? ORDER BY at LIMIT {_AT_ONCE}) AND at < ?
+"""  # noqa: S608 - no value from outside
+_COUNT = "SELECT count(*) AS count FROM podium_cache WHERE at < ?"
 _GET = "SELECT at, text, hash FROM podium_cache WHERE key = ?"
 
 
@@ -87,10 +95,18 @@ class SqlCache(SqlTables, Cache):
 
     async def prune(self, older_than: float) -> int:
         """Delete the answers that are older than `older_than` seconds, and return their number."""
+        before, deleted = time() - older_than, 0
+        while True:
+            count = await self.transaction(lambda each: each.execute(_PRUNE, before, before))
+            deleted += count
+            if count < _AT_ONCE:
+                return deleted
+
+    async def count_old(self, older_than: float) -> int:
+        """Return the number of answers that `prune` would delete now."""
         before = time() - older_than
-        return await self.transaction(
-            lambda transaction: transaction.execute("DELETE FROM podium_cache WHERE at < ?", before)
-        )
+        rows = await self.transaction(lambda each: each.fetch(_COUNT, before), reads=True)
+        return int(rows[0]["count"])
 
 
 async def _stored(transaction: Transaction, key: str) -> StoredAnswer | None:

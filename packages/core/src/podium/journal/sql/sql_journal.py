@@ -1,7 +1,7 @@
 """A journal in a database: SQLite for one machine, PostgreSQL for many."""
 
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from uuid import uuid4
@@ -12,13 +12,16 @@ from podium.journal.codec import prepare
 from podium.journal.entry import Record, RunRow, check_id
 from podium.journal.journal import Journal, Log
 from podium.journal.sql.batch import Batch
+from podium.journal.sql.changes import Changes, Follower
 from podium.journal.sql.database import Database, Synchronous
+from podium.journal.sql.deletion import Deletion
 from podium.journal.sql.fenced_store import FencedStore
 from podium.journal.sql.group_commit import GroupCommit
 from podium.journal.sql.lease import forget_fence
+from podium.journal.sql.run_list import RunList, Wanted
 from podium.journal.sql.run_log import SqlLog, not_recorded
 from podium.journal.sql.run_table import RunTable
-from podium.journal.sql.schema import Schema, open_database
+from podium.journal.sql.schema import PostgresOnly, Schema, open_database
 from podium.journal.sql.urls import Location, database_url
 from podium.types.events import RunStarted
 
@@ -42,7 +45,15 @@ SCHEMA = Schema(
             )
             """,
             "CREATE TABLE podium_leases (holder TEXT PRIMARY KEY, until DOUBLE PRECISION NOT NULL)",
-        ]
+        ],
+        [
+            "DROP INDEX podium_runs_began",
+            "CREATE INDEX podium_runs_began ON podium_runs (began, run_id)",
+            "DROP INDEX podium_runs_parent",
+            # without the outer runs, so that SQLite does not use it to find all of these
+            "CREATE INDEX podium_runs_parent ON podium_runs (parent) WHERE parent IS NOT NULL",
+            PostgresOnly('CREATE INDEX podium_runs_prefix ON podium_runs (run_id COLLATE "C")'),
+        ],
     ],
     first=2,
 )
@@ -60,6 +71,9 @@ class _Open:
     store: FencedStore
     writer: GroupCommit
     runs: RunTable
+    list: RunList
+    deletion: Deletion
+    changes: Changes
 
 
 class SqlJournal(PerLoop[_Open], Journal):
@@ -101,7 +115,7 @@ class SqlJournal(PerLoop[_Open], Journal):
         self.url = database_url(location)
         self.patience = patience
         self._synchronous: Synchronous = synchronous
-        self._lease = lease
+        self.lease = lease
         self._max_recoveries = max_recoveries
 
     def __repr__(self) -> str:
@@ -167,9 +181,16 @@ class SqlJournal(PerLoop[_Open], Journal):
     ) -> Sequence[RunRow]:
         """Return the latest runs, newest first."""
         async with self.opened() as here:
-            return await here.runs.rows(
-                limit=limit, nested=nested, prefix=prefix, parent=parent, since=since, ids=ids
-            )
+            wanted = Wanted(nested=nested, prefix=prefix, parent=parent, since=since, ids=ids)
+            return await here.list.rows(wanted, limit)
+
+    async def pages(
+        self, *, nested: bool = False, since: float | None = None, until: float | None = None
+    ) -> AsyncGenerator[Sequence[RunRow], None]:
+        """Yield all runs in pages, newest first."""
+        async with self.opened() as here:
+            async for page in here.list.pages(Wanted(nested=nested, since=since, until=until)):
+                yield page
 
     async def check(self, patience: float) -> None:
         """Check that events can be recorded: renew the lease of this process.
@@ -186,12 +207,38 @@ class SqlJournal(PerLoop[_Open], Journal):
     async def strays(self) -> Sequence[str]:
         """Return the ids that have records but no row, because somebody deleted the row."""
         async with self.opened() as here:
-            return await here.runs.strays()
+            return await here.list.strays()
 
     async def delete(self, run_id: str) -> None:
         """Delete a run and all runs nested in it."""
         async with self.opened() as here:
-            await here.runs.delete(run_id)
+            await here.deletion.delete(run_id)
+            here.changes.tell([run_id])
+
+    async def prune(self, older_than: float) -> int:
+        """Delete old runs that no process holds, some of them in each transaction."""
+        async with self.opened() as here:
+            return await here.deletion.prune(older_than)
+
+    async def count_old(self, older_than: float) -> int:
+        """Return the number of runs that `prune` would delete now."""
+        async with self.opened() as here:
+            return await here.deletion.count_old(older_than)
+
+    @asynccontextmanager
+    async def following(self, run_id: str) -> AsyncGenerator[Follower, None]:
+        """Yield a follower of a run, which may not have begun, and which any process may execute.
+
+        Read the run first, and then wait for its next change: the follower sees what happens meanwhile.
+        """
+        async with self.opened() as here:
+            with here.changes.followed(run_id) as follower:
+                yield follower
+
+    async def tell(self, run_ids: Collection[str]) -> None:
+        """Wake the followers of runs in all processes, after a change in a table beside the journal."""
+        async with self.opened() as here:
+            here.changes.tell(run_ids)
 
     async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
         """Make one attempt to write a batch. All records are written here, and are durable on return."""
@@ -202,17 +249,25 @@ class SqlJournal(PerLoop[_Open], Journal):
             self.url, SCHEMA, patience=self.patience, synchronous=self._synchronous
         )
         prepare()
-        store = FencedStore(database, self._lease)
-        writer = GroupCommit(
-            lambda batch: self._commit(store, batch), period=self._lease / 3, patience=self.patience
-        )
-        return _Open(database, store, writer, RunTable(store, self._max_recoveries))
+        store, changes = FencedStore(database, self.lease), Changes(database)
+
+        async def commit(batch: Batch) -> Collection[SqlLog]:
+            lost = await self._commit(store, batch)
+            changes.tell({log.run_id for log in (*batch.counts, *batch.released)})
+            return lost
+
+        writer = GroupCommit(commit, period=self.lease / 3, patience=self.patience)
+        runs = RunTable(store, self._max_recoveries)
+        return _Open(database, store, writer, runs, RunList(database), Deletion(database), changes)
 
     async def _close(self, part: _Open) -> None:
         try:
             await part.writer.aclose()
         finally:
-            await part.database.park()
+            try:
+                await part.changes.aclose()
+            finally:
+                await part.database.park()
 
     async def __aexit__(
         self,

@@ -31,6 +31,8 @@ from podium.journal.sql.parked import Parked
 BUSY_SECONDS = 0.5
 """How long SQLite waits for the lock of a file before the attempt fails, in seconds."""
 _THREADS = 4
+_WATCH_SECONDS = 0.25
+"""Seconds between two looks for commits of other processes."""
 
 _NEW_RUN = """
 INSERT INTO podium_runs (run_id, parent, question, state, began, ended, cost, holder, fence, recoveries)
@@ -47,6 +49,12 @@ WHERE run_id = ? AND fence = ?
 _Result = TypeVar("_Result")
 
 
+class _Commits:
+    """Counts the changes that users of a `SqliteUrl` have committed."""
+
+    number = 0
+
+
 class SqliteUrl(DatabaseUrl):
     """The path of a file."""
 
@@ -54,6 +62,7 @@ class SqliteUrl(DatabaseUrl):
         if path.name in ("", ":memory:"):
             raise ConfigError("a journal in SQLite needs a file: give the path of a file")
         self._path = path
+        self._commits = _Commits()
 
     def __str__(self) -> str:
         return str(self._path)
@@ -62,7 +71,7 @@ class SqliteUrl(DatabaseUrl):
         """Create the file if it is missing, readable by its owner only, and return the database."""
         path = self._path.absolute()  # the working directory may change
         FORKS.check(path)
-        database = SqliteDatabase(str(self), patience, path, synchronous)
+        database = SqliteDatabase(str(self), patience, path, synchronous, self._commits)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _create(path)
@@ -96,16 +105,23 @@ class SqliteDatabase(Database):
         patience: see `Database`.
         path: the path of the file.
         synchronous: when SQLite flushes to the disk.
+        commits: counts the commits of this process.
     """
 
     now = "(julianday('now') - 2440587.5) * 86400.0"
     for_update = ""  # a writing transaction locks the whole file
+    bytewise = ""  # it always compares bytes
+    is_postgres = False
     lock_schema = "SELECT 1"  # for the same reason
     columns = "SELECT name FROM pragma_table_info(?)"
     failures = (sqlite3.Error, OSError, TimeoutError)
+    notifies = False
 
-    def __init__(self, name: str, patience: float, path: Path, synchronous: Synchronous) -> None:
+    def __init__(
+        self, name: str, patience: float, path: Path, synchronous: Synchronous, commits: _Commits
+    ) -> None:
         super().__init__(name, patience)
+        self._commits = commits
         self._path = path
         self._file: FileId | None = None
         self._synchronous = synchronous
@@ -116,8 +132,9 @@ class SqliteDatabase(Database):
         self._is_closed = False
         _databases[id(self)] = self
 
-    async def attempt(self, work: Work[_Result], *, reads: bool = False) -> _Result:
+    async def attempt(self, work: Work[_Result], *, reads: bool = False, alone: bool = False) -> _Result:
         """Run `work` in a thread."""
+        del alone
 
         def attempt() -> _Result:
             with self._transaction("BEGIN" if reads else "BEGIN IMMEDIATE") as connection:
@@ -133,6 +150,30 @@ class SqliteDatabase(Database):
                 return _write(connection, rows)
 
         return await self._in_thread(write)
+
+    async def notify(self, run_ids: Collection[str]) -> None:
+        """Do nothing: other processes look at the version of the file."""
+
+    async def watch(self, changed: Callable[[str | None], object]) -> None:
+        """Look at the version of the file, which each commit through another connection changes.
+
+        If this process has committed, too, followers do not look: in a busy process, they would look each
+        time, without a change of their run.
+        """
+        own = SqliteDatabase(self.name, self.patience, self._path, self._synchronous, self._commits)
+        own.take(None)  # its only connection: the versions of different connections cannot be compared
+        number, version = -1, None
+        try:
+            while True:
+                before, number = number, self._commits.number
+                found = (await own.attempt(_version, reads=True))[0][0]
+                if version is None or (found != version and number == before):
+                    changed(None)
+                version = found
+                await anyio.sleep(_WATCH_SECONDS)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await own.aclose()
 
     def is_transient(self, error: Exception) -> bool:
         """Return whether the environment caused the failure, and not the file's content or the statement."""
@@ -183,6 +224,7 @@ class SqliteDatabase(Database):
                 yield connection
                 if connection.in_transaction:
                     connection.execute("COMMIT")
+                    self._commits.number += begin == "BEGIN IMMEDIATE"
             except BaseException:  # in any case: closing the connection rolls back
                 connection.close()
                 raise
@@ -247,6 +289,10 @@ class _SqliteTransaction(Transaction):
 
     async def fetch(self, statement: str, *values: Value) -> Sequence[Row]:
         return self._connection.execute(statement, values).fetchall()
+
+
+async def _version(transaction: Transaction) -> Sequence[Row]:
+    return await transaction.fetch("PRAGMA data_version")
 
 
 def _complete(work: Coroutine[Any, Any, _Result]) -> _Result:

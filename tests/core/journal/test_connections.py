@@ -1,0 +1,56 @@
+"""The connections to a PostgreSQL server."""
+
+import anyio
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+from core.journal.happenings import course, started
+
+from podium.errors import ConfigError
+from podium.journal import SqlCache, SqlJournal, Transaction
+
+pytestmark = pytest.mark.anyio
+_OTHERS = """
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+async def test_the_tables_beside_a_journal_share_its_connections(postgres_url: str) -> None:
+    """A process needs eleven: ten that all tables share, and one for batches; at the end, none is left."""
+    journal = SqlJournal(postgres_url)
+    tables = [SqlCache(journal.url) for _ in range(4)]
+    watching = await asyncpg.connect(postgres_url)
+    try:
+        async with journal, tables[0], tables[1], tables[2], tables[3]:
+            log = await journal.begin(started("run"), minted=False)
+            async with anyio.create_task_group() as tasks:
+                for _ in range(20):
+                    tasks.start_soon(journal.runs)
+                    for each in tables:
+                        tasks.start_soon(each.get, "key")
+            for event in course("run"):
+                log.append(event)
+            await log.aclose()
+            assert await watching.fetchval(_OTHERS) == 11
+        with anyio.fail_after(10):
+            while await watching.fetchval(_OTHERS):  # noqa: ASYNC110 - the server ends them
+                await anyio.sleep(0.05)
+    finally:
+        await watching.close()
+
+
+async def test_a_transaction_that_raises_is_rolled_back(postgres_url: str) -> None:
+    """Its connection serves the next transaction."""
+    cache = SqlCache(postgres_url)
+
+    async def work(transaction: Transaction) -> None:
+        await transaction.execute("DELETE FROM podium_cache")
+        raise ConfigError("refused")
+
+    async with cache:
+        insert = "INSERT INTO podium_cache (key, at, text, hash) VALUES ('key', 0.0, '', '')"
+        await cache.transaction(lambda each: each.execute(insert))
+        with pytest.raises(ConfigError):
+            await cache.transaction(work)
+        query = "SELECT count(*) AS number FROM podium_cache"
+        rows = await cache.transaction(lambda each: each.fetch(query), reads=True)
+    assert rows[0]["number"] == 1

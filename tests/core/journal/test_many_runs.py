@@ -1,0 +1,201 @@
+"""A journal of many runs: pages, pruning in parts, ids without a row, and indexes for each query."""
+
+import re
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from core.journal.happenings import ended, started
+
+from podium.journal import (
+    Schema,
+    SqlJournal,
+    SqlTables,
+    anchors_of,
+    export,
+    read_lines,
+    verify_each,
+    verify_runs,
+)
+from podium.journal.sql import deletion, run_list
+from podium.journal.sql.sql_journal import SCHEMA
+
+pytestmark = pytest.mark.anyio
+COUNT = 25
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def journal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqlJournal:
+    """Return an empty journal with short pages."""
+    monkeypatch.setattr(run_list, "_PAGE", 4)
+    monkeypatch.setattr(deletion, "_AT_ONCE", 4)
+    monkeypatch.setattr(deletion, "_IDS", 3)
+    place = tmp_path / "runs.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    return SqlJournal(place)
+
+
+async def record(journal: SqlJournal, count: int = COUNT) -> list[str]:
+    """Record runs; every third has two nested runs, one within the other. Return all ids, oldest first."""
+    ids: list[str] = []
+    for number in range(count):
+        outer = f"run{number:02}"
+        family = [outer, f"{outer}-a", f"{outer}-b"] if number % 3 == 0 else [outer]
+        for place, run_id in enumerate(family):
+            parent = (family[place - 1], 1, 0, 1) if place else None
+            log = await journal.begin(started(run_id, parent=parent), minted=True)
+            log.append(ended(run_id))
+            await log.aclose()
+        ids += family
+    return ids
+
+
+async def change(journal: SqlJournal, statement: str, *values: str | float) -> None:
+    """Change the database, as somebody with access to it does."""
+    tables = SqlTables(Schema("none", [[]]), journal.url)
+    await tables.transaction(lambda each: each.execute(statement, *values))
+
+
+async def test_audit_and_export_reach_every_run_once(journal: SqlJournal) -> None:
+    """Also if runs are on different pages than the runs nested in them, and if many began at one time."""
+    async with journal:
+        ids = await record(journal)
+        await change(journal, "UPDATE podium_runs SET began = 5.0 WHERE run_id LIKE 'run1%'")
+        listed = [row.run_id async for page in journal.pages(nested=True) for row in page]
+        assert sorted(listed) == sorted(ids)
+        parts = [[row.run_id for row in family] async for family, _ in verify_each(journal)]
+        assert sorted(run_id for part in parts for run_id in part) == sorted(ids)
+        assert ["run03", "run03-a", "run03-b"] in parts
+        anchors = [anchor async for anchor in anchors_of(journal)]
+        assert sorted(anchor.run_id for anchor in anchors) == sorted(ids)
+        lines = [line async for line in export(journal)]
+        assert sorted(records[0].run_id for records in read_lines(lines)) == sorted(ids)
+
+
+async def test_runs_of_a_time_are_verified(journal: SqlJournal) -> None:
+    """Both bounds count; the runs of anchors are verified too, and what is wrong elsewhere is not found."""
+    async with journal:
+        await record(journal, 6)
+        rows = [row async for page in journal.pages() for row in page]
+        heads = {anchor.run_id: anchor async for anchor in anchors_of(journal)}
+        await change(journal, "UPDATE podium_events SET text = text || ' ' WHERE run_id = 'run01'")
+        await change(journal, "DELETE FROM podium_runs WHERE run_id = 'run05'")
+
+        async def broken(anchors: tuple[str, ...] = (), **bounds: float) -> list[str]:
+            known = [heads[run_id] for run_id in anchors]
+            found = verify_each(journal, anchors=known, **bounds)
+            return [each.run_id async for _, breaks in found for each in breaks]
+
+        assert await broken(since=rows[3].began) == []
+        assert await broken(until=rows[5].began) == []
+        assert await broken(since=rows[4].began) == ["run01"]
+        assert await broken(since=rows[4].began, until=rows[4].began) == ["run01"]
+        assert await broken(("run00", "run01", "run05"), since=rows[3].began) == ["run01", "run05"]
+        assert sorted(await broken()) == ["run01", "run05"]
+
+
+async def test_rows_that_nobody_can_reach_are_verified(journal: SqlJournal) -> None:
+    """Runs whose rows name each other, or a missing run, as their outer run; and records without a row."""
+    async with journal:
+        await record(journal, 7)
+        await change(journal, "UPDATE podium_runs SET parent = 'run02' WHERE run_id = 'run01'")
+        await change(journal, "UPDATE podium_runs SET parent = 'run01' WHERE run_id = 'run02'")
+        await change(journal, "UPDATE podium_runs SET parent = 'nobody' WHERE run_id = 'run00'")
+        await change(journal, "DELETE FROM podium_runs WHERE run_id IN ('run03-a', 'run04', 'run05')")
+        found = await verify_runs(journal)
+        wrong = {each.run_id: each.reason for each in found}
+    assert set(wrong) == {"run00", "run01", "run02", "run03-a", "run03-b", "run04", "run05"}
+    assert wrong["run00"] == "its outer run nobody is missing"
+    assert wrong["run03-b"] == "its outer run run03-a is missing"
+    assert wrong["run04"] == "its row is missing"
+
+
+async def test_prunes_in_parts(journal: SqlJournal) -> None:
+    """Old runs go with those nested in them; held ones and younger ones stay, wherever they are."""
+    async with journal:
+        ids = await record(journal)
+        for number in range(20):
+            await change(
+                journal,
+                "UPDATE podium_runs SET began = ?, ended = ? WHERE run_id LIKE ?",
+                10.0 * number,
+                10.0 * number + 1,
+                f"run{number:02}%",
+            )
+        await change(journal, "UPDATE podium_runs SET ended = 9e12 WHERE run_id = 'run07'")
+        held = [await journal.claim(run_id) for run_id in ("run02", "run06-b")]
+        assert await journal.prune(86400.0) == 17
+        left = {row.run_id for row in await journal.runs(limit=None, nested=True)}
+        kept = {"run02", "run06", "run06-a", "run06-b", "run07"} | {each for each in ids if each >= "run20"}
+        assert left == kept
+        assert await journal.strays() == []
+        for log in held:
+            await log.aclose()
+        assert await journal.prune(86400.0) == 2
+        assert await journal.prune(86400.0) == 0
+
+
+async def test_two_prune_at_once(journal: SqlJournal) -> None:
+    """Each old run is deleted by one of them."""
+    async with journal:
+        await record(journal)
+        await anyio.sleep(0.01)
+        counts: list[int] = []
+
+        async def prune(other: SqlJournal) -> None:
+            counts.append(await other.prune(0.0))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(prune, journal)
+            tasks.start_soon(prune, SqlJournal(journal.url))
+        await journal.prune(0.0)
+        assert await journal.runs(limit=None, nested=True) == ()
+    assert sum(counts) <= COUNT
+
+
+async def test_a_beginning_of_an_id_is_compared_by_its_characters(journal: SqlJournal) -> None:
+    """In any language of the database: no other character counts as equal, and none is left out."""
+    ids = ("idem-a", "idem-A", "idem_a", "idemä", "idem", "ideM-a", "idem-a\U0001f600", "idem-%")
+    async with journal:
+        for run_id in ids:
+            log = await journal.begin(started(run_id), minted=False)
+            await log.aclose()
+        for prefix in (*ids, "idem-", "i", "x", "%", "_"):
+            found = {row.run_id for row in await journal.runs(prefix=prefix, limit=None)}
+            assert found == {run_id for run_id in ids if run_id.startswith(prefix)}
+            (row,) = await journal.runs(prefix=prefix, limit=1) or (None,)
+            assert row is None or row.run_id in found
+
+
+async def test_the_tables_of_version_2_are_upgraded(journal: SqlJournal) -> None:
+    """Its runs are kept, and the new indexes are there."""
+    former = replace(SCHEMA, versions=SCHEMA.versions[:1])
+    add = "INSERT INTO podium_runs VALUES ('old', NULL, 'Why?', 'ok', 1.0, 2.0, 0.5, NULL, 'f', 0)"
+    await SqlTables(former, journal.url).transaction(lambda each: each.execute(add))
+    (row,) = await journal.runs()
+    assert (row.run_id, row.began, row.cost) == ("old", 1.0, 0.5)
+
+
+async def test_sqlite_lists_runs_in_the_order_of_an_index(tmp_path: Path) -> None:
+    """Also the runs that are not nested: it does not sort all of them for each page."""
+    path = tmp_path / "runs.db"
+    await record(SqlJournal(path), 3)
+    for condition in ("parent IS NULL", "parent IS NULL AND (began, run_id) < (5.0, 'x')", "TRUE"):
+        query = f"SELECT * FROM podium_runs WHERE {condition} ORDER BY began DESC, run_id DESC LIMIT 50"  # noqa: S608
+        with closing(sqlite3.connect(path)) as connection:
+            plan = " ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}"))
+        assert "podium_runs_began" in plan
+        assert "TEMP B-TREE" not in plan
+
+
+async def test_the_settings_of_the_documentation(postgres_url: str) -> None:
+    """The SQL of the page about scale is valid for the tables of a journal."""
+    page = (Path(__file__).parents[3] / "docs" / "scale.md").read_text(encoding="utf-8")
+    statements = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    journal = SqlJournal(postgres_url)
+    assert await journal.runs() == ()
+    for statement in statements:
+        await change(journal, statement)
+    assert statements
