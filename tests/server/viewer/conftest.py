@@ -1,11 +1,16 @@
 """A real Chromium that shows the viewer of a server on loopback."""
 
 import shutil
+import threading
+import time
 from collections.abc import Iterator
+from typing import Any
 
+import httpx2
 import pytest
 from playwright.sync_api import Browser, Error, Page, sync_playwright
 from server.runs.conftest import Http, http, keyed, new_key, serve, served, upstream, url
+from servers.chat_server import Pause, Reply, chunk, events
 
 __all__ = ["Http", "http", "keyed", "new_key", "serve", "served", "upstream", "url"]
 
@@ -19,8 +24,14 @@ _OPTIONS = [
     "--disable-sync",
 ]
 
+STEPS = [
+    {"worker": "one", "subtask": "Collect facts.", "access": []},
+    {"worker": "one", "subtask": "Collect doubts.", "access": []},
+    {"worker": "two", "subtask": "Write the answer.", "access": [0]},
+]
 
-@pytest.fixture(scope="module")
+
+@pytest.fixture(scope="module")  # while it is open, tests in this thread cannot run an event loop
 def browser() -> Iterator[Browser]:
     """Start Chromium."""
     if shutil.which(_CHROMIUM) is None:
@@ -32,9 +43,14 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """Open a page; an error of its scripts, or something that its policy blocks, fails the test."""
-    faults: list[str] = []
+def faults() -> list[str]:
+    """Return the errors of the page so far; a test that causes a refusal clears the list."""
+    return []
+
+
+@pytest.fixture
+def page(browser: Browser, faults: list[str]) -> Iterator[Page]:
+    """Open a page; an error of its scripts or in its console fails the test."""
 
     def failed(error: Error) -> None:
         faults.append(str(error))
@@ -43,7 +59,38 @@ def page(browser: Browser) -> Iterator[Page]:
     opened = context.new_page()
     opened.set_default_timeout(10_000)
     opened.on("pageerror", failed)
-    opened.on("console", lambda said: "Content Security Policy" in said.text and faults.append(said.text))
+    opened.on("console", lambda said: said.type == "error" and faults.append(said.text))
     yield opened
     context.close()
     assert faults == []
+
+
+def start(client: httpx2.Client, query: str = "Why is the sky blue?", **options: Any) -> str:
+    """Start a run, and return its id."""
+    answer = client.post("/runs", json={"model": "podium", "query": query, **options})
+    assert answer.status_code == 202, answer.text
+    run_id: str = answer.json()["id"]
+    return run_id
+
+
+def ended(client: httpx2.Client, run_id: str) -> dict[str, Any]:
+    """Wait until a run has ended or waits for an approval, and return it."""
+    while True:
+        run: dict[str, Any] = client.get(f"/runs/{run_id}").json()
+        if run["status"] not in ("running", "stopped"):
+            return run
+        time.sleep(0.02)
+
+
+def in_halves(first: str, second: str, may_end: threading.Event) -> Reply:
+    """Return a streamed answer whose second half waits for an event."""
+    *head, _ = events(chunk({"role": "assistant", "content": first}), done=False).parts
+    tail = events(chunk({"content": second}), chunk({}, finish_reason="stop"), done=True).parts
+
+    def parts() -> Any:
+        yield from head
+        while not may_end.is_set():
+            yield Pause(0.02)
+        yield from list(tail)[1:]
+
+    return Reply(parts())

@@ -3,47 +3,24 @@
 import json
 import re
 import sqlite3
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
-from server.chat.test_completions import ASKED, team
+from server.chat.test_completions import team
 from server.runs.conftest import Http
-from servers.chat_server import Call, ChatServer, Pause, Reply, chunk, events, says
+from server.viewer.conftest import STEPS, ended, start
+from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
 
 from podium.journal import SqlJournal
 
 AXE = Path(__file__).parents[3] / ".clients/node_modules/axe-core/axe.min.js"
 APPROVAL = '\n[policy]\napprove = "later"\n'
-STEPS = [
-    {"worker": "one", "subtask": "Collect facts.", "access": []},
-    {"worker": "one", "subtask": "Collect doubts.", "access": []},
-    {"worker": "two", "subtask": "Write the answer.", "access": [0]},
-]
 HOSTILE = '<img src=x onerror="document.title=`broken`"> \x00\x1b[31m \u202eevil <script>alert(1)</script>'
-
-
-def start(client: httpx2.Client, query: str = "Why is the sky blue?", **options: Any) -> str:
-    """Start a run, and return its id."""
-    answer = client.post("/runs", json={"model": "podium", "query": query, **options})
-    assert answer.status_code == 202, answer.text
-    run_id: str = answer.json()["id"]
-    return run_id
-
-
-def ended(client: httpx2.Client, run_id: str) -> dict[str, Any]:
-    """Wait until a run has ended or waits for an approval, and return it."""
-    while True:
-        run: dict[str, Any] = client.get(f"/runs/{run_id}").json()
-        if run["status"] not in ("running", "stopped"):
-            return run
-        time.sleep(0.02)
 
 
 def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
@@ -69,47 +46,9 @@ def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, http: Htt
     expect(page.get_by_label("Step 2", exact=True)).to_be_visible()
 
 
-def test_a_run_fills_in_while_it_is_carried_out(served: Served, upstream: ChatServer, page: Page) -> None:
-    """The output of a step is shown before the step has ended, also if the viewer comes later."""
-    may_end = threading.Event()
-
-    async def reply(call: Call) -> Reply:
-        if call.body["model"] != "two":
-            return team(call)
-        head = chunk({"role": "assistant", "content": "The first half"})
-        return _halves(head, may_end)
-
-    upstream.reply = reply
-    stream = served.client().chat.completions.create(model="podium", messages=ASKED, stream=True)
-    with stream:
-        next(each for each in stream if each.choices and each.choices[0].delta.content)
-        page.goto(served.root)
-        page.get_by_role("link", name="Why is the sky blue?").click()
-        page.get_by_label("Step 1, two, running").click()
-        expect(page.get_by_label("Step 1", exact=True).locator("pre.writing")).to_have_text("The first half")
-        expect(page.locator(".body > pre")).to_have_text("The first half")
-        may_end.set()
-        expect(page.get_by_label("Step 1, two, ok")).to_be_visible()
-        expect(page.locator(".body > pre")).to_have_text("The first half and the second")
-        for _ in stream:
-            pass
-
-
-def _halves(head: dict[str, Any], may_end: threading.Event) -> Reply:
-    """Return an answer whose second half waits for an event."""
-    *first, _ = events(head, done=False).parts
-    second = events(chunk({"content": " and the second"}), chunk({}, finish_reason="stop"), done=True)
-
-    def parts() -> Any:
-        yield from first
-        while not may_end.is_set():
-            yield Pause(0.02)
-        yield from list(second.parts)[1:]
-
-    return Reply(parts())
-
-
-@pytest.mark.parametrize("action", ["Approve", "Edit", "Refuse"])
+@pytest.mark.parametrize(
+    "action", ["Edit", *(pytest.param(each, marks=pytest.mark.long) for each in ("Approve", "Refuse"))]
+)
 def test_a_plan_that_waits(
     serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, action: str
 ) -> None:
@@ -120,6 +59,11 @@ def test_a_plan_that_waits(
     run_id = start(client)
     ended(client, run_id)
     page.goto(f"{served.root}/#/runs/{run_id}")
+    expect(page.get_by_text("The run has no answer yet.")).to_be_visible()
+    expect(
+        page.get_by_role("status").filter(has_text="The plan of round 1 waits for approval.")
+    ).to_be_visible()
+    expect(page.locator(".bad")).to_have_count(0)
     page.get_by_label("Reason").fill("I looked at it.")
     if action == "Edit":
         page.get_by_role("button", name="Edit").click()
@@ -128,15 +72,18 @@ def test_a_plan_that_waits(
     else:
         page.get_by_role("button", name=action, exact=True).click()
     told = {"Approve": "approved", "Edit": "changed", "Refuse": "refused"}[action]
-    expect(page.get_by_text(f"The plan was {told} by local: I looked at it.")).to_be_visible()
+    by = "user" if action == "Edit" else "planner"
+    said = f"Written by {by}. The plan was {told} by local: I looked at it."
+    expect(page.get_by_text(said, exact=True)).to_be_visible()
     run = ended(client, run_id)
     assert run["status"] == ("failed" if action == "Refuse" else "ok")
     if action == "Edit":
         assert run["rounds"][0]["plan"]["steps"][0]["subtask"] == "Collect other facts."
 
 
+@pytest.mark.long
 def test_an_invalid_change_is_told_and_nothing_is_lost(
-    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
+    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
 ) -> None:
     """The run still waits, and the form keeps the change."""
     upstream.reply = team
@@ -151,8 +98,53 @@ def test_an_invalid_change_is_told_and_nothing_is_lost(
     expect(page.get_by_role("alert")).to_contain_text("step 0")
     assert page.get_by_label("Steps that step 0 sees").input_value() == "5"
     assert client.get(f"/runs/{run_id}").json()["status"] == "waiting"
+    faults.clear()
 
 
+def test_a_step_is_removed_from_a_plan_that_waits(
+    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
+) -> None:
+    """The other steps get new numbers; the server refuses a text that used the output of the removed step."""
+    upstream.reply = team
+    served = serve(models=APPROVAL)
+    client = http(served)
+    tasks = ("Collect.", "Doubt.", r"Join {{0}}, {{ 1 }} and \{{1}}.", "Write {{2}}.")
+    access: tuple[list[int], ...] = ([], [0], [0, 1], [1, 2])
+    steps = [{"worker": "one", "subtask": tasks[at], "access": access[at]} for at in range(4)]
+    run_id = start(client, plan={"steps": steps})
+    ended(client, run_id)
+    page.goto(f"{served.root}/#/runs/{run_id}")
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_role("button", name="Remove step 0").click()
+    lists = [page.get_by_label(f"Steps that step {at} sees").input_value() for at in range(3)]
+    assert lists == ["", "0", "0, 1"]
+    text = page.get_by_label("Subtask of step 1")
+    assert text.input_value() == r"Join {{0, removed}}, {{0}} and \{{1}}."
+    assert page.get_by_label("Subtask of step 2").input_value() == "Write {{1}}."
+    page.get_by_role("button", name="Approve the changed plan").click()
+    expect(page.get_by_role("alert")).to_contain_text("{{0, removed}}")
+    faults.clear()
+    text.fill("Join {{0}}.")
+    page.get_by_role("button", name="Approve the changed plan").click()
+    expect(page.get_by_text("The plan was changed by local.")).to_be_visible()
+    made = ended(client, run_id)["rounds"][0]["plan"]["steps"]
+    assert [each["access"] for each in made] == [[], [0], [0, 1]]
+
+
+@pytest.mark.long
+def test_skipped_steps_are_counted(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+    """The number of steps that were skipped is beside the number of steps."""
+    upstream.reply = team
+    client = http(served)
+    run_id = start(client, plan={"steps": [*STEPS[:2], {**STEPS[2], "access": [0]}]})
+    ended(client, run_id)
+    page.goto(f"{served.root}/#/runs/{run_id}")
+    expect(page.locator(".gauge").filter(has_text="steps")).to_have_text(
+        re.compile("steps 2 of .*, 1 skipped")
+    )
+
+
+@pytest.mark.long
 def test_outputs_are_text(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
     """Markup is not read, control characters are shown by their codes, and a long line is cut."""
 
@@ -167,7 +159,7 @@ def test_outputs_are_text(served: Served, upstream: ChatServer, http: Http, page
     page.goto(f"{served.root}/#/runs/{run_id}/1.0")
     shown = page.get_by_label("Step 0", exact=True).locator("pre").last
     expect(shown).to_contain_text("<img src=x onerror=")
-    expect(shown).to_contain_text("‹U+202E›evil <script>")
+    expect(shown).to_contain_text("‹U+001B›[31m ‹U+202E›evil <script>")
     assert page.locator("img, #app script").count() == 0
     assert page.title() != "broken"
     expect(page.locator(".body > pre")).to_have_text("x" * 20_000)
@@ -175,6 +167,7 @@ def test_outputs_are_text(served: Served, upstream: ChatServer, http: Http, page
     expect(page.locator(".body > pre")).to_have_text("x" * 300_000)
 
 
+@pytest.mark.long
 def test_search_keys_and_a_comparison(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
     """The keyboard alone finds, marks, compares and opens runs."""
     upstream.reply = team
@@ -207,6 +200,7 @@ def test_search_keys_and_a_comparison(served: Served, upstream: ChatServer, http
     expect(page.get_by_role("dialog")).to_contain_text("Esc")
 
 
+@pytest.mark.long
 def test_dark_and_light(served: Served, page: Page) -> None:
     """The system decides, until the person chooses; the choice is kept."""
     page.emulate_media(color_scheme="dark")
@@ -220,7 +214,9 @@ def test_dark_and_light(served: Served, page: Page) -> None:
     expect(page.get_by_role("button", name="Colours: light")).to_be_visible()
 
 
-def test_a_key_opens_the_viewer(keyed: Served, new_key: Callable[..., str], http: Http, page: Page) -> None:
+def test_a_key_opens_the_viewer(
+    keyed: Served, new_key: Callable[..., str], http: Http, page: Page, faults: list[str]
+) -> None:
     """The page logs in with a key, keeps the session, and shows the runs of this key only."""
     key, other = new_key(), new_key()
     for each in (key, other):
@@ -228,8 +224,10 @@ def test_a_key_opens_the_viewer(keyed: Served, new_key: Callable[..., str], http
         ended(client, start(client, query=f"For {each == key}?"))
     page.goto(keyed.root)
     page.get_by_label("API key").fill("wrong")
+    assert faults == []
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("alert")).to_be_visible()
+    faults.clear()
     page.get_by_label("API key").fill(key)
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("row")).to_have_count(1)
@@ -239,10 +237,27 @@ def test_a_key_opens_the_viewer(keyed: Served, new_key: Callable[..., str], http
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
-def test_an_unknown_run_is_told(served: Served, page: Page) -> None:
+def test_the_budgets_of_the_key(
+    keyed: Served, upstream: ChatServer, new_key: Callable[..., str], http: Http, page: Page
+) -> None:
+    """The page shows what the key has spent of its budgets."""
+    upstream.reply = team
+    key = new_key(day_cost=2.0, month_cost=5.0)
+    client = http(keyed, key)
+    ended(client, start(client, plan={"steps": STEPS}))
+    page.goto(keyed.root)
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Log in").click()
+    told = re.compile(r"budget of this day: \$0\.002\d+ spent and \$0 reserved of \$2\.00")
+    expect(page.get_by_role("meter", name=told)).to_be_visible()
+    expect(page.get_by_role("meter")).to_have_count(2)
+
+
+def test_an_unknown_run_is_told(served: Served, page: Page, faults: list[str]) -> None:
     """The page says what is wrong, and links to the list."""
     page.goto(f"{served.root}/#/runs/none")
     expect(page.get_by_role("alert")).to_contain_text("run none does not exist")
+    faults.clear()
 
 
 def test_the_files_have_strict_headers(served: Served) -> None:
@@ -275,7 +290,7 @@ def test_the_prompts_are_those_that_were_sent(served: Served, upstream: ChatServ
     assert client.get("/runs/none/prompts").status_code == 404
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_ten_thousand_runs_and_a_plan_with_a_hundred_steps(
     serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
 ) -> None:
@@ -303,7 +318,13 @@ def test_ten_thousand_runs_and_a_plan_with_a_hundred_steps(
     assert page.get_by_role("row").count() < 60
     page.goto(f"{served.root}/#/runs/{large}")
     expect(page.locator(".node")).to_have_count(100)
-    page.get_by_role("button", name="Zoom in").click()
+    expect(page.locator(".number-far").last).to_have_text("99")
+    page.get_by_role("button", name="Fit").click()
+    expect(page.locator(".number-far").last).to_be_visible()
+    for _ in range(4):
+        page.get_by_role("button", name="Zoom in").click()
+    expect(page.locator(".number-far").last).to_be_hidden()
+    page.get_by_role("button", name="Fit").click()
     page.get_by_label("Step 99, two, ok").press("Enter")
     expect(page.get_by_label("Step 99", exact=True)).to_be_visible()
 

@@ -1,4 +1,4 @@
-// Requests to the server, with the CSRF token of the session.
+// Requests to the server, with the CSRF token of the session, or the token of `podium open`.
 
 export class ApiError extends Error {
   constructor(status, code, message) {
@@ -8,10 +8,21 @@ export class ApiError extends Error {
   }
 }
 
+const TOKEN = "podium-token";
 let csrf = null;
+
+// `podium open` writes an address with a token. The page keeps the token, and removes it from the address.
+export function takeToken() {
+  const found = /^#\/open\/([^/]+)(.*)$/.exec(location.hash);
+  if (found === null) return;
+  localStorage.setItem(TOKEN, found[1]);
+  history.replaceState(null, "", `#${found[2]}`);
+}
 
 export async function request(method, path, { body, headers = {}, signal } = {}) {
   const sent = { ...headers };
+  const token = localStorage.getItem(TOKEN);
+  if (token !== null) sent.authorization = `Bearer ${token}`;
   if (body !== undefined) sent["content-type"] = "application/json";
   if (csrf !== null && method !== "GET") sent["x-podium-csrf"] = csrf;
   let response;
@@ -44,14 +55,9 @@ export async function post(path, body) {
   return (await request("POST", path, { body })).json();
 }
 
-// Returns the session, or null: a server without keys has no sessions.
+// Returns whether the server is open to this browser, and the session, if there is one.
 export async function findSession() {
-  try {
-    return keep(await get("/session"));
-  } catch (error) {
-    if (error.status === 401) return null;
-    throw error;
-  }
+  return keep(await get("/session"));
 }
 
 export async function login(key) {
@@ -65,6 +71,7 @@ export async function logout() {
 
 function keep(session) {
   csrf = session.csrf;
+  if (!session.reads_only) localStorage.removeItem(TOKEN);  // it is of an earlier server at this address
   return session;
 }
 

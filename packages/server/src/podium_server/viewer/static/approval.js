@@ -39,20 +39,37 @@ function Editor({ workers, draft, setDraft }) {
     <select aria-label=${`Worker of step ${index}`} value=${row.worker} onChange=${(e) => change(index, { worker: Number(e.target.value) })}>
       ${workers.map((name, number) => html`<option value=${number}>${name}</option>`)}</select>
     <input aria-label=${`Steps that step ${index} sees`} placeholder="sees, as in 0, 1" value=${row.access} onInput=${(e) => change(index, { access: e.target.value })} />
-    <button class="quiet" aria-label=${`Remove step ${index}`} disabled=${draft.length === 1} onClick=${() => setDraft(draft.filter((_, at) => at !== index))}>Remove</button>
+    <button class="quiet" aria-label=${`Remove step ${index}`} disabled=${draft.length === 1} onClick=${() => setDraft(without(draft, index))}>Remove</button>
     <textarea aria-label=${`Subtask of step ${index}`} rows="2" value=${row.subtask} onInput=${(e) => change(index, { subtask: e.target.value })}></textarea>
   </li>`)}</ol>
   <p><button onClick=${() => setDraft([...draft, rowOf({ worker: 0, subtask: "", access: [] })])}>Add a step</button>
-    <span class="dim"> The last step writes the answer. A removed step keeps its number in the lists of other steps: change them.</span></p>`;
+    <span class="dim"> The last step writes the answer. If you remove a step, the lists and the <code>{{n}}</code> of the other steps get the new numbers.</span></p>`;
 }
 
 let made = 0;
 const rowOf = (step) => ({ ...step, access: step.access.join(", "), key: (made += 1) });
 
+// The rows without one of them. The later rows get new numbers, and the row leaves the lists. A {{n}} that
+// stands for its output is changed so that the server refuses it: only a person knows what to write instead.
+function without(draft, index) {
+  const moved = (number) => (number > index ? number - 1 : number);
+  const reference = (found, number) => {
+    if (number === undefined) return found;
+    return Number(number) === index ? `{{${number}, removed}}` : `{{${moved(Number(number))}}}`;
+  };
+  return draft.filter((_, at) => at !== index).map((row) => ({
+    ...row,
+    access: wordsOf(row.access).filter((each) => !isNumber(each) || Number(each) !== index).map((each) => (isNumber(each) ? moved(Number(each)) : each)).join(", "),
+    subtask: row.subtask.replace(/\\\{\{|\{\{\s*(\d+)\s*\}\}/g, reference),
+  }));
+}
+
+const wordsOf = (text) => text.split(/[\s,]+/).filter(Boolean);
+const isNumber = (word) => /^\d+$/.test(word);
+
 // The server checks the plan; a word that is not a number is sent as it is, so that the error names it.
 function stepOf({ key, ...row }) {
-  const words = row.access.split(/[\s,]+/).filter(Boolean);
-  const step = { ...row, access: words.map((each) => (/^\d+$/.test(each) ? Number(each) : each)) };
+  const step = { ...row, access: wordsOf(row.access).map((each) => (isNumber(each) ? Number(each) : each)) };
   if (step.enough > step.access.length) delete step.enough;
   return step;
 }

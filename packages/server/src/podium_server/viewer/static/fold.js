@@ -22,7 +22,11 @@ export function fold(run, event) {
 }
 
 const HANDLERS = {
+  run_queued(run, event) {
+    Object.assign(run, { status: "queued", model: event.model, question: event.question, began: event.created });
+  },
   run_started(run, event) {
+    run.began = event.recorded - event.at;
     Object.assign(run, {
       status: "running", workers: event.workers, limits: event.limits, labels: event.labels ?? [],
       recalls: event.recalls, model: event.conductor,
@@ -39,8 +43,8 @@ const HANDLERS = {
   round_started(run, event) {
     if (run.rounds.some((each) => each.number === event.round)) return;
     run.rounds.push({
-      number: event.round, why: event.why, plan: null, planner: null, planText: "", isPlanning: false,
-      proposals: [], steps: [], approval: null,
+      number: event.round, why: event.why, plan: null, planner: null, planText: "", draft: [],
+      isPlanning: false, proposals: [], steps: [], approval: null,
     });
   },
   planner_started(run, event) {
@@ -52,11 +56,17 @@ const HANDLERS = {
     const round = roundOf(run, event);
     round.isPlanning = true;
     round.planText = event.is_whole ? event.text : round.planText + event.text;
+    if (event.is_whole) round.draft = [];
+    for (const step of event.steps) {
+      stepAt(round, round.draft.length).subtask ??= step.subtask;
+      round.draft.push(step);
+    }
   },
   planner_ended(run, event) {
     const round = roundOf(run, event);
     Object.assign(round, { isPlanning: false, planText: "" });
     round.proposals.push(event.proposal);
+    if (event.proposal.problem) dropDraft(round);
   },
   plan_ready(run, event) {
     const round = roundOf(run, event);
@@ -93,7 +103,9 @@ const HANDLERS = {
   },
   attempt_failed(run, event) {
     const attempt = attemptOf(stepOf(run, event), event.attempt);
-    Object.assign(attempt, { status: "failed", ended: event.at, wait: event.wait }, event.call);
+    // The slower of two calls was not wrong.
+    const status = event.call.problem?.code === "hedged" ? "cancelled" : "failed";
+    Object.assign(attempt, { status, ended: event.at, wait: event.wait }, event.call);
   },
   step_ended(run, event) {
     const step = stepOf(run, event);
@@ -133,7 +145,15 @@ function roundOf(run, event) {
   return run.rounds.at(-1);
 }
 
+// Removes the steps of an unfinished plan that have not started.
+function dropDraft(round) {
+  round.draft = [];
+  const isDraft = (step) => step && step.status === "pending" && !step.attempts.length;
+  while (isDraft(round.steps.at(-1))) round.steps.pop();
+}
+
 function setPlan(round, plan) {
+  dropDraft(round);
   round.plan = plan;
   plan.steps.forEach((each, index) => Object.assign(stepAt(round, index), { subtask: each.subtask }));
 }
@@ -145,7 +165,7 @@ function stepOf(run, event) {
 function stepAt(round, index) {
   while (round.steps.length <= index) {
     round.steps.push({
-      index: round.steps.length, status: "pending", attempts: [], text: "", outcome: null, nested: [],
+      index: round.steps.length, subtask: null, status: "pending", attempts: [], text: "", outcome: null, nested: [],
       worker: null, started: null, writer: null,
     });
   }

@@ -4,15 +4,17 @@ const UNSAFE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202
 
 // Shows characters that are invisible, or change the order of a text, by their codes.
 export function visible(text) {
-  return text.replace(/\r\n/g, "\n").replace(UNSAFE, (each) => {
-    const code = each.codePointAt(0);
-    return code < 32 ? String.fromCodePoint(0x2400 + code) : `‹U+${code.toString(16).toUpperCase().padStart(4, "0")}›`;
-  });
+  return text.replace(/\r\n/g, "\n").replace(UNSAFE, (each) => `‹U+${each.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
 }
 
 export function line(text, most = 200) {
   const whole = text.slice(0, 4 * most).replace(/\s+/g, " ").trim();
   return visible(whole.length > most ? `${whole.slice(0, most - 1).trim()}…` : whole);
+}
+
+// Some statements as sentences: with a capital at the start and a full stop at the end.
+export function sentences(...told) {
+  return told.filter(Boolean).map((each) => `${each[0].toUpperCase()}${each.slice(1)}${/[.?!…]$/.test(each) ? "" : "."}`).join(" ");
 }
 
 export function usd(cost) {

@@ -2,21 +2,61 @@
 
 import { Graph, layout } from "./vendor/dagre.js";
 
-export const WIDTH = 190;
+export const WIDTH = 170;
 export const HEIGHT = 52;
 
-export function placed(round) {
+// The columns are from left to right, or from the top down.
+export function placed(round, isDown) {
   const graph = new Graph();
-  graph.setGraph({ rankdir: "LR", nodesep: 14, ranksep: 56, marginx: 16, marginy: 16 });
+  graph.setGraph({ rankdir: isDown ? "TB" : "LR", nodesep: 12, edgesep: 10, ranksep: 32, marginx: 10, marginy: 12, ranker: rank });
   graph.setDefaultEdgeLabel(() => ({}));
-  const steps = round.plan ? round.plan.steps : round.steps.map(() => ({ access: [] }));
+  const steps = round.plan ? round.plan.steps : round.steps.map((_, index) => round.draft[index] ?? { access: [] });
   steps.forEach((_, index) => graph.setNode(`${index}`, { width: WIDTH, height: HEIGHT }));
   steps.forEach((step, index) => seenBy(step).forEach((from) => graph.setEdge(`${from}`, `${index}`)));
   if (steps.length) layout(graph);
   const nodes = steps.map((_, index) => graph.node(`${index}`));
-  const edges = graph.edges().map((edge) => ({ from: Number(edge.v), to: Number(edge.w), points: graph.edge(edge).points }));
+  if (nodes.length) firstOnTop(graph, nodes, isDown ? ["x", "width"] : ["y", "height"]);
+  const edges = graph.edges().map((edge) => {
+    const [from, to] = [Number(edge.v), Number(edge.w)];
+    return { from, to, path: curve(nodes[from], nodes[to], graph.edge(edge).points, isDown) };
+  });
   const { width = 0, height = 0 } = steps.length ? graph.graph() : {};
   return { nodes, edges, width, height };
+}
+
+// Turns the columns around if the first step is in the second half of its column.
+function firstOnTop(graph, nodes, [across, most]) {
+  const extent = graph.graph()[most];
+  if (nodes[0][across] <= extent / 2) return;
+  const points = graph.edges().flatMap((edge) => graph.edge(edge).points);
+  for (const each of [...nodes, ...points]) each[across] = extent - each[across];
+}
+
+// A step is in the column after the last of the steps that it sees; dagre's own rankers move it to the right.
+function rank(graph) {
+  const rankOf = (name) => {
+    const node = graph.node(name);
+    node.rank ??= Math.max(0, ...graph.inEdges(name).map((edge) => rankOf(edge.v) + graph.edge(edge).minlen));
+    return node.rank;
+  };
+  graph.nodes().forEach(rankOf);
+}
+
+// A line bends between the columns only, so that it crosses no box. Every second point is in a column.
+function curve(from, to, points, isDown) {
+  const [along, across, half] = isDown ? ["y", "x", HEIGHT / 2] : ["x", "y", WIDTH / 2];
+  const at = (a, b) => (isDown ? [b, a] : [a, b]).map((each) => each.toFixed(1)).join();
+  const columns = [...points.filter((_, index) => index % 2 === 0).slice(1, -1), to];
+  let [a, b] = [from[along] + half, from[across]];
+  let path = `M${at(a, b)}`;
+  for (const column of columns) {
+    const [start, next] = [column[along] - half, column[across]];
+    const middle = (a + start) / 2;
+    path += `C${at(middle, b)} ${at(middle, next)} ${at(start, next)}`;
+    [a, b] = [column[along] + half, next];
+    if (column !== to) path += `L${at(a, b)}`;
+  }
+  return path;
 }
 
 // The earlier steps of the same round on an access list.
@@ -35,16 +75,4 @@ export function criticalPath(round) {
     path.set(here, at);
   }
   return path;
-}
-
-export function curve(points) {
-  const [first, ...rest] = points.map(({ x, y }) => `${x.toFixed(1)},${y.toFixed(1)}`);
-  if (rest.length < 2) return `M${first}L${rest.join(" ")}`;
-  const middles = points.slice(1, -1).map((point, index) => {
-    const next = points[index + 2];
-    const isLast = index === points.length - 3;
-    const [x, y] = isLast ? [next.x, next.y] : [(point.x + next.x) / 2, (point.y + next.y) / 2];
-    return `Q${point.x.toFixed(1)},${point.y.toFixed(1)} ${x.toFixed(1)},${y.toFixed(1)}`;
-  });
-  return `M${first}${middles.join("")}`;
 }

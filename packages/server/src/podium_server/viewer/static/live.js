@@ -5,6 +5,8 @@ import { follow } from "./stream.js";
 import { useCallback, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
 const MOST_AT_ONCE = 2000;
+const BETWEEN = 40;  // milliseconds between two drawings, so that input has time
+const BETWEEN_HIDDEN = 200;
 
 // Returns the run, the state of its stream, an error, and a function that connects again.
 export function useRun(id) {
@@ -13,18 +15,16 @@ export function useRun(id) {
   const run = useRef(shown.run);
   useEffect(() => {
     const queue = [];
-    let frame = null;
+    let timer = null;
     let stream = "loading";
     const draw = () => {
-      frame = null;
-      const began = performance.now();
+      timer = null;
       for (const event of queue.splice(0, MOST_AT_ONCE)) fold(run.current, event);
       setShown({ run: run.current, stream, error: null });
-      // After a slow drawing the browser gets time for input.
-      if (queue.length) setTimeout(plan, 4 * (performance.now() - began));
+      if (queue.length) plan();
     };
     const plan = () => {
-      if (frame === null) frame = document.hidden ? setTimeout(draw, 200) : requestAnimationFrame(draw);
+      timer ??= setTimeout(draw, document.hidden ? BETWEEN_HIDDEN : BETWEEN);
     };
     const stop = follow(id, {
       onEvent: (event) => {
@@ -39,8 +39,7 @@ export function useRun(id) {
     });
     return () => {
       stop();
-      cancelAnimationFrame(frame);
-      clearTimeout(frame);
+      clearTimeout(timer);
     };
   }, [id, turn]);
   return { ...shown, again: useCallback(() => setTurn((now) => now + 1), []) };

@@ -1,6 +1,7 @@
 // The frame of the viewer: the session, the place, the theme and the keyboard.
 
-import { findSession, listRuns, login, logout } from "./api.js";
+import { findSession, login, logout, takeToken } from "./api.js";
+import { Budgets } from "./budgets.js";
 import { Compare } from "./compare.js";
 import { HELP, useKeys } from "./keys.js";
 import { usePlace } from "./place.js";
@@ -10,6 +11,7 @@ import { applyTheme, nextTheme, theme } from "./theme.js";
 import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 
 applyTheme();
+takeToken();
 render(html`<${App} />`, document.getElementById("app"));
 
 function App() {
@@ -26,19 +28,19 @@ function App() {
     <header>
       <a class="brand" href="#/">Podium</a>
       <nav>
-        ${access.session && html`<span class="dim">${access.session.key} (${access.session.role})</span>
+        ${access.session?.key && html`<${Budgets} /><span class="dim">${access.session.key} (${access.session.role})</span>
           <button class="quiet" onClick=${leave}>Log out</button>`}
         <button class="quiet" onClick=${change} title="Change the colours (t)">Colours: ${shade}</button>
         <button class="quiet" onClick=${() => setHelp(true)} title="Show the keys (?)">Keys</button>
       </nav>
     </header>
-    <main>${access.state === "open" ? page(place) : html`<${Gate} access=${access} retry=${open} />`}</main>
+    <main>${access.state === "open" ? page(place, access.session) : html`<${Gate} access=${access} retry=${open} />`}</main>
     ${isHelp && html`<${Help} close=${() => setHelp(false)} />`}
   `;
 }
 
-function page(place) {
-  if (place.page === "run") return html`<${RunPage} key=${place.id} id=${place.id} place=${place.step} />`;
+function page(place, session) {
+  if (place.page === "run") return html`<${RunPage} key=${place.id} id=${place.id} place=${place.step} readsOnly=${session.reads_only} />`;
   if (place.page === "compare") return html`<${Compare} key=${place.ids.join()} ids=${place.ids} />`;
   return html`<${Runs} />`;
 }
@@ -47,10 +49,9 @@ function page(place) {
 async function findAccess() {
   try {
     const session = await findSession();
-    if (session === null) await listRuns({}, null, 1);
-    return { state: "open", session, error: null };
+    return { state: session.state === "login" ? "login" : "open", session, error: null };
   } catch (error) {
-    return { state: error.status === 401 ? "login" : "error", session: null, error };
+    return { state: "error", session: null, error };
   }
 }
 

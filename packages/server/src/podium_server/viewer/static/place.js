@@ -6,8 +6,7 @@ export function placeOf(hash) {
   const parts = hash.replace(/^#\/?/, "").split("/").map(decoded);
   if (parts[0] === "runs" && parts[1]) {
     const [round, step] = (parts[2] ?? "").split(".").map(Number);
-    const isStep = Number.isInteger(round) && Number.isInteger(step) && parts[2];
-    return { page: "run", id: parts[1], step: isStep ? { round, step } : null };
+    return { page: "run", id: parts[1], step: parts[2] ? { name: parts[2], round, step } : null };
   }
   if (parts[0] === "compare" && parts[1] && parts[2]) return { page: "compare", ids: [parts[1], parts[2]] };
   return { page: "runs" };

@@ -2,7 +2,7 @@
 
 import { Approval } from "./approval.js";
 import { judged, planned } from "./fold.js";
-import { exactly, line, seconds, shortId, tokens, usd, visible } from "./format.js";
+import { exactly, line, seconds, sentences, shortId, tokens, usd, visible } from "./format.js";
 import { Gauges } from "./gauges.js";
 import { useKeys } from "./keys.js";
 import { useRun } from "./live.js";
@@ -13,14 +13,15 @@ import { StepPanel } from "./step.js";
 import { Text, Trouble } from "./text.js";
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 
-export function RunPage({ id, place }) {
+export function RunPage({ id, place, readsOnly }) {
   const { run, stream, error, again } = useRun(id);
   const [number, setNumber] = useState(null);
-  const round = run.rounds.find((each) => each.number === (place?.round ?? number)) ?? run.rounds.at(-1);
-  const step = place && round ? round.steps[place.step] : null;
+  const found = run.rounds.find((each) => each.number === (place?.round ?? number));
+  const round = found ?? run.rounds.at(-1);
+  const step = place ? found?.steps[place.step] : null;
   const go = (by) => {
     const most = round ? planned(round).length : 0;
-    if (most) location.hash = stepHref(id, round.number, Math.max(0, Math.min((place?.step ?? (by > 0 ? -1 : 1)) + by, most - 1)));
+    if (most) location.hash = stepHref(id, round.number, Math.max(0, Math.min((step?.index ?? (by > 0 ? -1 : 1)) + by, most - 1)));
   };
   useKeys({ j: () => go(1), k: () => go(-1), Escape: () => (location.hash = place ? runHref(id) : "#/") });
   useEffect(() => {
@@ -39,15 +40,29 @@ export function RunPage({ id, place }) {
       <${Head} run=${run} stream=${stream} />
       ${error && html`<p class="bad banner" role="alert">${error.message}</p>`}
       <${Trouble} problem=${run.problem} />
+      ${place && !step && html`<p class="wait banner" role="status">${unknown(run, round, place)}</p>`}
+      ${run.status === "queued" && html`<p class="wait banner" role="status">The run waits in the queue. It begins when a process of the server has a free slot.</p>`}
       <${Gauges} run=${run} />
       ${run.rounds.length > 1 && html`<${Rounds} run=${run} current=${round} choose=${choose} />`}
-      ${round && html`<${RoundView} run=${run} round=${round} at=${place?.step} />`}
-      ${run.status === "waiting" && round?.approval?.state === "asked" && html`<${Approval} run=${run} round=${round} onDone=${again} />`}
-      <h2>Answer</h2>
-      ${run.answer || run.status === "running" ? html`<${Text} text=${run.answer} isWriting=${run.status === "running"} />` : html`<p class="dim">The run has no answer.</p>`}
+      ${round && html`<${RoundView} run=${run} round=${round} at=${step?.index} />`}
+      ${run.status === "waiting" && round?.approval?.state === "asked" && (readsOnly
+        ? html`<p class="wait banner">The plan waits for an approval: <code>podium approve ${shortId(id)}</code> approves it, and <code>podium refuse ${shortId(id)}</code> refuses it.</p>`
+        : html`<${Approval} run=${run} round=${round} onDone=${again} />`)}
+      ${run.status !== "queued" && html`<h2>Answer</h2><${Answer} run=${run} />`}
     </div>
     ${step && html`<${StepPanel} key=${`${round.number}.${step.index}`} run=${run} round=${round} step=${step} close=${runHref(id)} />`}
   </div>`;
+}
+
+function Answer({ run }) {
+  if (run.answer || run.status === "running") return html`<${Text} text=${run.answer} isWriting=${run.status === "running"} />`;
+  return html`<p class="dim">The run has no answer${run.status === "waiting" ? " yet" : ""}.</p>`;
+}
+
+function unknown(run, round, place) {
+  const last = (round?.steps.length ?? 0) - 1;
+  const has = last < 0 ? "It has no steps" : `The steps of round ${round.number} are ${round.number}.0 to ${round.number}.${last}`;
+  return `The run has no step ${line(place.name, 20)}${["queued", "running", "waiting"].includes(run.status) ? " yet" : ""}. ${has}.`;
 }
 
 function Head({ run, stream }) {
@@ -66,16 +81,21 @@ function Rounds({ run, current, choose }) {
     <button aria-pressed=${each === current} onClick=${() => choose(each.number)}>Round ${each.number}</button>`)}</div>`;
 }
 
+function decided(approval) {
+  if (!approval || approval.state === "asked") return "";
+  return `the plan was ${approval.state}${approval.by ? ` by ${line(approval.by, 40)}` : ""}${approval.why ? `: ${line(approval.why)}` : ""}`;
+}
+
 function RoundView({ run, round, at }) {
   const check = judged(round);
   return html`<section aria-label=${`Round ${round.number}`}>
-    <div class="section"><h2>Plan</h2><p class="dim">
-      ${round.why && `${line(round.why, 200)}. `}
-      ${round.planner && `Written by ${line(round.planner, 40)}${round.isFallback ? " (fallback)" : ""}. `}
-      ${round.plannerWhy && line(round.plannerWhy, 200)}
-      ${round.approval && round.approval.state !== "asked" && `The plan was ${round.approval.state}${round.approval.by ? ` by ${line(round.approval.by, 40)}` : ""}${round.approval.why ? `: ${line(round.approval.why)}` : ""}.`}
-    </p></div>
-    ${round.isPlanning && round.planText && html`<pre class="text writing plan-text">${visible(round.planText)}</pre>`}
+    <div class="section"><h2>Plan</h2><p class="dim">${sentences(
+      line(round.why, 200),
+      round.planner && `written by ${line(round.planner, 40)}${round.isFallback ? " (fallback)" : ""}`,
+      round.approval?.state !== "changed" && line(round.plannerWhy ?? "", 200),
+      decided(round.approval),
+    )}</p></div>
+    ${round.isPlanning && round.planText && html`<pre class="text writing plan-text" tabindex="0"><span>${visible(round.planText)}</span></pre>`}
     <${Score} run=${run} round=${round} at=${at} href=${(index) => stepHref(run.id, round.number, index)} />
     ${check && html`<p>Check of the answer: <a href=${stepHref(run.id, round.number, check.index)}><${Badge} status=${check.status} /></a></p>`}
     ${round.proposals.length > 0 && html`<details><summary>Calls of the planner (${round.proposals.length})</summary>

@@ -42,7 +42,7 @@ export function useRunList(filters) {
       try {
         const page = await listRuns(JSON.parse(name), null, 50);
         const seen = new Set(page.data.map((each) => each.id));
-        const stale = current.current.runs.filter((each) => each.status === "running" && !seen.has(each.id));
+        const stale = current.current.runs.filter((each) => ["queued", "running"].includes(each.status) && !seen.has(each.id));
         const changed = await Promise.all(stale.slice(0, 5).map((each) => get(runPath(each.id))));
         const runs = merged(current.current.runs, [...page.data, ...changed]);
         if (timer.isOn) set({ runs, error: null, state: "ready" });

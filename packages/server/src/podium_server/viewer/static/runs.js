@@ -8,7 +8,7 @@ import { Badge } from "./status.js";
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
 const ROW = 45;
-const STATES = ["running", "waiting", "ok", "partial", "failed", "stopped", "dead"];
+const STATES = ["queued", "running", "waiting", "ok", "partial", "failed", "stopped", "dead"];
 let kept = { search: "", status: "", top: 0 };
 
 export function Runs() {
@@ -76,7 +76,10 @@ function Rows({ list, at, marked, mark, isFiltered }) {
     if (isNear && list.next !== null) list.more();
   }, [isNear, list.runs.length]);
   if (!list.runs.length) return html`<${Empty} list=${list} isFiltered=${isFiltered} />`;
-  return html`<div class="rows" ref=${box} onScroll=${measure} tabindex="0" aria-label="Runs">
+  return html`<div class="row head" aria-hidden="true">
+    <span></span><span>status</span><span>question</span><span>model</span><span class="number">cost</span><span class="number">time</span><span>began</span>
+  </div>
+  <div class="rows" ref=${box} onScroll=${measure} tabindex="0" aria-label="Runs">
     <div class="space" role="table" aria-label="Runs" aria-rowcount=${list.next === null ? list.runs.length : -1}
       style=${{ height: `${list.runs.length * ROW}px` }}>
       <div role="rowgroup" style=${{ transform: `translateY(${first * ROW}px)` }}>

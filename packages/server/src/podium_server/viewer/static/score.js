@@ -1,30 +1,44 @@
-// The plan of a round as a graph, which can be moved and zoomed.
+// The plan of a round as a graph, which can be scrolled and zoomed.
 
-import { line, seconds } from "./format.js";
+import { planned } from "./fold.js";
 import { useKeys } from "./keys.js";
-import { HEIGHT, WIDTH, criticalPath, curve, placed } from "./layout.js";
-import { glyph } from "./status.js";
-import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
+import { criticalPath, placed } from "./layout.js";
+import { Node } from "./node.js";
+import { html, useMemo, useRef } from "./vendor/htm-preact.js";
+import { useScroll, useSpace, useZoom } from "./view.js";
 
-const CLOSEST = 2.5;
+const NARROW = 520;  // below this width in pixels, the plan is drawn from the top down
+const FAR = 0.7;  // below this scale, a step shows its number only
 
-export function Score({ run, round, at, href, hasKeys = true }) {
-  const drawn = useMemo(() => placed(round), [round.plan, round.plan ? 0 : round.steps.length]);
+export function Score(props) {
+  const { run, round } = props;
+  if (!round.plan?.steps.length && !round.steps.length) return html`<div class="score empty"><${Unplanned} run=${run} round=${round} /></div>`;
+  return html`<${Plan} ...${props} />`;
+}
+
+function Plan({ run, round, at, href, hasKeys = true }) {
+  const box = useRef(null);
+  const space = useSpace(box);
+  const isDown = space.width < NARROW;
+  const drawn = useMemo(() => placed(round, isDown), [round.plan, round.plan ? 0 : round.steps.length, round.draft.length, isDown]);
   const path = criticalPath(round);
-  const { box, view, fit, zoom, handlers } = useView(drawn);
+  const { scale, zoom, fit, isWhole } = useZoom(box, space, drawn);
+  const working = planned(round).findIndex((step) => step.status === "running");
+  const handlers = useScroll(box, space, drawn, scale, at, { working, seen: run.seen });
   useKeys(hasKeys ? { f: fit, "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8) } : {});
-  if (!drawn.nodes.length) return html`<div class="score empty"><${Unplanned} run=${run} round=${round} /></div>`;
   const isHot = (edge) => path.get(edge.to) === edge.from;
-  return html`<div class="score" style=${{ height: `${Math.max(150, drawn.height + 40)}px` }}>
-    <svg ref=${box} ...${handlers} role="group" aria-label=${`Plan of round ${round.number}`}>
-      <g transform=${`translate(${view.x} ${view.y}) scale(${view.scale})`}>
-        ${drawn.edges.map((edge) => html`<path key=${`${edge.from}-${edge.to}`} d=${curve(edge.points)}
+  return html`<div class="score">
+    <div class="window" ref=${box} ...${handlers} style=${{ maxHeight: `${space.height}px` }}>
+      <svg role="group" aria-label=${`Plan of round ${round.number}`} class=${scale < FAR ? "far" : "near"}
+        width=${Math.floor(drawn.width * scale)} height=${Math.floor(drawn.height * scale)} viewBox=${`0 0 ${drawn.width} ${drawn.height}`}>
+        ${drawn.edges.map((edge) => html`<path key=${`${edge.from}-${edge.to}`} d=${edge.path}
           class=${`edge${isHot(edge) ? " hot" : ""}${edge.to === at || edge.from === at ? " near" : ""}`} />`)}
-        ${drawn.nodes.map((node, index) => html`<${Node} key=${index} node=${node} number=${index} isAt=${index === at}
-          isHot=${path.has(index)} href=${href(index)} ...${factsOf(run, round, index)} />`)}
-      </g>
-    </svg>
+        ${drawn.nodes.map((node, index) => html`<${Node} key=${index} node=${node} run=${run} round=${round} index=${index}
+          isAt=${index === at} isHot=${path.has(index)} href=${href(index)} />`)}
+      </svg>
+    </div>
     <div class="tools">
+      <span class="dim">${drawn.nodes.length} ${drawn.nodes.length === 1 ? "step" : "steps"}${!isWhole && "; scroll, or fit, to see all"}</span>
       <button class="quiet" onClick=${() => zoom(0.8)} aria-label="Zoom out">−</button>
       <button class="quiet" onClick=${fit} title="Fit (f)">Fit</button>
       <button class="quiet" onClick=${() => zoom(1.25)} aria-label="Zoom in">+</button>
@@ -32,71 +46,8 @@ export function Score({ run, round, at, href, hasKeys = true }) {
   </div>`;
 }
 
-function factsOf(run, round, index) {
-  const step = round.steps[index];
-  const worker = step.worker ?? run.workers[round.plan?.steps[index]?.worker] ?? "";
-  const took = step.outcome?.started != null ? seconds(step.outcome.ended - step.outcome.started) : "";
-  return { status: step.status, worker, took, subtask: step.subtask ?? "" };
-}
-
-function Node({ node, number, status, worker, took, subtask, isAt, isHot, href }) {
-  return html`<g class=${`node s-${status}${isHot ? " hot" : ""}${isAt ? " at" : ""}`}
-    transform=${`translate(${node.x - WIDTH / 2} ${node.y - HEIGHT / 2})`}>
-    <rect class="box" width=${WIDTH} height=${HEIGHT} rx="7" />
-    <g aria-hidden="true">
-      <svg x="10" y="9" width="14" height="14" viewBox="0 0 12 12">${glyph(status)}</svg>
-      <text x="30" y="21" class="worker">${number} ${line(worker, 15)}</text>
-      <text x=${WIDTH - 10} y="21" class="took">${took}</text>
-      <text x="12" y="41" class="subtask">${line(subtask, 25)}</text>
-    </g>
-    <a href=${href} aria-label=${`Step ${number}, ${line(worker, 40)}, ${status}`}>
-      <rect class="cover" width=${WIDTH} height=${HEIGHT} rx="7" />
-    </a>
-  </g>`;
-}
-
 function Unplanned({ run, round }) {
   if (round.isPlanning) return html`<p class="dim" role="status">The planner writes the plan.</p>`;
   if (run.status === "running") return html`<p class="dim" role="status">The round has begun.</p>`;
   return html`<p class="dim">The round has no plan.</p>`;
-}
-
-function useView(drawn) {
-  const box = useRef(null);
-  const drag = useRef(null);
-  const [view, setView] = useState({ x: 0, y: 0, scale: 1 });
-  const fit = () => {
-    if (!box.current) return;
-    const { clientWidth: width, clientHeight: height } = box.current;
-    const scale = Math.min(1, width / drawn.width, height / drawn.height);
-    setView({ scale, x: (width - drawn.width * scale) / 2, y: (height - drawn.height * scale) / 2 });
-  };
-  const zoom = (factor, x = box.current.clientWidth / 2, y = box.current.clientHeight / 2) => setView((now) => {
-    const scale = Math.min(CLOSEST, Math.max(0.05, now.scale * factor));
-    const by = scale / now.scale;
-    return { scale, x: x - (x - now.x) * by, y: y - (y - now.y) * by };
-  });
-  useEffect(() => {
-    fit();
-    if (!box.current) return;
-    const watch = new ResizeObserver(fit);
-    watch.observe(box.current);
-    const wheel = (event) => {
-      if (!event.ctrlKey && !event.metaKey) return;
-      event.preventDefault();
-      zoom(Math.exp(-event.deltaY / 300), event.offsetX, event.offsetY);
-    };
-    box.current.addEventListener("wheel", wheel, { passive: false });
-    return () => watch.disconnect();
-  }, [drawn]);
-  const handlers = {
-    onPointerDown: (event) => (drag.current = { x: event.clientX - view.x, y: event.clientY - view.y }),
-    onPointerMove: (event) => {
-      if (drag.current === null || !(event.buttons & 1)) return;
-      setView({ ...view, x: event.clientX - drag.current.x, y: event.clientY - drag.current.y });
-    },
-    onPointerUp: () => (drag.current = null),
-    onDragStart: (event) => event.preventDefault(),
-  };
-  return { box, view, fit, zoom, handlers };
 }

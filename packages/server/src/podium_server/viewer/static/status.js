@@ -9,6 +9,7 @@ const SHAPES = {
   dead: html`<path d="M3 3l6 6M9 3l-6 6" />`,
   running: html`<circle cx="6" cy="6" r="3.5" /><path class="spin" d="M6 2.5A3.5 3.5 0 0 1 9.5 6" />`,
   waiting: html`<path d="M4 3v6M8 3v6" />`,
+  queued: html`<path d="M2.5 3.5h7M2.5 6h7M2.5 8.5h4" />`,
   stopped: html`<path d="M3.5 3.5h5v5h-5z" />`,
   cancelled: html`<path d="M3.5 3.5h5v5h-5z" />`,
   skipped: html`<path d="M2.5 3l3 3-3 3M6.5 3l3 3-3 3" />`,

@@ -1,0 +1,105 @@
+"""The viewer over a journal, for one person: it shows the recorded runs, and changes nothing."""
+
+import hmac
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from podium.journal import SqlJournal
+from podium_server.api.endpoint import Endpoint, Handler, Service
+from podium_server.api.runs.index import RunIndex
+from podium_server.api.runs.route import PATH as RUNS_PATH, RunsApi
+from podium_server.api.session import SessionState
+from podium_server.http import Exchange
+from podium_server.jobs.table import JobTable
+from podium_server.keys import Caller, KeyInvalid, NoKeys
+from podium_server.models import Catalogue
+from podium_server.settings import ServerSection
+from podium_server.turn import LivePieces
+from podium_server.viewer.route import PATH as VIEWER_PATH, Viewer
+
+_TOKEN_BYTES = 32
+
+
+class TokenAccess(NoKeys):
+    """Needs a token, because other users of the machine can reach its loopback addresses, too.
+
+    Args:
+        token: the token.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def authenticate(self, token: str | None) -> Caller:
+        """Return the local caller.
+
+        Raises:
+            KeyInvalid: the token is missing or wrong.
+        """
+        if not hmac.compare_digest((token or "").encode(), self._token.encode()):
+            raise KeyInvalid("the token of the address is missing: use the address that `podium open` wrote")
+        return Caller()
+
+
+class Reader:
+    """A server of the viewer that shows recorded runs to the holder of its token.
+
+    Args:
+        journal: the recorded runs.
+        catalogue: the models, with which prompts are made.
+    """
+
+    def __init__(self, journal: SqlJournal, catalogue: Catalogue) -> None:
+        self.settings = ServerSection()
+        self.token = secrets.token_urlsafe(_TOKEN_BYTES)
+        access = TokenAccess(self.token)
+        self._journal = journal
+        self._table = JobTable(journal)
+        self._service = Service(access, self.settings, is_local=True)
+        index = RunIndex(journal, self._table, has_keys=False)
+        stopping = self._service.stopping
+        self._runs = RunsApi(index, self._table, access, stopping, LivePieces(), catalogue)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None, None]:
+        """Keep the connections to the database open in the block."""
+        async with self._journal, self._table:
+            yield
+
+    async def stop(self, is_forced: Callable[[], bool] = lambda: False) -> None:
+        """End the streams of events."""
+        del is_forced
+        self._service.stopping.is_draining = True
+        self._service.stopping.end()
+        self._service.in_flight.cut()
+
+    def path(self, run_id: str) -> str:
+        """Return the path of the page of a run; the token is in its fragment, which browsers do not send."""
+        return f"/#/open/{self.token}/runs/{run_id}"
+
+    def asgi(self) -> Starlette:
+        """Return the ASGI application."""
+        viewer, runs, run = Viewer(), self._runs, f"{RUNS_PATH}/{{run_id}}"
+        return Starlette(
+            routes=[
+                self._route("/", viewer.index, is_open=True),
+                self._route(f"{VIEWER_PATH}/{{file:path}}", viewer.file, is_open=True),
+                self._route("/session", _session),
+                self._route(RUNS_PATH, runs.list),
+                self._route(run, runs.show),
+                self._route(f"{run}/events", runs.events),
+                self._route(f"{run}/prompts", runs.prompts),
+            ]
+        )
+
+    def _route(self, path: str, handle: Handler, *, is_open: bool = False) -> Route:
+        return Route(path, Endpoint(self._service, "GET", path, handle, is_open=is_open), methods=["GET"])
+
+
+async def _session(exchange: Exchange, _: Caller) -> None:
+    """Tell the viewer that it cannot change runs."""
+    await exchange.json(SessionState(state="open", reads_only=True).model_dump())

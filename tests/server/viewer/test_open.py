@@ -1,0 +1,193 @@
+"""`podium open`: the viewer over a journal, without a server that executes runs."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from playwright.sync_api import Page, expect
+from server.chat.conftest import CONFIG
+from server.chat.test_completions import team
+from server.viewer.conftest import in_halves
+from servers.chat_server import Call, ChatServer, Reply
+
+from podium.conductor import Conductor
+from podium.config import load_config
+from podium.types import Event, StepStarted
+
+KEY = "THE_KEY_OF_THE_TEAM"
+
+
+@pytest.fixture
+def folder(upstream: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a config whose endpoint needs a key, and remove the key from the environment."""
+    upstream.reply = team
+    text = CONFIG.format(url=upstream.url, models="", server="")
+    (tmp_path / "podium.toml").write_text(text.replace("[workers.one]", f'key_env = "{KEY}"\n[workers.one]'))
+    monkeypatch.delenv(KEY, raising=False)
+    return tmp_path
+
+
+def load_with_key(folder: Path, more: str = "") -> Conductor:
+    """Return the conductor of the config and of some more text, with the key of its endpoint."""
+    whole = folder / "whole.toml"
+    whole.write_text((folder / "podium.toml").read_text() + more)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(KEY, "sk-test")
+        conductor = load_config(whole).conductor()
+    assert isinstance(conductor, Conductor)
+    return conductor
+
+
+def answered(folder: Path, more: str = "") -> str:
+    """Answer a question as `podium run` does, and return the id of the run."""
+    return load_with_key(folder, more).run_sync("Why is the sky blue?").run_id
+
+
+@contextmanager
+def opened(
+    folder: Path, run_id: str, *options: str, **environ: str
+) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """Open a run with the command, and yield the address that it writes."""
+    command = [sys.executable, "-m", "podium", "open", run_id, *options]
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environ,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip(), process
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+@pytest.mark.long
+def test_a_run_of_the_command_line(folder: Path, page: Page) -> None:
+    """It is shown without an API key; the token leaves the address, and Ctrl-C ends the command."""
+    run_id = answered(folder)
+    with opened(folder, run_id[:8], "--no-browser") as (url, process):
+        page.goto(url)
+        expect(page.get_by_role("heading", name="Why is the sky blue?")).to_be_visible()
+        assert page.url.endswith(f"/#/runs/{run_id}")
+        page.get_by_label("Step 1, two, ok").click()
+        expect(page.get_by_text("this server does not have the model 'conductor' of the run")).to_be_visible()
+        page.reload()
+        expect(page.get_by_label("Step 1", exact=True)).to_be_visible()
+        page.goto(f"{url.partition('#')[0]}#/")
+        expect(page.get_by_role("row")).to_have_count(1)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        told = process.stderr.read()
+        assert process.wait(20) == 130
+    assert KEY in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.long
+def test_the_prompts_need_the_key_of_the_endpoint(folder: Path, page: Page) -> None:
+    """With the key, the prompts are made from the record; no model is called."""
+    run_id = answered(folder)
+    with opened(folder, run_id, "--no-browser", **{KEY: "sk-test"}) as (url, _):
+        page.goto(f"{url}/1.1")
+        page.get_by_text("Prompt", exact=True).click()
+        expect(page.locator("details pre").last).to_contain_text("facts")
+
+
+def test_only_the_holder_of_the_address_sees_runs(folder: Path, page: Page, faults: list[str]) -> None:
+    """Other users, pages of other sites and other names are refused; nothing can be changed."""
+    run_id = answered(folder)
+    with opened(folder, run_id, "--no-browser") as (url, _):
+        place = urlsplit(url)
+        token = {"authorization": f"Bearer {place.fragment.split('/')[2]}"}
+        with httpx2.Client(base_url=f"http://{place.netloc}") as client:
+            for path in ("/session", "/v1/runs", f"/v1/runs/{run_id}", f"/v1/runs/{run_id}/events"):
+                assert client.get(path).status_code == 401
+                assert client.get(path, headers={"authorization": "Bearer x"}).status_code == 401
+                assert client.get(path, headers={**token, "host": "evil.example"}).status_code == 403
+                assert (
+                    client.get(path, headers={**token, "origin": "https://evil.example"}).status_code == 403
+                )
+            assert client.get(f"/v1/runs/{run_id}", headers=token).json()["answer"] == "the answer"
+            assert client.delete(f"/v1/runs/{run_id}", headers=token).status_code == 405
+            assert client.post("/v1/runs", json={}, headers=token).status_code == 405
+        page.goto(url.partition("#")[0])
+        expect(page.get_by_role("alert")).to_contain_text("use the address that `podium open` wrote")
+        faults.clear()
+
+
+@pytest.mark.long
+def test_a_plan_that_waits_is_not_approved_here(folder: Path, page: Page) -> None:
+    """The page names the commands in place of the form."""
+    run_id = answered(folder, '\n[policy]\napprove = "later"\n')
+    with opened(folder, run_id, "--no-browser") as (url, _):
+        page.goto(url)
+        expect(page.get_by_text(f"podium approve {run_id[:12]}")).to_be_visible()
+        expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+
+
+@pytest.mark.long
+def test_the_browser_gets_no_token_in_its_arguments(folder: Path) -> None:
+    """It opens a file that only this user can read, and that leads to the address."""
+    run_id = answered(folder)
+    script, seen = folder / "browser", folder / "seen"
+    script.write_text(f'#!/bin/sh\necho "$1" > {seen}.part\nmv {seen}.part {seen}\n')
+    script.chmod(0o700)
+    with opened(folder, run_id, BROWSER=f"{script} %s") as (url, _):
+        while not seen.exists():
+            time.sleep(0.02)
+        page = Path(urlsplit(seen.read_text().strip()).path)
+        assert url in page.read_text()
+        assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+    assert not page.exists()
+
+
+@pytest.mark.long
+def test_a_run_that_another_process_executes(folder: Path, upstream: ChatServer, page: Page) -> None:
+    """Its steps are shown as they are recorded."""
+    may_end = threading.Event()
+
+    def reply(call: Call) -> Reply:
+        return in_halves("the", " answer", may_end) if call.body["model"] == "two" else team(call)
+
+    upstream.reply = reply
+    conductor = load_with_key(folder)
+    events: list[Event] = []
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(conductor.run_sync, "Why is the sky blue?", on_event=events.append)
+        while not any(isinstance(each, StepStarted) and each.step == 1 for each in events):
+            time.sleep(0.02)
+        with opened(folder, events[0].run_id, "--no-browser") as (url, _):
+            page.goto(url)
+            expect(page.get_by_label("Step 0, one, ok")).to_be_visible()
+            expect(page.get_by_label("Step 1, two, running")).to_be_visible()
+            may_end.set()
+            expect(page.get_by_label("Step 1, two, ok")).to_be_visible()
+            expect(page.locator(".body > pre")).to_have_text("the answer")
+        assert running.result().status == "ok"
+
+
+@pytest.mark.long
+def test_an_unknown_run(folder: Path) -> None:
+    """The command says so, and starts no server."""
+    answered(folder)
+    with opened(folder, "none") as (url, process):
+        assert process.wait(20) == 2
+        assert url == ""
+        assert process.stderr is not None
+        assert "no run begins with 'none'" in process.stderr.read()
