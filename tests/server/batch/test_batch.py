@@ -1,5 +1,6 @@
 """`podium batch` answers the lines of a file, and a repetition calls nothing again."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ def test_bad_lines_stop_nothing(folder: Path, batch: Batch) -> None:
         (4, "write one question"),
         (5, "empty"),
         (6, "an earlier line has the id 'a'"),
-        (7, "'none' does not exist"),
+        (7, "there is no model 'none'"),
         (8, "temperature"),
         (9, "answers as itself"),
         (10, "bob"),
@@ -124,12 +125,46 @@ def test_bad_lines_stop_nothing(folder: Path, batch: Batch) -> None:
     assert (len(read(folder / "in.results.jsonl")), read(folder / "bad.jsonl")) == (2, [])
 
 
+def test_names_that_do_not_exist(folder: Path, batch: Batch) -> None:
+    """The error has the names that exist, and the nearest; it speaks of no server and no key."""
+    lines = [
+        {"id": "a", "query": "one", "model": "aloen"},
+        {"id": "b", "quary": "two"},
+        {"id": "c", "query": "three", "temperature": 1},
+    ]
+    write(folder / "in.jsonl", lines)
+    batch("in.jsonl", code=1)
+    models = "he models are alone, team"
+    fields = "he fields are id, query, question, messages, model, context, plan, labels"
+    assert {row["id"]: row["problem"]["message"] for row in read(folder / "in.results.jsonl")} == {
+        "a": f"line 1: there is no model 'aloen': did you mean 'alone'? T{models}",
+        "b": f"line 2: 'quary' is not a field of a line: did you mean 'query'? T{fields}",
+        "c": f"line 3: 'temperature' is not a field of a line: t{fields}",
+    }
+    told = batch("in.jsonl", "--model", "xyz", code=2).stderr
+    assert f"--model: there is no model 'xyz': t{models}" in told
+
+
+def test_the_result_of_an_id_that_is_used_twice(folder: Path, batch: Batch) -> None:
+    """It has the id of its line, and the hint does not name an option that has no effect on it."""
+    write(folder / "in.jsonl", [{"id": "a", "query": "one"}, {"id": "a", "query": "two"}])
+    told = batch("in.jsonl", "--model", "alone", code=1).stderr
+    rows = sorted((row["line"], row["id"], row["status"]) for row in read(folder / "in.results.jsonl"))
+    assert rows == [(1, "a", "ok"), (2, "a", "invalid")]
+    assert "1 line invalid: correct the input, and repeat the command" in told
+    assert "--retry-failed" not in told
+    write(folder / "in.jsonl", [{"id": "a", "query": "one"}, {"id": "b", "query": "two"}])
+    batch("in.jsonl", "--model", "alone")
+    assert len(read(folder / "in.results.jsonl")) == 2
+
+
 def test_failed_lines(folder: Path, batch: Batch, upstream: ChatServer) -> None:
     """They are run again only with `--retry-failed`, or as the input of another batch."""
     upstream.reply = fails_on("question 1")
     write(folder / "in.jsonl", QUESTIONS)
     words = ("in.jsonl", "--model", "alone", "--failures", "bad.jsonl")
-    batch(*words, code=1)
+    told = batch(*words, code=1).stderr
+    assert "11 lines failed: repeat the command with --retry-failed" in told
     calls = len(upstream.calls)
     bad = read(folder / "bad.jsonl")
     assert [row["failure"]["code"] for row in bad] == ["worker_refused"] * 11
@@ -171,6 +206,26 @@ def test_check_calls_no_model(folder: Path, batch: Batch, upstream: ChatServer) 
     assert "expected cost: $0.0045 to $0.0045" in batch("in.jsonl", "--model", "alone", "--check").stdout
     (folder / "in.jsonl").write_text("{")
     assert "✗ line 1" in batch("in.jsonl", "--check", code=1).stdout
+
+
+def test_check_finds_questions_that_are_too_long(folder: Path, batch: Batch, upstream: ChatServer) -> None:
+    """A question that no worker can be called with is an error; fewer workers and the planner, a warning."""
+    write(folder / "in.jsonl", [{"id": "short", "query": "What?"}, {"id": "long", "query": "a " * 25_000}])
+    told = batch("in.jsonl", "--model", "team", "--check", "--max-cost", "0.4").stdout
+    assert "a call of one" not in told
+    assert re.search(
+        r"! line 2: the question has 50,000 characters: a call of two may cost \$0\.[\d]+, and the limit",
+        told,
+    )
+    for model in ("team", "alone"):
+        told = batch("in.jsonl", "--model", model, "--check", "--max-cost", "0.03", code=1).stdout
+        assert "✗ line 2: the question has 50,000 characters: a call of one may cost $0.0" in told
+        assert ("planning may cost $0.0" in told) == (model == "team")
+        assert "line 1" not in told
+    openai = {"model": "alone", "messages": [{"role": "user", "content": "a " * 25_000}]}
+    write(folder / "in.jsonl", [{"custom_id": "a", "url": "/v1/chat/completions", "body": openai}])
+    assert "✗ line 1" in batch("in.jsonl", "--check", "--max-cost", "0.03", code=1).stdout
+    assert upstream.calls == []
 
 
 def test_a_batch_needs_a_journal(folder: Path, batch: Batch) -> None:

@@ -22,7 +22,7 @@ def test_runs_that_do_not_fit_are_not_started(folder: Path, batch: Batch, upstre
     started = [row for row in rows if row["status"] == "ok"]
     assert len(started) == len(upstream.calls) == 10
     assert {row["status"] for row in rows if row not in started} == {"not_started"}
-    assert "10 lines were not started: raise --budget" in told
+    assert "10 lines not started: raise --budget" in told
     assert [row["failure"]["code"] for row in read(folder / "bad.jsonl")] == ["budget_spent"] * 10
     batch(*words, str(budget), code=3)
     assert len(upstream.calls) == 10

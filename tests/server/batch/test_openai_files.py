@@ -82,6 +82,6 @@ def test_parquet(folder: Path, batch: Batch, upstream: ChatServer) -> None:
     assert sorted(row["status"] for row in rows) == ["ok"] * 20
     assert parquet.read_table(folder / "bad.parquet").num_rows == 0
     write(folder / "one.jsonl", [chat("c", "by chat")])
-    batch("one.jsonl", "--out", "two.parquet")
-    (row,) = parquet.read_table(folder / "two.parquet").to_pylist()
+    batch("one.jsonl", "--out", "one.parquet")  # the name of the input is no obstacle
+    (row,) = parquet.read_table(folder / "one.parquet").to_pylist()
     assert (row["id"], row["http_status"], row["output_tokens"]) == ("c", 200, 7)

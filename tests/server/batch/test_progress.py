@@ -1,11 +1,13 @@
 """What a batch shows while it runs."""
 
 import os
+import re
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from server.batch.conftest import command, write
+import pytest
+from server.batch.conftest import Batch, command, write
 from servers.chat_server import ChatServer, says
 
 
@@ -28,3 +30,34 @@ def test_a_terminal_has_a_bar(folder: Path, upstream: ChatServer) -> None:
     assert "8 running" in text
     assert "of $1.00" in text
     assert "40 lines: 40 ok" in text
+
+
+def test_elsewhere_there_are_lines(
+    folder: Path, batch: Batch, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each tells the counts, the money, the pace and the time left; `--quiet` shows none."""
+    monkeypatch.setattr("podium_server.batch.progress.LINE_SECONDS", 0.1)
+    upstream.reply = lambda call: says(call, "answer", delay=0.2)
+    write(folder / "in.jsonl", ({"id": number, "query": f"question {number}"} for number in range(12)))
+    words = ("in.jsonl", "--model", "alone", "--max-cost", "0.1", "--budget", "1", "--concurrency", "4")
+    lines = [line for line in batch(*words).stderr.splitlines() if " of 12: " in line]
+    assert lines
+    form = r"podium: (\d+) of 12: (\d+) ok, 0 not ok, [0-4] running; \$[\d.]+ of \$1\.00; [\d.]+/s, .+"
+    found = [re.fullmatch(form, line) for line in lines]
+    done = [int(each[1]) for each in found if each is not None]
+    assert len(done) == len(lines)
+    assert done == sorted(done)
+    assert batch(*words, "--out", "out.jsonl", "--quiet").stderr == ""
+
+
+def test_lines_that_wait_for_the_budget_do_not_run(
+    folder: Path, batch: Batch, upstream: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The progress counts the runs that the budget allows at the same time."""
+    monkeypatch.setattr("podium_server.batch.progress.LINE_SECONDS", 0.05)
+    upstream.reply = lambda call: says(call, "answer", delay=0.2)
+    write(folder / "in.jsonl", ({"id": number, "query": f"question {number}"} for number in range(8)))
+    words = ("in.jsonl", "--model", "alone", "--max-cost", "0.1", "--budget", "0.25")
+    told = batch(*words, "--concurrency", "8").stderr
+    assert set(map(int, re.findall(r"(\d+) running", told))) <= {0, 1, 2}
+    assert "2 running" in told

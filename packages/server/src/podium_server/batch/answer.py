@@ -1,10 +1,10 @@
 """What the request of a line returns when its run has ended."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from podium.types import Problem, Result
+from podium.types import Message, Problem, Result
 from podium_server.models import ServedModel
 from podium_server.turn import Recorded, Turns
 
@@ -26,6 +26,9 @@ class Request(Protocol):
 
     def check(self, model: ServedModel) -> None:
         """Raise `PodiumError` if the model cannot answer the request."""
+
+    def conversation_for(self, model: ServedModel) -> Sequence[Message]:
+        """Return the conversation, with the question last."""
 
     async def answer(
         self, turns: Turns, model: ServedModel, run_id: str, recorded: Recorded | None

@@ -10,14 +10,15 @@ from podium.cli import counted, money
 from podium.conductor import Conductor
 from podium.journal import Journal
 from podium_server.batch.input import BadLine, Input
+from podium_server.batch.question_size import Mark, too_long
 
 _MOST_RUNS = 200
 """How many recorded runs a forecast uses."""
 _FEWEST_RUNS = 5
 
 
-def check(lines: Input, journal: Journal, run_cost: float | None) -> Iterator[tuple[bool, str]]:
-    """Yield each finding: whether it is good, and a text.
+def check(lines: Input, journal: Journal, run_cost: float | None) -> Iterator[tuple[Mark, str]]:
+    """Yield each finding: its mark, and a text.
 
     Args:
         lines: the input.
@@ -28,21 +29,23 @@ def check(lines: Input, journal: Journal, run_cost: float | None) -> Iterator[tu
     limits: dict[str, float | None] = {}
     for line in lines:
         if isinstance(line, BadLine):
-            yield False, f"line {line.number}: {line.error}"
+            yield "✗", f"line {line.number}: {line.error}"
         else:
             name, conductor = line.model.name, line.model.conductor
             assert isinstance(conductor, Conductor)  # a hosted conductor has no journal
             models[name] += 1
             limits[name] = run_cost or conductor.limits.cost
+            if finding := too_long(line, run_cost):
+                yield finding
     for name, count in models.items():
-        yield True, f"{counted(count, 'line')} for the model {name}"
+        yield "✓", f"{counted(count, 'line')} for the model {name}"
     total = models.total()
     if None in limits.values():
-        yield True, "maximum cost: unknown, because the runs have no cost limit (--max-cost)"
+        yield "✓", "maximum cost: unknown, because the runs have no cost limit (--max-cost)"
     else:
         most = sum(count * (limits[name] or 0.0) for name, count in models.items())
-        yield True, f"maximum cost: {money(most)}, the sum of the cost limits of {counted(total, 'run')}"
-    yield True, f"expected cost: {anyio.run(_expected, journal, total)}"
+        yield "✓", f"maximum cost: {money(most)}, the sum of the cost limits of {counted(total, 'run')}"
+    yield "✓", f"expected cost: {anyio.run(_expected, journal, total)}"
 
 
 async def _expected(journal: Journal, count: int) -> str:

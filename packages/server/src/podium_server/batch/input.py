@@ -1,8 +1,9 @@
 """Reads the input of a batch, one line at a time."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from podium_server.batch.answer import Request
 from podium_server.batch.openai_lines import OpenAILine
 from podium_server.batch.question import Question
 from podium_server.http import BadRequest
-from podium_server.models import Catalogue, ServedModel
+from podium_server.models import Catalogue, ModelUnknown, ServedModel
 
 Form = Literal["plain", "openai"]
 
@@ -62,15 +63,17 @@ class Input:
         model: the name of the model for lines without one; `None` for the first model.
 
     Raises:
-        ConfigError: the file cannot be read.
-        ModelUnknown: there is no model with this name.
+        ConfigError: the file cannot be read, or there is no model with this name.
     """
 
     def __init__(self, path: Path, name: str, catalogue: Catalogue, model: str | None) -> None:
         self._path = path
         self._name = name
         self._catalogue = catalogue
-        self._model = next(iter(catalogue)) if model is None else catalogue.find(model)
+        try:
+            self._model = next(iter(catalogue)) if model is None else self._find(model)
+        except ModelUnknown as error:
+            raise ConfigError(f"--model: {error}") from None
         self.count = sum(1 for _ in self._texts())
         """The number of lines that are not empty."""
         self.form: Form = "openai" if self._is_openai() else "plain"
@@ -87,7 +90,7 @@ class Input:
                 given = self._object(raw)
                 ident = _id_of(given)
                 if ident is not None and _is_again(ident, seen):
-                    told, ident = f"an earlier line has the id {ident!r:.80}", None
+                    told = f"an earlier line has the id {ident!r:.80}"
                     raise BadRequest(f"{told}: give each line another id")
                 yield self._line(number, given, seen)
             except PodiumError as error:
@@ -133,8 +136,7 @@ class Input:
         return given
 
     def _line(self, number: int, given: dict[str, Any], seen: dict[bytes, int]) -> Line:
-        raw = json.dumps(given).encode()
-        read = read_body(raw, OpenAILine) if self.form == "openai" else read_body(raw, Question)
+        read = read_request(given, self.form)
         model = self._model_of(read.model)
         read.check(model)
         facts = {"model": model.name, **read.content()}
@@ -147,7 +149,38 @@ class Input:
     def _model_of(self, named: object) -> ServedModel:
         if named is not None and not isinstance(named, str):
             raise BadRequest(f"the model {named!r:.80} is not a name", param="model")
-        return self._model if named is None else self._catalogue.find(named)
+        return self._model if named is None else self._find(named)
+
+    def _find(self, name: str) -> ServedModel:
+        try:
+            return self._catalogue.find(name)
+        except ModelUnknown:  # its text is for clients of a server
+            known = [model.name for model in self._catalogue]
+            told = f"there is no model {name!r:.200}: {_choice(name, 'models', known)}"
+            raise ModelUnknown(told) from None
+
+
+def read_request(given: Mapping[str, Any], form: Form) -> OpenAILine | Question:
+    """Return the request of a line.
+
+    Raises:
+        BadRequest: the line does not have the form.
+    """
+    kind = OpenAILine if form == "openai" else Question
+    fields = [name for name in kind.model_fields if name != "failure"]
+    for name in given:
+        if name not in kind.model_fields:
+            told = f"{name!r:.80} is not a field of a line: {_choice(name, 'fields', fields)}"
+            raise BadRequest(told, code="unknown_parameter", param=name)
+    raw = json.dumps(given).encode()
+    return read_body(raw, OpenAILine) if form == "openai" else read_body(raw, Question)
+
+
+def _choice(name: str, what: str, known: Iterable[str]) -> str:
+    """Return the names that exist, and the one that was probably meant."""
+    names = list(known)
+    near, told = get_close_matches(name, names, n=1), f"{what} are {', '.join(names)}"
+    return f"did you mean {near[0]!r}? The {told}" if near else f"the {told}"
 
 
 def _id_of(given: Mapping[str, Any]) -> str | None:

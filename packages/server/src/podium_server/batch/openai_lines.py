@@ -1,7 +1,7 @@
 """A line of OpenAI's batch files: a request of chat completions or of the Responses API."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from time import time
@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from podium.types import Message
 from podium_server.api.bodies import Body, read_body
 from podium_server.api.chat.request import ChatRequest
 from podium_server.api.chat.response import whole_response
@@ -50,6 +51,10 @@ class OpenAILine(Body):
     def check(self, model: ServedModel) -> None:
         """Raise `PodiumError` if the body is invalid."""
         self._asked(self._request(model.name), "")
+
+    def conversation_for(self, model: ServedModel) -> Sequence[Message]:
+        """Return the conversation, with the question last."""
+        return self._asked(self._request(model.name), "").messages
 
     async def answer(
         self, turns: Turns, model: ServedModel, run_id: str, recorded: Recorded | None

@@ -1,19 +1,21 @@
 """Counts the lines of a batch, and shows the counts while it runs."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from time import monotonic
 
 import anyio
 from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bar, TextColumn
 
 from podium.cli import Screen, duration, money
+from podium_server.batch.background import beside
 from podium_server.batch.budget import Budget
 from podium_server.batch.record import Record
 
 _BAR_SECONDS = 0.25
-_LINE_SECONDS = 10.0
+LINE_SECONDS = 10.0
+"""How often a line tells the progress, outside of a terminal, in seconds."""
 _MOST_TOLD = 20
 """Maximum number of failed lines that are named on the screen."""
 
@@ -34,8 +36,10 @@ class Progress:
         self.budget = budget
         self.total = total
         self.running = 0
+        """The lines whose runs have begun; lines that wait for the budget do not count."""
         self._earlier = kept.total()
-        self._note = note
+        self.note = note
+        """Writes a line for the user."""
         self._told = 0
         self._began = monotonic()
 
@@ -49,13 +53,17 @@ class Progress:
         """The number of lines without a complete answer."""
         return self.done - self.counts["ok"]
 
-    def begin(self) -> None:
-        """Count a line that begins."""
+    @contextmanager
+    def running_line(self) -> Generator[None, None, None]:
+        """Count a line that runs in the block."""
         self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
 
     def end(self, record: Record) -> None:
         """Count a line that has ended, and name it if it has no complete answer."""
-        self.running -= 1
         self.counts[record.status] += 1
         if record.status in ("ok", "not_started"):
             return
@@ -65,9 +73,9 @@ class Progress:
             told = (
                 "" if record.problem is None else record.problem.message.removeprefix(f"line {record.line}: ")
             )
-            self._note(f"podium: {who}: {record.status}: {told}")
+            self.note(f"podium: {who}: {record.status}: {told}")
         elif self._told == _MOST_TOLD + 1:
-            self._note("podium: further failures are in the results only")
+            self.note("podium: further failures are in the results only")
 
     def line(self) -> str:
         """Return the counts as one line."""
@@ -101,7 +109,7 @@ async def shown(progress: Progress, screen: Screen) -> AsyncGenerator[None, None
 
     async def lines() -> None:
         while True:
-            await anyio.sleep(_LINE_SECONDS)
+            await anyio.sleep(LINE_SECONDS)
             screen.note(f"podium: {progress.line()}")
 
     async def bar() -> None:
@@ -114,9 +122,5 @@ async def shown(progress: Progress, screen: Screen) -> AsyncGenerator[None, None
                 drawn.update(task, completed=progress.done, description=told)
                 await anyio.sleep(_BAR_SECONDS)
 
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(bar if console.is_terminal else lines)
-        try:
-            yield
-        finally:
-            tasks.cancel_scope.cancel()
+    async with beside(bar if console.is_terminal else lines):
+        yield

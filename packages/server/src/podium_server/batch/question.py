@@ -49,6 +49,11 @@ class Question(Body):
         read_conversation(messages)
         return messages
 
+    def conversation_for(self, model: ServedModel) -> Sequence[Message]:
+        """Return the question as messages, which is the same for each model."""
+        del model
+        return self.conversation
+
     def content(self) -> Mapping[str, Any]:
         """Return what the run depends on, except the model."""
         given = self.model_dump(mode="json", include={"context", "plan", "labels"}, exclude_unset=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from podium.errors import PlannerError, PodiumError
+from podium.errors import JournalError, PlannerError, PodiumError
 from podium.types import Problem, Result
 from podium.usage import Usage
 from podium_server.api.errors import fault_of
@@ -83,7 +83,7 @@ def failed(line: Line, error: PodiumError, result: Result | None) -> Record:
     """
     fault = fault_of(error)
     problem = Problem(fault.code, str(error))
-    if result is not None and result.problem is not None:
+    if result is not None and result.problem is not None and not isinstance(error, JournalError):
         problem = result.problem
     planned = error if isinstance(error, PlannerError) else None
     bill = result or planned

@@ -1,0 +1,82 @@
+"""What a command of `podium batch` asks for, and the checks of it."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from podium.conductor import Conductor
+from podium.errors import ConfigError
+from podium_server.batch import parquet
+from podium_server.models import Catalogue
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The arguments of the command."""
+
+    questions: Path
+    out: Path
+    failures: Path | None
+    name: str
+    model: str | None
+    concurrency: int
+    ray: str | None
+    budget: float | None
+    max_cost: float | None
+    retries: bool
+    quiet: bool
+
+    @property
+    def targets(self) -> list[Path]:
+        """The files that the user named, for the results and the failures."""
+        return [each for each in (self.out, self.failures) if each is not None]
+
+    def check_files(self) -> None:
+        """Raise `ConfigError` if two files are the same, or if pyarrow is missing."""
+        files = [self.questions, *(lines_of(target) for target in self.targets)]
+        if len({file.resolve() for file in files}) < len(files):
+            told = "the input, the results and the failures need different files"
+            also = "NAME.parquet also uses NAME.parquet.jsonl"
+            raise ConfigError(f"{told} ({also}): choose another --out or --failures")
+        if any(target.suffix == ".parquet" for target in self.targets):
+            parquet.check_installed()
+
+    def check_prices(self, catalogue: Catalogue) -> None:
+        """Raise `ConfigError` if the budget cannot be kept: a run without a limit, or an unknown price."""
+        for model in catalogue:
+            conductor = model.conductor
+            assert isinstance(conductor, Conductor)  # a hosted conductor has no journal
+            limits, unpriced = conductor.limits, ", ".join(conductor.unpriced)
+            if self.budget is not None and self.max_cost is None and limits.cost is None:
+                told = f"--budget needs a cost limit of each run, and the model {model.name} has none"
+                raise ConfigError(f"{told}: add --max-cost, or set cost in [limits]")
+            if self.max_cost is not None and limits.unpriced is None and unpriced:
+                told = f"--max-cost needs prices, and the price of {unpriced} is unknown"
+                raise ConfigError(f"{told}: set `price`, or `unpriced` in [limits]")
+
+    def write_parquet(self) -> None:
+        """Write the Parquet files that the user named from the files of lines."""
+        if self.out.suffix == ".parquet":
+            parquet.write_results(lines_of(self.out), self.out)
+        if self.failures is not None and self.failures.suffix == ".parquet":
+            parquet.write_failures(lines_of(self.failures), self.failures)
+
+
+def batch_name(named: str | None, questions: Path) -> str:
+    """Return the name of the batch: the given name, or the name of the input without its ending.
+
+    Raises:
+        ConfigError: the name is invalid.
+    """
+    name = named or re.sub(r"[^A-Za-z0-9._-]+", "-", questions.stem).strip("._-") or "batch"
+    if not _NAME.fullmatch(name):
+        form = "up to 100 letters, digits, `.`, `_` and `-`, with a letter or digit first"
+        raise ConfigError(f"--name {name!r:.80} is invalid: write {form}")
+    return name
+
+
+def lines_of(target: Path) -> Path:
+    """Return the file to which lines are appended: beside a Parquet file, which cannot be continued."""
+    return target.with_name(f"{target.name}.jsonl") if target.suffix == ".parquet" else target

@@ -1,0 +1,69 @@
+"""The runs that earlier commands of a batch recorded."""
+
+import re
+from collections.abc import Callable, Collection, Sequence
+
+import anyio
+
+from podium.cli import counted
+from podium.errors import RunHeld
+from podium.journal import RunRow, SqlJournal
+from podium.resume import result_of
+from podium_server.batch.budget import Budget
+from podium_server.batch.output import Kept
+
+_LOOK_SECONDS = 0.5
+
+
+async def charge_earlier(
+    journal: SqlJournal, kept: Kept, budget: Budget, note: Callable[[str], None]
+) -> Collection[str]:
+    """Charge the recorded runs whose lines have no result; return those whose results are used as they are.
+
+    Raises:
+        RunHeld: another process still executes runs of the batch.
+        JournalError: the journal cannot be used.
+    """
+    done, found = set(kept.runs.values()), set[str]()
+    for row in await _stopped(journal, kept.name, note):
+        if row.run_id in done:
+            continue
+        if row.state == "ok" or (row.state in ("partial", "failed") and not kept.retries):
+            found.add(row.run_id)
+            budget.charge(row.cost)
+        else:
+            cost = await _so_far(journal, row.run_id) if row.cost is None else row.cost
+            if cost is not None:
+                budget.charge_so_far(row.run_id, cost)
+    return found
+
+
+async def _stopped(journal: SqlJournal, name: str, note: Callable[[str], None]) -> Sequence[RunRow]:
+    """Return the runs of the batch, when no process executes them: only then their costs are known.
+
+    A process that was killed on another machine holds its runs until its lease ends.
+    """
+    is_ours = re.compile(rf"{re.escape(name)}-[0-9a-f]+")
+
+    async def look(ids: Collection[str] | None = None) -> Sequence[RunRow]:
+        rows = await journal.runs(prefix=f"{name}-", limit=None, ids=ids)
+        return [row for row in rows if is_ours.fullmatch(row.run_id)]
+
+    rows, end = await look(), anyio.current_time() + 2 * journal.lease
+    held = [row.run_id for row in rows if row.state == "running"]
+    if not held:
+        return rows
+    note(f"podium: waiting for {counted(len(held), 'run')} that another process holds")
+    while held:
+        if anyio.current_time() >= end:
+            told = "another process executes runs of this batch"
+            raise RunHeld(f"{told}: wait for the end of its command, or choose another --name")
+        await anyio.sleep(_LOOK_SECONDS)
+        held = [row.run_id for row in await look(held) if row.state == "running"]
+    return await look()
+
+
+async def _so_far(journal: SqlJournal, run_id: str) -> float | None:
+    """Return the cost of an interrupted run; a call without a recorded end costs its reservation."""
+    events = [entry.event for entry in await journal.read(run_id)]
+    return result_of(events, await journal.nested(run_id)).cost

@@ -1,0 +1,68 @@
+"""What `podium batch --ray` checks on each machine; `make test-ray` runs batches on a cluster."""
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from server.batch.conftest import Batch, write
+
+from podium.errors import ConfigError
+from podium_server.batch.setup import Setup, setup_of
+
+HERE = "192.0.2.1"
+
+
+@pytest.fixture
+def setup(folder: Path) -> Setup:
+    """The setup of a command on a machine."""
+    return setup_of(folder / "podium.toml", HERE, "sums", None)
+
+
+def refusal(setup: Setup, machine: str = HERE) -> str:
+    """Return why a machine cannot run lines."""
+    with pytest.raises(ConfigError) as refused:
+        setup.load(machine)
+    return str(refused.value)
+
+
+def test_the_machine_of_the_command(setup: Setup, folder: Path) -> None:
+    """It has the same config and journal."""
+    _, journal = setup.load(HERE)
+    assert str(journal.url) == str(folder / "runs.db")
+
+
+def test_an_sqlite_journal_of_another_machine(setup: Setup) -> None:
+    """It is refused, because a file is not shared."""
+    assert re.search(r"cluster also has 192\.0\.2\.2: set `url` in \[journal\]", refusal(setup, "192.0.2.2"))
+
+
+def test_a_postgresql_journal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each machine can open it; a machine with another URL in its environment is refused."""
+    file = folder / "podium.toml"
+    file.write_text(file.read_text().replace('path = "runs.db"', 'url_env = "URL"'))
+    monkeypatch.setenv("URL", "postgresql://podium@db/podium")
+    setup = setup_of(file, HERE, "sums", None)
+    setup.load("192.0.2.2")
+    monkeypatch.setenv("URL", "postgresql://podium@elsewhere/podium")
+    assert "set the same variables" in refusal(setup, "192.0.2.2")
+
+
+def test_another_config(setup: Setup, folder: Path) -> None:
+    """It is refused."""
+    file = folder / "podium.toml"
+    file.write_text(file.read_text() + "\n[limits]\ncost = 5.0\n")
+    assert "give each machine the same file" in refusal(setup)
+
+
+def test_another_version(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused."""
+    monkeypatch.setattr("podium_server.batch.setup.__version__", "9.9.9")
+    assert "install the same version" in refusal(setup)
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
+def test_without_ray(folder: Path, batch: Batch) -> None:
+    """The error says how to install it; nothing is run."""
+    write(folder / "in.jsonl", [{"query": "question"}])
+    assert "packages/server[ray]" in batch("in.jsonl", "--ray", "local", code=2).stderr
