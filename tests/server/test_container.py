@@ -36,7 +36,7 @@ def test_the_image_is_pinned_and_has_no_root() -> None:
     assert "/readyz" in own["HEALTHCHECK"]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_the_steps_build_a_server(tmp_path: Path) -> None:
     """The packages that the steps install serve with keys, and the health check succeeds."""

@@ -52,6 +52,7 @@ def test_a_deleted_file(upstream: ChatServer, tmp_path: Path) -> None:
         assert httpx2.get(f"{served.root}/healthz").status_code == 200
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("anew")
 def test_a_server_of_a_database_that_is_down(
     upstream: ChatServer, tmp_path: Path, down: PostgresServer

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
 from servers.podium_server import serving
 from servers.small_model import small_model
+
+pytestmark = pytest.mark.long
 
 CONFIG = """
 [endpoints.here]

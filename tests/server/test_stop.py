@@ -15,6 +15,8 @@ from server.chat.test_completions import ASKED, team
 from server.test_serve import process
 from servers.chat_server import STALL, Call, ChatServer, Reply
 
+pytestmark = pytest.mark.long
+
 Answers = Callable[..., dict[str, Any]]
 INPUT = {"model": "podium", "input": "Why?"}
 MESSAGES = {"model": "podium", "max_tokens": 100, "messages": ASKED}

@@ -269,6 +269,7 @@ def test_a_body_that_is_nested_too_deeply(keyed: Served, new_key: NewKey) -> Non
     assert deep.status_code == 400
 
 
+@pytest.mark.long
 async def test_a_signal_lets_a_task_end(upstream: ChatServer, tmp_path: Path) -> None:
     """Also a task whose client does not wait."""
     began = threading.Semaphore(0)

@@ -160,6 +160,7 @@ def test_a_large_body_after_small_headers(serve: Callable[..., Served], upstream
         assert answer.choices[0].message.content == "the answer"
 
 
+@pytest.mark.long
 def test_a_client_that_does_not_read(serve: Callable[..., Served], upstream: ChatServer) -> None:
     """Its run is cancelled after `write_seconds`, and its connection dropped."""
 

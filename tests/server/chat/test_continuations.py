@@ -112,6 +112,7 @@ def models(upstream: ChatServer) -> list[str]:
     return [call.body["model"] for call in upstream.calls]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("api", [chat, messages, responses])
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_server_that_is_killed_before_the_results(

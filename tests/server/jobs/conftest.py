@@ -1,5 +1,5 @@
 """Fixtures for tests of the queue."""
 
-from server.runs.conftest import http, serve, served, upstream
+from server.runs.conftest import http, keyed, new_key, serve, served, upstream, url
 
-__all__ = ["http", "serve", "served", "upstream"]
+__all__ = ["http", "keyed", "new_key", "serve", "served", "upstream", "url"]

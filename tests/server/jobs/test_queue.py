@@ -1,6 +1,7 @@
 """Runs and responses that wait in the queue for a free slot."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,12 @@ from server.runs.test_background import ended, post, stalled, start
 from servers.chat_server import Call, ChatServer, Reply
 from servers.podium_server import Served
 
+from podium.aio import run_sync
+from podium.journal import Transaction
+from podium_server.keys import KeyStore
+from podium_server.keys.account import day_of
+
+NewKey = Callable[..., str]
 Serve = Callable[..., Served]
 
 
@@ -114,6 +121,21 @@ def test_the_idempotency_key_of_a_queued_run(client: httpx2.Client, upstream: Ch
     assert len(upstream.calls) == 6
 
 
+def test_a_full_queue(serve: Serve, http: Http, upstream: ChatServer) -> None:
+    """A further run is refused until another has begun; a repeated request finds its run."""
+    client = http(serve(server="background_runs = 1\nqueued_runs = 2"))
+    body = {"model": "podium", "query": "Why?"}
+    with busy(client, upstream):
+        for key in ("a", "b", "a"):
+            assert client.post("/runs", json=body, headers={"idempotency-key": key}).status_code == 202
+        asked = {"model": "podium", "input": ASKED, "background": True}
+        for each in (client.post("/runs", json=body), client.post("/responses", json=asked)):
+            assert (each.status_code, each.json()["error"]["code"]) == (503, "queue_full")
+            assert "retry-after" in each.headers
+    assert until(lambda: len(client.get("/runs", params={"status": "ok"}).json()["data"]) == 3)
+    assert client.post("/runs", json=body).status_code == 202
+
+
 def test_runs_that_stall(client: httpx2.Client, upstream: ChatServer) -> None:
     """A cancelled run frees its slot at once."""
     upstream.reply = stalled
@@ -122,3 +144,85 @@ def test_runs_that_stall(client: httpx2.Client, upstream: ChatServer) -> None:
     upstream.reply = team
     post(client, run_id, "cancel", 200)
     assert ended(client, queued)["status"] == "ok"
+
+
+@pytest.mark.parametrize("keyed", ["background_runs = 1"], indirect=True)
+def test_keys_take_turns(keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer) -> None:
+    """A key with many queued runs delays the run of another key by two runs at most."""
+    many, few = http(keyed, new_key()), http(keyed, new_key())
+    with busy(many, upstream):
+        queued = [start(many)["id"] for _ in range(5)]
+        other = start(few)["id"]
+    ends = [ended(many, run_id)["ended"] for run_id in queued]
+    assert ends == sorted(ends)
+    assert ended(few, other)["ended"] < ends[2]
+
+
+@pytest.mark.parametrize("keyed", ["background_runs = 2"], indirect=True)
+def test_a_key_at_its_concurrency_limit(
+    keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer
+) -> None:
+    """Each of its queued runs begins when the one before has ended, and not some seconds later."""
+    free, limited = http(keyed, new_key()), http(keyed, new_key(concurrency=1))
+    with busy(free, upstream):
+        start(free)
+        for _ in range(6):
+            start(limited)
+    assert until(lambda: len(limited.get("/runs", params={"status": "ok"}).json()["data"]) == 6, 10.0)
+
+
+@pytest.mark.parametrize("keyed", ["background_runs = 1"], indirect=True)
+def test_a_budget_with_too_little_for_the_first_call(
+    keyed: Served, url: str, http: Http, new_key: NewKey, upstream: ChatServer
+) -> None:
+    """A queued run waits for more, and is not lost."""
+    free, poor = http(keyed, new_key()), http(keyed, new_key(day_cost=5.0, run_cost=0.5))
+    store = KeyStore(url)
+
+    async def charge(transaction: Transaction, cost: int) -> None:
+        add = (
+            "INSERT INTO podium_key_days VALUES (?, ?, ?, 1, 0, 0, 0) ON CONFLICT (key_id, day) DO UPDATE SET"
+        )
+        key_id = poor.get("/keys/self").json()["id"]
+        await transaction.execute(f"{add} cost = excluded.cost", key_id, day_of(time.time()), cost)
+
+    with busy(free, upstream):
+        run_id = start(poor)["id"]
+        run_sync(lambda: store.transaction(lambda each: charge(each, 4_999_000_000)))
+    later = start(free)["id"]
+    assert ended(free, later)["status"] == "ok"
+    run = poor.get(f"/runs/{run_id}").json()
+    assert (run["status"], run["problem"]) == ("queued", None)
+    run_sync(lambda: store.transaction(lambda each: charge(each, 0)))
+    assert ended(poor, run_id)["status"] == "ok"
+
+
+@pytest.mark.parametrize("keyed", ["background_runs = 1", "background_runs = 8"], indirect=True)
+@pytest.mark.parametrize("rules", [{"day_cost": 0.5, "run_cost": 0.5}, {"concurrency": 1}])
+def test_a_new_run_of_a_key_at_its_limit(
+    keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer, rules: dict[str, float]
+) -> None:
+    """It waits in the queue, whether there is a free slot or not."""
+    client = http(keyed, new_key(**rules))
+    with busy(client, upstream) as first:
+        waiting = [start(client), start(client)]
+        asked = {"model": "podium", "input": ASKED, "background": True}
+        response = client.post("/responses", json=asked).json()
+        assert [each["status"] for each in (*waiting, response)] == ["queued"] * 3
+    for run_id in (first, *(run["id"] for run in waiting)):
+        assert ended(client, run_id)["status"] == "ok"
+    assert until(lambda: client.get(f"/responses/{response['id']}").json()["status"] == "completed", 20.0)
+
+
+@pytest.mark.parametrize("keyed", ["background_runs = 1", "background_runs = 8"], indirect=True)
+def test_a_new_run_of_a_key_without_budget(
+    keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer
+) -> None:
+    """It is refused, whether there is a free slot or not."""
+    free, poor = http(keyed, new_key()), http(keyed, new_key(day_cost=0.001))
+    with busy(free, upstream):
+        asked = {"model": "podium", "input": ASKED, "background": True}
+        for path, body in (("/runs", {"model": "podium", "query": "Why?"}), ("/responses", asked)):
+            answer = poor.post(path, json=body)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (429, "insufficient_quota"), path
+        assert poor.get("/runs").json()["data"] == []

@@ -1,28 +1,37 @@
-"""Replicas share one PostgreSQL with queued runs, and some of them are killed."""
+"""Three replicas of `podium serve` share one PostgreSQL; some are killed while clients use them."""
 
-import os
-import random
+import re
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
+import anyio
+import asyncpg  # type: ignore[import-untyped]
 import httpx2
 import pytest
 from server.chat.conftest import CONFIG
-from server.chat.test_bounds import until
-from server.chat.test_completions import team
-from server.test_serve import process
+from server.chat.test_completions import PLAN, team
+from server.jobs.fleet import Client, Fleet
 from servers.chat_server import Call, ChatServer, Reply, says
 
-RUNS = 60
-KILLS = 3
-SLOTS = 4
+from podium.aio import run_sync
+from podium.journal import SqlJournal
+from podium_server.keys import KeyAccess, KeyRules, KeyStore
+
+REPLICAS = 3
+SLOTS = 6
+CLIENTS = 40
+"""Runs that clients start and follow at the same time; more than all replicas execute at once."""
+LIMITS = "[limits]\nanswer_tokens = 100\n"
+CALLS = {"planner": 225e-6, "one": 225e-6, "two": 2250e-6}
+"""The cost of each call, in USD."""
 
 
 def slow(call: Call) -> Reply:
     """Reply as the team; the last worker takes some time."""
-    return says(call, "the answer", delay=1.0) if call.body["model"] == "two" else team(call)
+    return says(call, "the answer", delay=0.3) if call.body["model"] == "two" else team(call)
 
 
 @pytest.fixture
@@ -32,29 +41,133 @@ def upstream() -> Iterator[ChatServer]:
         yield server
 
 
-@pytest.mark.long
-@pytest.mark.skipif("SOAK" not in os.environ, reason="it takes minutes: run `make soak`")
-def test_killed_replicas(tmp_path: Path, upstream: ChatServer, postgres_url: str) -> None:
-    """Each run ends with its answer; only calls that were in flight at a kill are made again."""
-    text = CONFIG.format(url=upstream.url, models="", server=f"background_runs = {SLOTS}")
+@pytest.fixture
+def folder(tmp_path: Path, upstream: ChatServer, postgres_url: str) -> Path:
+    """Return the folder of the config of all replicas."""
+    text = CONFIG.format(url=upstream.url, models=LIMITS, server=f"background_runs = {SLOTS}")
     (tmp_path / "podium.toml").write_text(text.replace('path = "runs.db"', f'url = "{postgres_url}"'))
-    chance = random.Random(7)  # noqa: S311 - which replica is killed
-    with ExitStack() as stack:
-        replicas = [stack.enter_context(process(tmp_path)) for _ in range(3)]
-        client = stack.enter_context(httpx2.Client(base_url=replicas[0].url, timeout=120))
-        ids = []
-        for number in range(RUNS):
-            answer = client.post("/runs", json={"model": "podium", "query": f"Question {number}?"})
-            assert answer.status_code == 202, answer.text
-            ids.append(answer.json()["id"])
-        for _ in range(KILLS):
-            ended = len(upstream.calls)
-            assert until(lambda ended=ended: len(upstream.calls) > ended + SLOTS, 60.0)
-            killed = chance.choice(replicas[1:])
-            killed.kill()
-            killed.wait(10)
-            replicas.remove(killed)
-            replicas.append(stack.enter_context(process(tmp_path)))
-        assert until(lambda: all(client.get(f"/runs/{each}").json()["status"] == "ok" for each in ids), 60.0)
-    called = Counter(call.body["model"] for call in upstream.calls)
-    assert all(RUNS <= number <= RUNS + KILLS * SLOTS for number in called.values()), called
+    return tmp_path
+
+
+def new_key(url: str, name: str, **rules: Any) -> str:
+    """Create a key, and return its text."""
+    return run_sync(lambda: KeyStore(url).create(name, KeyRules(**rules)))[1]
+
+
+async def spent(url: str, name: str) -> float:
+    """Return what a key has spent, in USD."""
+    store = KeyStore(url)
+    (key,) = [key for key in await store.keys() if key.name == name]
+    return sum(day.cost for day in await store.days(key.key_id, "2000")) / 1e9
+
+
+async def settled(url: str) -> None:
+    """Settle the requests of all replicas, which have ended, without waiting for the ends of their leases."""
+    journal, store = SqlJournal(url), KeyStore(url)
+    async with asyncpg.create_pool(url, min_size=1, max_size=1) as pool:
+        await pool.execute("UPDATE podium_key_holders SET until = 0")
+        async with journal, store, KeyAccess(store, journal=journal, lease=2.0):
+            with anyio.fail_after(60):
+                while await pool.fetchval("SELECT count(*) FROM podium_turns WHERE holder IS NOT NULL"):  # noqa: ASYNC110 - of the ledger
+                    await anyio.sleep(0.1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("runs", "kills"),
+    [(30, 2), pytest.param(500, 12, marks=[pytest.mark.nightly, pytest.mark.timeout(600)])],
+)
+def test_killed_replicas(
+    folder: Path, upstream: ChatServer, postgres_url: str, runs: int, kills: int
+) -> None:
+    """Each client sees its end, and only calls that were in flight at a kill are made again.
+
+    All requests are charged, and nothing else is: calls of a dead replica with their reservations.
+    """
+    token = new_key(postgres_url, "all", day_cost=1000.0, run_cost=1.0)
+    with Fleet(folder, REPLICAS) as fleet:
+        costs = anyio.run(_use, fleet, token, runs, kills)
+    anyio.run(settled, postgres_url)
+    called = Counter((call.body["model"], _question(call)) for call in upstream.calls)
+    assert called.keys() == {(name, each) for name in CALLS for each in range(runs)}
+    assert called.total() - len(called) <= kills * SLOTS
+    charged = anyio.run(spent, postgres_url, "all")
+    assert charged == pytest.approx(sum(costs))
+    assert charged >= sum(CALLS[name] * number for (name, _), number in called.items()) * (1 - 1e-9)
+
+
+async def _use(fleet: Fleet, token: str, runs: int, kills: int) -> list[float]:
+    """Execute runs while replicas are killed, and return the costs of the runs."""
+    costs: list[float] = []
+    clients = anyio.Semaphore(CLIENTS)
+
+    async def one(client: Client, number: int) -> None:
+        query = f"Question {number}?"
+        async with clients:
+            if number % 3:
+                answers = [await client.start(query)]
+            else:
+                answers = await client.start_twice(query)
+            assert {answer.status_code for answer in answers} == {202}, [each.text for each in answers]
+            (run_id,) = {answer.json()["id"] for answer in answers}
+            events = await client.follow(run_id)
+            assert events[-1]["type"] == "run_ended"
+            again = await client.start(query)
+            assert (again.json()["id"], again.headers["idempotent-replayed"]) == (run_id, "true")
+            run = await client.show(run_id)
+            assert (run["status"], run["answer"]) == ("ok", "the answer"), run["problem"]
+            costs.append(run["cost"])
+
+    async def kill() -> None:
+        for number in range(kills):
+            while len(costs) < runs * (number + 0.5) / (kills + 1):  # noqa: ASYNC110 - of other tasks
+                await anyio.sleep(0.01)
+            await fleet.kill()
+
+    async with httpx2.AsyncClient(timeout=120) as http, anyio.create_task_group() as tasks:
+        tasks.start_soon(kill)
+        for number in range(runs):
+            tasks.start_soon(one, Client(fleet, token, http), number)
+    return costs
+
+
+def _question(call: Call) -> int:
+    """Return the number of the question of a call."""
+    (number,) = set(re.findall(r"Question (\d+)\?", call.raw.decode()))
+    return int(number)
+
+
+@pytest.mark.long
+def test_limits_hold_across_replicas(folder: Path, upstream: ChatServer, postgres_url: str) -> None:
+    """Parallel requests at all replicas exceed neither the budget nor the rate limit of their keys."""
+    usage = {"prompt_tokens": 200, "completion_tokens": 100, "total_tokens": 300}
+    upstream.reply = lambda call: says(call, PLAN if call.body["model"] == "planner" else "x", usage=usage)
+    budget, most = 0.06, 6
+    poor = new_key(postgres_url, "poor", day_cost=budget, run_cost=0.02)
+    slowed = new_key(postgres_url, "slowed", requests_per_minute=most)
+    with Fleet(folder, REPLICAS) as fleet:
+        of_poor = Counter[str]()
+        while not of_poor["insufficient_quota"]:
+            of_poor.update(anyio.run(_ask, fleet, poor, 9))
+        began = monotonic()
+        of_slowed = Counter(anyio.run(_ask, fleet, slowed, 3 * most))
+        refills = (monotonic() - began) * most / 60
+    assert of_slowed.keys() == {"ok", "rate_limit_exceeded"}
+    assert most <= of_slowed["ok"] <= most + refills
+    assert of_poor.keys() <= {"ok", "budget_reserved", "insufficient_quota"}
+    anyio.run(settled, postgres_url)
+    assert budget / 2 <= anyio.run(spent, postgres_url, "poor") <= budget
+
+
+async def _ask(fleet: Fleet, token: str, number: int) -> list[str]:
+    """Make requests at the same time, and return `ok` or the code of the error of each."""
+    codes: list[str] = []
+
+    async def ask(client: Client) -> None:
+        answer = await client.ask("Why?")
+        codes.append("ok" if answer.status_code == 200 else answer.json()["error"]["code"])
+
+    async with httpx2.AsyncClient(timeout=60) as http, anyio.create_task_group() as tasks:
+        for _ in range(number):
+            tasks.start_soon(ask, Client(fleet, token, http))
+    return codes

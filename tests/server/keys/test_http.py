@@ -1,14 +1,17 @@
 """Requests over HTTP with API keys: every route but health needs one, and its limits apply."""
 
 import json
+import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 import httpx2
 import openai
 import pytest
@@ -77,7 +80,7 @@ def spent(url: str, cost: float) -> float:
     return total
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/podium", "/session"])
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/podium", "/v1/keys/self"])
 def test_every_route_but_health_needs_a_key(served: Served, path: str) -> None:
     """Without a key and with a wrong key, the status is 401 with OpenAI's form of an error."""
     for headers in ({}, {"authorization": "Bearer sk-wrong"}, {"x-api-key": "podium_sk_" + "0" * 49}):
@@ -159,24 +162,62 @@ def test_a_run_that_needs_more_than_its_limit_names_the_key(served: Served, new_
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("cost", "calls"), [(0.05, ["planner"]), (0.001, [])])
 def test_a_rest_that_is_less_than_a_run_may_cost(
-    *, cost: float, calls: list[str], stream: bool, served: Served, new_key: NewKey, upstream: ChatServer
+    *, stream: bool, served: Served, new_key: NewKey, upstream: ChatServer
 ) -> None:
     """It is a 429 without a repetition, which says what is left and when the budget is renewed."""
-    client = served.client(new_key(day_cost=cost))
+    client = served.client(new_key(day_cost=0.05))
     with pytest.raises(openai.APIError) as caught:
         list(client.chat.completions.create(model="podium", messages=ASKED, stream=stream))
     error: Any = caught.value
     assert error.code == "insufficient_quota"
-    assert f"${cost:g} is left of the budget of this day, ${cost:g}, and the run may need more" in str(error)
+    assert "$0.05 is left of the budget of this day, $0.05, and the run may need more" in str(error)
     assert "the next day begins at" in str(error)
     assert "Limits." not in str(error)
-    assert [call.body["model"] for call in upstream.calls] == calls
+    assert [call.body["model"] for call in upstream.calls] == ["planner"]
     if isinstance(error, openai.APIStatusError):
         assert error.status_code == 429
         assert error.response.headers["x-should-retry"] == "false"
         assert error.response.headers["x-podium-run-id"] == error.body["run_id"]  # type: ignore[index]
+
+
+STEPS = [{"worker": "one", "subtask": "Do."}]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("chat/completions", {"messages": ASKED}),
+        ("chat/completions", {"messages": ASKED, "stream": True}),
+        ("responses", {"input": ASKED}),
+        ("responses", {"input": ASKED, "background": True}),
+        ("runs", {"query": "Why?"}),
+        ("runs", {"query": "Why?", "plan": {"steps": STEPS}}),
+    ],
+)
+@pytest.mark.parametrize("named", [False, True])
+def test_a_rest_that_is_less_than_the_first_call_may_cost(
+    *,
+    path: str,
+    body: dict[str, Any],
+    named: bool,
+    served: Served,
+    new_key: NewKey,
+    upstream: ChatServer,
+) -> None:
+    """Each API refuses the request with what is left and what a call may need; there is no failed run."""
+    headers = {"authorization": f"Bearer {new_key(day_cost=0.001, run_cost=0.5)}"}
+    if named and not body.get("stream"):
+        headers["idempotency-key"] = "a"
+    with httpx2.Client(base_url=served.url, headers=headers, timeout=20) as client:
+        answer = client.post(f"/{path}", json={"model": "podium", **body})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (429, "insufficient_quota")
+        left = r"\$0\.001 is left of the budget of this day, \$0\.001, and the first call of the run may need"
+        assert re.match(rf"{left} \$0\.\d+: the next day begins at ", error["message"])
+        assert answer.headers["x-should-retry"] == "false"
+        assert client.get("/runs").json()["data"] == []
+    assert upstream.calls == []
 
 
 def test_a_small_budget_allows_runs(served: Served, new_key: NewKey) -> None:
@@ -248,6 +289,37 @@ def test_repetitions_in_parallel_need_one_reservation(
     assert spent(url, cost) == pytest.approx(cost)
 
 
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_a_key_shows_its_budgets(served: Served, upstream: ChatServer, new_key: NewKey) -> None:
+    """They have what is reserved while a request runs, and what it has cost after its end."""
+    may_end, key = threading.Event(), new_key(day_cost=1.0, month_cost=20.0, run_cost=0.25)
+
+    async def reply(call: Call) -> Reply:
+        await anyio.to_thread.run_sync(may_end.wait)
+        return team(call)
+
+    upstream.reply = reply
+    with httpx2.Client(base_url=served.url, headers={"authorization": f"Bearer {key}"}) as client:
+
+        def budgets() -> list[tuple[str, float, float, float]]:
+            shown = client.get("/keys/self").json()["budgets"]
+            return [(each["period"], each["most"], each["spent"], each["reserved"]) for each in shown]
+
+        assert budgets() == [("day", 1.0, 0.0, 0.0), ("month", 20.0, 0.0, 0.0)]
+        with ThreadPoolExecutor(1) as threads:
+            running = threads.submit(create, served, key)
+            while budgets()[0][3] == 0:
+                time.sleep(0.02)
+            assert budgets() == [("day", 1.0, 0.0, 0.25), ("month", 20.0, 0.0, 0.25)]
+            may_end.set()
+            running.result()
+        while budgets()[0][2] == 0:
+            time.sleep(0.02)
+        cost = pytest.approx((2 * (211 * 1.0 + 7 * 2.0) + 211 * 10.0 + 7 * 20.0) / 1e6)
+        assert budgets() == [("day", 1.0, cost, 0.0), ("month", 20.0, cost, 0.0)]
+        assert "podium_sk" not in client.get("/keys/self").text
+
+
 def test_metrics_are_for_the_role_see(served: Served, new_key: NewKey) -> None:
     """Requests that a key does not allow are counted with the code of their error."""
     with pytest.raises(openai.AuthenticationError):
@@ -286,7 +358,8 @@ def test_a_browser_logs_in(served: Served, new_key: NewKey) -> None:
         assert browser.post("/v1/chat/completions", json=body, headers=allowed).status_code == 200
         assert browser.delete("/session").status_code == 403
         assert browser.delete("/session", headers={"x-podium-csrf": csrf}).status_code == 200
-        assert browser.get("/session").status_code == 401
+        shown = browser.get("/session")
+        assert (shown.status_code, shown.json()["state"], shown.json()["csrf"]) == (200, "login", None)
 
 
 def test_a_server_without_keys_refuses_other_sites(upstream: ChatServer, tmp_path: Path) -> None:
@@ -298,6 +371,7 @@ def test_a_server_without_keys_refuses_other_sites(upstream: ChatServer, tmp_pat
             answer = httpx2.post(served.url + "/chat/completions", json=body, headers=headers)
             assert answer.status_code == 403
         assert httpx2.post(served.root + "/session", json={"key": "k"}).json()["error"]["code"] == "no_keys"
+        assert httpx2.get(served.root + "/session").json()["state"] == "open"
         assert httpx2.post(served.url + "/chat/completions", json=body).status_code == 200
 
 
@@ -307,6 +381,7 @@ def serve_command(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.long
 def test_a_public_address_needs_a_key(tmp_path: Path) -> None:
     """`podium serve` refuses to start, and says how to create a key."""
     (tmp_path / "podium.toml").write_text(DEMO)

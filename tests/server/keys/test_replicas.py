@@ -12,6 +12,8 @@ from podium.aio import run_sync
 from podium.journal import SqlJournal
 from podium_server.keys import KeyAccess, KeyRules, KeyStore
 
+pytestmark = pytest.mark.long
+
 REPLICA = Path(__file__).with_name("replica.py")
 COST = 0.01
 TIMEOUT = 60.0

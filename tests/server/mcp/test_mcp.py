@@ -197,6 +197,7 @@ def test_the_log_has_no_requests(keyed: Served, new_key: NewKey, capfd: pytest.C
     assert "confidential" not in told.out + told.err
 
 
+@pytest.mark.long
 async def test_a_signal_lets_a_call_end(upstream: ChatServer, tmp_path: Path) -> None:
     """The streams of the SDK end with their answers, not at once."""
 

@@ -111,13 +111,14 @@ def explore(root: str, examples: int) -> None:
         answers()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_no_request_is_a_server_error(root: str) -> None:
     """A few requests for each operation."""
     explore(root, 3)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(240 * SOAK)
 def test_many_requests_are_no_server_error(root: str) -> None:
     """More requests for each operation; `make soak` makes ten times as many."""

@@ -17,11 +17,13 @@ from server.test_serve import process
 from servers.chat_server import ChatServer
 
 from podium.aio import run_sync
-from podium.journal import Schema, SqlTables
+from podium.journal import Schema, SqlJournal, SqlTables
 from podium_server.api.responses.store import ResponseStore
 from podium_server.api.responses.tables import SCHEMA
 from podium_server.jobs.table import JobTable
 from podium_server.keys import KeyRules, KeyStore
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture
@@ -128,7 +130,7 @@ def test_a_response_that_was_cancelled_without_a_process(folder: Path, upstream:
         response_id = begun(client, upstream)
         running.kill()
         running.wait(10)
-    table = JobTable(folder / "runs.db")
+    table = JobTable(SqlJournal(folder / "runs.db"))
     run_sync(lambda: table.cancel(response_id.removeprefix("resp_")))
     with process(folder) as running, client_of(running) as client:
         assert ended(client, response_id).status == "cancelled"

@@ -21,10 +21,13 @@ Http = Callable[..., httpx2.Client]
 
 
 @pytest.fixture
-def keyed(upstream: ChatServer, url: str, tmp_path: Path) -> Iterator[Served]:
-    """Serve a team to callers with keys."""
+def keyed(request: pytest.FixtureRequest, upstream: ChatServer, url: str, tmp_path: Path) -> Iterator[Served]:
+    """Serve a team to callers with keys; a parameter is the text of `[server]`."""
     upstream.reply = team
-    text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
+    server = getattr(request, "param", "")
+    text = CONFIG.format(url=upstream.url, models="", server=server).replace(
+        'path = "runs.db"', f'url = "{url}"'
+    )
     journal = SqlJournal(url)
     with serving(text, tmp_path, KeyAccess(KeyStore.beside(journal), journal=journal)) as running:
         yield running

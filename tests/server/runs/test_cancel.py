@@ -62,6 +62,7 @@ def test_in_the_same_process(served: Served, upstream: ChatServer, http: Http, *
     assert ended(client, run_id)["answer"] == "the answer"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("folder", ["sqlite", "postgres"], indirect=True)
 def test_in_another_process(folder: Path, upstream: ChatServer) -> None:
     """The process that answers the request sees it in the shared table."""

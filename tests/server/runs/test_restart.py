@@ -18,6 +18,8 @@ from servers.chat_server import Call, ChatServer, Reply, says
 from podium.aio import run_sync
 from podium_server.keys import KeyRules, KeyStore
 
+pytestmark = pytest.mark.long
+
 __all__ = ["folder"]
 
 

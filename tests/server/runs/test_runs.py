@@ -147,7 +147,11 @@ def test_the_events_of_a_run(served: Served, upstream: ChatServer, http: Http) -
     assert all(frame["data"]["type"] == frame["event"] for frame in sent)
     assert list(frames(client.get(path, headers={"last-event-id": "3"}).text)) == sent[4:]
     assert list(frames(client.get(path, params={"after": 3}).text)) == sent[4:]
+    assert client.get(path, params={"after": len(sent) - 1}).text == ""
     assert client.get(path, headers={"last-event-id": "x"}).status_code == 400
+    unknown = client.get(path, params={"after": len(sent)})
+    assert (unknown.status_code, unknown.json()["error"]["param"]) == (400, "after")
+    assert f"has no event {len(sent)} yet" in unknown.text
 
 
 def test_the_events_in_the_form_of_ag_ui(served: Served, upstream: ChatServer, http: Http) -> None:

@@ -23,6 +23,7 @@ from podium_server.api.metrics import MetricsApi
 from podium_server.api.models import ModelsApi
 from podium_server.api.openapi.document import PATH as OPENAPI_PATH, openapi_document
 from podium_server.api.openapi.route import OpenApi
+from podium_server.api.own_key import PATH as OWN_KEY_PATH, OwnKeyApi
 from podium_server.api.recorded import Recorded
 from podium_server.api.responses.route import PATH as RESPONSES_PATH, ResponsesApi
 from podium_server.api.responses.stored import StoredApi
@@ -33,6 +34,7 @@ from podium_server.jobs.table import JobTable
 from podium_server.keys import Access, NoKeys
 from podium_server.models import Catalogue, make_catalogue
 from podium_server.record import Record
+from podium_server.retention import Retention
 from podium_server.settings import ServerSection
 from podium_server.turn import Turns
 from podium_server.viewer.route import PATH as VIEWER_PATH, Viewer
@@ -64,15 +66,24 @@ class App:
         self._access = access or NoKeys()
         self._service = Service(self._access, self.settings, is_local=access is None)
         self._stopping = self._service.stopping
-        table = None if self.journal is None else JobTable.beside(self.journal)
+        table = None if self.journal is None else JobTable(self.journal)
         self._turns = Turns(self.catalogue, self._access, self.journal, None if table is None else table.ids)
         self._mcp = McpApi(self._turns)
         self._a2a = A2aApi(self._turns, self.settings, self._stopping)
         self._recorded: Recorded | None = None
+        self._retention: Retention | None = None
         if self.journal is not None and table is not None:
             self._recorded = Recorded(
                 self.journal, table, self._turns, self._access, self._service, has_keys=self.has_keys
             )
+            if self.settings.keep_days is not None:
+                self._retention = Retention(
+                    self.journal,
+                    self._recorded.responses,
+                    config.shared_cache(),
+                    self._access,
+                    self.settings.keep_days,
+                )
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
@@ -90,6 +101,8 @@ class App:
             await stack.enter_async_context(self._a2a.server.opened())
             if self._recorded is not None:
                 await stack.enter_async_context(self._recorded.jobs.opened())
+            if self._retention is not None:
+                await stack.enter_async_context(self._retention.running())
             try:
                 yield
             finally:
@@ -157,6 +170,7 @@ class App:
             self._route("DELETE", "/session", session.end, is_open=True),
             self._route("GET", "/metrics", MetricsApi(self._service.metrics).show),
             self._route("GET", OPENAPI_PATH, OpenApi(self.openapi).show),
+            self._route("GET", OWN_KEY_PATH, OwnKeyApi(self._access).show),
             self._route("GET", "/v1/models", models.list),
             self._route("GET", "/v1/models/{model:path}", models.show),
             self._route("POST", CHAT_PATH, chat.create),

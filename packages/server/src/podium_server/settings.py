@@ -36,12 +36,16 @@ class ServerSection(Section):
     """Maximum number of requests at the same time; further requests get the status 503."""
     background_runs: Count = 64
     """Maximum number of runs in the background at the same time; further runs wait in the queue."""
+    queued_runs: Count = 10_000
+    """Maximum number of runs in the queue, which all replicas share; further runs get the status 503."""
     read_seconds: Seconds = 30.0
     """Time in which a client must send a request, in seconds."""
     write_seconds: Seconds = 60.0
     """Time in which a client must read a piece of the response, in seconds."""
     keep_alive_seconds: Seconds = 10.0
     """Time without an event after which a stream sends a comment, in seconds."""
+    keep_days: Seconds | None = None
+    """Days after whose end runs are deleted, with all that belongs to them; default: they are kept."""
     drain_seconds: Seconds = 30.0
     """Time in which running requests and runs may end when the server stops, in seconds."""
 

@@ -27,7 +27,7 @@ _KINDS: Mapping[str, str] = {
 """What a value must be, for the errors about its type."""
 _RULES: Mapping[str, str] = {
     "missing": "is missing",
-    "extra_forbidden": "is not a parameter of this server",
+    "extra_forbidden": "is not a known parameter",
     "literal_error": "must be {expected}",
     "union_tag_invalid": "has the type {tag!r:.80}: it must be one of {expected_tags}",
     "union_tag_not_found": "has no type",

@@ -11,7 +11,8 @@ from podium_server.api.responses.job import KIND as RESPONSE, ResponseWork
 from podium_server.api.responses.store import ResponseStore
 from podium_server.api.runs.actions import RunActions
 from podium_server.api.runs.index import RunIndex
-from podium_server.api.runs.job import KIND as RUN, RunWork
+from podium_server.api.runs.job import RunWork
+from podium_server.api.runs.queued import KIND as RUN
 from podium_server.api.runs.route import RunsApi
 from podium_server.jobs.jobs import Jobs
 from podium_server.jobs.table import JobTable
@@ -52,10 +53,11 @@ class Recorded:
                 ),
             },
             most=service.settings.background_runs,
+            queued=service.settings.queued_runs,
             on_cancels=turns.running.cancel,
         )
-        self.background = Background(store, self.jobs, turns, service.stopping)
-        self.runs = RunsApi(index, table, access, service.stopping, turns)
+        self.background = Background(journal, store, self.jobs, turns, service.stopping)
+        self.runs = RunsApi(index, table, access, service.stopping, turns.live, turns.catalogue)
         self.actions = RunActions(self.runs, self.jobs, turns, access, journal)
 
     @asynccontextmanager

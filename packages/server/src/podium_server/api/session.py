@@ -1,18 +1,34 @@
 """`/session`: a browser logs in with an API key, and gets a cookie."""
 
 from email.utils import formatdate
-from typing import Any
+from typing import Literal
+
+from pydantic import BaseModel, Field
 
 from podium_server.api.bodies import Body, read_body
 from podium_server.api.callers import COOKIE, check_origin, session_of
 from podium_server.http import BadRequest, Exchange
-from podium_server.keys import Access, Caller, KeyInvalid, Session
+from podium_server.keys import Access, Caller, KeyInvalid, Role, Session
 
 
 class Login(Body):
     """The body of `POST /session`."""
 
     key: str
+
+
+class SessionState(BaseModel):
+    """Whether a browser may use the server, and with which key."""
+
+    state: Literal["open", "login", "begun"] = Field(
+        description="`open`: the server has no keys. `login`: there is no session. `begun`: there is one."
+    )
+    reads_only: bool = Field(default=False, description="Whether the server shows runs and changes nothing.")
+    key: str | None = Field(default=None, description="The name of the key, as the rest only of a session.")
+    key_id: str | None = None
+    role: Role | None = None
+    csrf: str | None = Field(default=None, description="The CSRF token of the session.")
+    expires: float | None = Field(default=None, description="The end of the session, in Unix time.")
 
 
 class SessionApi:
@@ -41,16 +57,19 @@ class SessionApi:
         session = await sessions.begin(caller.key)
         end = formatdate(session.until, usegmt=True)
         cookie = f"{COOKIE}={session.token}; {_attributes(exchange)}; Expires={end}"
-        await exchange.json(_told(session), headers={"set-cookie": cookie, "cache-control": "no-store"})
+        told = _told(session).model_dump()
+        await exchange.json(told, headers={"set-cookie": cookie, "cache-control": "no-store"})
 
     async def show(self, exchange: Exchange, _: Caller) -> None:
-        """Show the session with its CSRF token.
-
-        Raises:
-            KeyInvalid: there is no session, or it has ended.
-        """
-        session = await self._session(exchange)
-        await exchange.json(_told(session), headers={"cache-control": "no-store"})
+        """Show the session with its CSRF token, or that there is none."""
+        if self._access.sessions is None:
+            state = SessionState(state="open")
+        else:
+            try:
+                state = _told(await self._session(exchange))
+            except KeyInvalid:
+                state = SessionState(state="login")
+        await exchange.json(state.model_dump(), headers={"cache-control": "no-store"})
 
     async def end(self, exchange: Exchange, _: Caller) -> None:
         """End the session.
@@ -76,8 +95,14 @@ def _attributes(exchange: Exchange) -> str:
     return f"Path=/; HttpOnly; SameSite=Strict{secure}"
 
 
-def _told(session: Session) -> dict[str, Any]:
+def _told(session: Session) -> SessionState:
     key = session.caller.key
     assert key is not None
-    facts = {"key": key.name, "key_id": key.key_id, "role": key.rules.role}
-    return {**facts, "csrf": session.csrf_token, "expires": session.until}
+    return SessionState(
+        state="begun",
+        key=key.name,
+        key_id=key.key_id,
+        role=key.rules.role,
+        csrf=session.csrf_token,
+        expires=session.until,
+    )

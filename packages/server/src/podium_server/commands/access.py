@@ -1,11 +1,14 @@
 """Who may use a server: finds its API keys, and checks its address."""
 
+from collections.abc import Sequence
+from time import time
+
 import anyio
 
 from podium.config import Config
 from podium.errors import ConfigError
 from podium_server.http import is_loopback
-from podium_server.keys import KeyAccess, KeyStore
+from podium_server.keys import Key, KeyAccess, KeyStore
 
 
 def find_keys(config: Config) -> KeyAccess | None:
@@ -23,6 +26,18 @@ def find_keys(config: Config) -> KeyAccess | None:
     if not anyio.run(store.keys):
         return None
     return KeyAccess(store, journal=None if config.is_hosted else journal)
+
+
+def valid_keys(config: Config) -> Sequence[Key]:
+    """Return the keys that are neither revoked nor expired; empty without a journal.
+
+    Raises:
+        JournalError: the database cannot be used.
+    """
+    journal = config.journal()
+    keys = () if journal is None else anyio.run(KeyStore.beside(journal).keys)
+    now = time()
+    return [key for key in keys if key.revoked is None and (key.expires is None or key.expires > now)]
 
 
 def check_host(host: str, access: KeyAccess | None) -> None:

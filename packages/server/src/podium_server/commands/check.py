@@ -20,10 +20,12 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
+from podium.run import tight_cost
 from podium.workers import ChatWorker, Endpoint, Worker
 from podium_server.app import App
-from podium_server.commands.access import check_host, find_keys
+from podium_server.commands.access import check_host, find_keys, valid_keys
 from podium_server.http import listen, url_of
+from podium_server.keys import Key
 from podium_server.models import ServedModel
 
 _ENDPOINT_SECONDS = 10.0
@@ -42,8 +44,9 @@ class Finding:
 def check(config: Config, host: str, port: int) -> Sequence[Finding]:
     """Check the keys, the models, their endpoints, the journal and the address of a server."""
     found: list[Finding] = []
+    keys: Sequence[Key] = ()
     try:
-        access = find_keys(config)
+        access, keys = find_keys(config), valid_keys(config)
     except (ConfigError, JournalError) as error:
         found.append(Finding(f"journal: {error}", "error"))
     else:
@@ -58,7 +61,8 @@ def check(config: Config, host: str, port: int) -> Sequence[Finding]:
     except PodiumError as error:
         found += [Finding(line, "error") for line in str(error).splitlines()]
     else:
-        found += [finding for model in app.catalogue for finding in _of_model(model)]
+        for model in app.catalogue:
+            found += [*_of_model(model), *_of_costs(model, keys)]
         found += anyio.run(_of_connections, app)
     return [*dict.fromkeys(found), _of_address(host, port)]
 
@@ -76,6 +80,24 @@ def _of_model(model: ServedModel) -> list[Finding]:
             told = f"model {model.name}: no worker judges its answers, so only its planner decides on further"
             found.append(Finding(f"{told} rounds: set `accept` in [models.{model.name}]"))
     return found
+
+
+def _of_costs(model: ServedModel, keys: Sequence[Key]) -> Iterator[Finding]:
+    """Yield a warning for each cost limit, of the model and of keys, without room for a lost call."""
+    conductor = model.conductor
+    if not isinstance(conductor, Conductor):
+        return
+    limited = [("", conductor.limits.cost)]
+    limited += [
+        (f" with the API key {key.name!r}", key.rules.run_cost)
+        for key in keys
+        if key.rules.models is None or model.name in key.rules.models
+    ]
+    for whose, cost in limited:
+        if cost is not None:
+            told = tight_cost(conductor.planner, tuple(conductor.pool), conductor.limits, cost)
+            if told is not None:
+                yield Finding(f"model {model.name}{whose}: {told}", "warning")
 
 
 async def _of_connections(app: App) -> Sequence[Finding]:

@@ -230,8 +230,8 @@ class Exchange:
     ) -> None:
         """Send server-sent events, and a comment after each time span without an event.
 
-        The response begins with the first event or comment. An exception before its beginning is raised;
-        a later one becomes the last event.
+        The response begins with the first event or comment, or at the end without any. An exception before
+        its beginning is raised; a later one becomes the last event.
 
         Args:
             frames: the events, as bytes.
@@ -268,9 +268,7 @@ class Exchange:
             raise gone
         if failure is not None and not self.is_begun:
             raise failure
-        if failure is not None:
-            await self._event(on_error(failure), headers)
-        await self._sent({"type": "http.response.body", "body": b""})
+        await self._event(b"" if failure is None else on_error(failure), headers, is_last=True)
 
     async def _next(self, reader: Any, keep_alive: Callable[[], bytes]) -> bytes | None:
         """Return the next event, a comment if there is none for some time, or `None` at the end."""
@@ -282,10 +280,12 @@ class Exchange:
             return frame
         return keep_alive()
 
-    async def _event(self, frame: bytes, headers: Callable[[], Mapping[str, str]]) -> None:
+    async def _event(
+        self, frame: bytes, headers: Callable[[], Mapping[str, str]], *, is_last: bool = False
+    ) -> None:
         if not self.is_begun:
             await self._begin(200, {**_STREAM_HEADERS, **headers()})
-        await self._sent({"type": "http.response.body", "body": frame, "more_body": True})
+        await self._sent({"type": "http.response.body", "body": frame, "more_body": not is_last})
 
     async def _begin(self, status: int, headers: Mapping[str, str]) -> None:
         self.status = status

@@ -1,6 +1,7 @@
 """The orderly stop of a server: requests may end for some time, and the others are then ended."""
 
-import anyio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from podium.errors import PodiumError
 
@@ -29,7 +30,8 @@ class Stopping:
     def __init__(self) -> None:
         self.is_draining = False
         """Whether the server begins no more requests."""
-        self._over = anyio.Event()
+        self._is_over = False
+        self._waiting: dict[object, Callable[[], object]] = {}
 
     def refuse(self) -> None:
         """Raise `ServerStopping` if the server begins no more requests."""
@@ -38,15 +40,23 @@ class Stopping:
 
     def end(self) -> None:
         """End the time for running requests."""
-        self._over.set()
+        self._is_over = True
+        for wake in list(self._waiting.values()):
+            wake()
 
-    async def pause(self, seconds: float) -> None:
-        """Wait for some seconds.
+    @contextmanager
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Call `wake` when the time for running requests is over: at the end of this time, or at once."""
+        if self._is_over:
+            wake()
+        waiting = object()
+        self._waiting[waiting] = wake
+        try:
+            yield
+        finally:
+            del self._waiting[waiting]
 
-        Raises:
-            ServerStopping: the time for running requests is over.
-        """
-        with anyio.move_on_after(seconds):
-            await self._over.wait()
-        if self._over.is_set():
+    def check(self) -> None:
+        """Raise `ServerStopping` if the time for running requests is over."""
+        if self._is_over:
             raise ServerStopping("the server is stopping: repeat the request")

@@ -48,8 +48,6 @@ class Job:
         """Why a new job did not begin."""
         self.decided = anyio.Event()
         """Set when the work has begun, or has ended."""
-        self.changed = anyio.Event()
-        """Set after the next change that clients can read."""
 
     @property
     def job_id(self) -> str:
@@ -66,11 +64,6 @@ class Job:
         """Cancel the work."""
         self.why = self.why or why
         self.scope.cancel()
-
-    def change(self) -> None:
-        """Tell clients that the job has written something."""
-        self.changed.set()
-        self.changed = anyio.Event()
 
 
 class Work(Protocol):

@@ -4,7 +4,7 @@ If a process ends, another process, or the next start, continues its jobs: the j
 """
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -15,18 +15,19 @@ from podium.secrets import scrub
 from podium_server.jobs.failures import RETRY_SECONDS, is_temporary
 from podium_server.jobs.job import Job, JobLost, Postponed, Work
 from podium_server.jobs.leases import Lease
-from podium_server.jobs.table import Also, JobTable, StoredJob
+from podium_server.jobs.line import Line
+from podium_server.jobs.table import QUEUE, Also, JobTable, StoredJob
+from podium_server.keys import KeyRefused, RateLimited
 
 LOGGER = logging.getLogger("podium")
 PERIOD = 2.0
 """Seconds between two looks for jobs to take or to cancel."""
 _GATHER_SECONDS = 0.02
 """How long ends of jobs are gathered before the next look fills their slots."""
-_LOOK_SECONDS = 0.05
-"""Seconds between two looks for the end of a job."""
 _LEAVE_SECONDS = 5.0
 """How long the database may take to return the jobs to the queue when the server stops."""
 
+Check = Callable[[], Awaitable[None]]
 Kind = Callable[[Job], Work]
 """Makes the work of a job."""
 
@@ -38,6 +39,7 @@ class Jobs:
         table: the jobs of all processes.
         kinds: makes the work of jobs, by kind.
         most: maximum number of jobs that this process executes at the same time.
+        queued: maximum number of jobs in the queue, at which new ones are refused.
         on_cancels: called with the runs of open requests that were cancelled.
         period: see `PERIOD`.
     """
@@ -48,19 +50,22 @@ class Jobs:
         kinds: Mapping[str, Kind],
         *,
         most: int,
+        queued: int,
         on_cancels: Callable[[Sequence[str]], object],
         period: float = PERIOD,
     ) -> None:
         self.table = table
         self._kinds = kinds
         self._most = most
+        self._queued = queued
         self._on_cancels = on_cancels
         self._period = period
-        self._lease = Lease(table)
+        self._line = Line()
+        self._lease = Lease(table, self._line)
         self._held: dict[str, Job] = {}
         self._looking = anyio.Lock()
         self._wake = anyio.Event()
-        self._may_have_more = False
+        self._has_more = False
         """Whether the queue may have jobs that found no free slot."""
         self._is_stopping = False
         self._tasks: TaskGroup | None = None
@@ -71,6 +76,7 @@ class Jobs:
         await self._lease.begin()
         async with anyio.create_task_group() as self._tasks:
             self._tasks.start_soon(self._watch)
+            self._tasks.start_soon(self._listen)
             try:
                 yield
             finally:
@@ -104,25 +110,32 @@ class Jobs:
         for job in self._held.values():
             job.cancel("stopped")
 
-    async def begin(self, stored: StoredJob, also: Also | None = None) -> Job | None:
+    async def begin(
+        self, stored: StoredJob, also: Also | None = None, check: Check | None = None
+    ) -> Job | None:
         """Store a new job, and return when it has begun, or at once if it must wait in the queue.
+
+        A job that its caller's limits refuse for now waits in the queue, too.
 
         Args:
             stored: the job.
             also: further statements of the transaction that stores it; see `JobTable.add`.
+            check: raises the error of a job that would be refused for good; called before it is queued.
 
         Returns:
             The job; `None` if there is one with its id.
 
         Raises:
             JournalError: the job cannot be stored.
+            QueueFull: it would have to wait in the queue, which is full.
             PodiumError: the work was refused, and the job is not stored.
         """
         assert self._tasks is not None
         job = Job(stored, self._lease.holder, is_new=True)
-        if self._free <= 0:
-            self._may_have_more = True
-            return job if await self.table.add(stored, "", also) else None
+        if self._free <= 0 or self._has_more or self._line.is_slow(stored.caller_id):
+            if check is not None:
+                await check()
+            return job if await self._queue(stored, also) else None  # the jobs in the queue come first
         if stored.job_id in self._held:
             return None
         self._held[job.job_id] = job
@@ -145,6 +158,14 @@ class Jobs:
             raise job.refusal
         return job
 
+    async def _queue(self, stored: StoredJob, also: Also | None) -> bool:
+        """Add a job to the queue, and return whether there was none with its id."""
+        is_added = await self.table.add(stored, "", also, most=self._queued)
+        self._has_more = True
+        if self._free > 0:  # a slot became free meanwhile
+            self._wake.set()
+        return is_added
+
     async def cancel(self, job_id: str, seconds: float) -> bool:
         """Cancel a job, wait some seconds for its end, and return whether there was one."""
         if not await self.table.cancel(job_id):
@@ -152,10 +173,11 @@ class Jobs:
         if (job := self.find(job_id)) is not None:
             job.cancel("cancelled")
         elif not self._is_stopping:
-            await self._look(least=1)
-        with anyio.move_on_after(seconds):
-            while await self.table.is_open(job_id):  # noqa: ASYNC110 - another process may have the job
-                await anyio.sleep(_LOOK_SECONDS)
+            await self._look(job_id)
+        async with self.table.following(job_id) as follower:
+            with anyio.move_on_after(seconds):
+                while await self.table.is_open(job_id):
+                    await follower.wait()
         return True
 
     @property
@@ -175,23 +197,40 @@ class Jobs:
                 await self._wake.wait()
                 await anyio.sleep(_GATHER_SECONDS)
 
-    async def _look(self, least: int = 0) -> None:
+    async def _listen(self) -> None:
+        """Look as soon as another process has added a job to the queue.
+
+        Not with SQLite, where each look would be seen as another change.
+        """
+        async with self.table.opened() as database:
+            if not database.notifies:
+                return
+            async with self.table.following(QUEUE) as follower:
+                while True:
+                    if not await follower.wait():
+                        continue
+                    if self._free > 0:
+                        self._wake.set()
+                    else:
+                        self._has_more = True
+
+    async def _look(self, cancelled: str | None = None) -> None:
         """Renew the lease, end cancelled jobs, and take jobs from the queue.
 
         Args:
-            least: minimum number of jobs to take, also without a free slot.
+            cancelled: a job to take also without a free slot.
         """
         async with self._looking:
-            await self._look_once(least)
+            await self._look_once(cancelled)
 
-    async def _look_once(self, least: int) -> None:
-        lease, most = self._lease, max(self._free, least)
+    async def _look_once(self, cancelled: str | None) -> None:
+        lease, most = self._lease, max(self._free, 0)
         before = {job_id: job for job_id, job in self._held.items() if job.is_stored}
-        found = await lease.look(most)
+        found = await lease.look(most, cancelled)
         if found is None:
             await self._renew(lease)
             return
-        self._may_have_more = len(found.taken) >= most
+        self._has_more = len(found.taken) >= most
         for stored in found.taken:
             self._take(Job(stored, lease.holder))
         for job_id, job in before.items():
@@ -209,7 +248,7 @@ class Jobs:
         if self._lease is not lost:
             return
         LOGGER.warning("the lease of this process has ended: other processes continue its jobs")
-        self._lease = Lease(self.table)
+        self._lease = Lease(self.table, self._line)
         for job in self._held.values():
             if job.holder == lost.holder:
                 job.cancel("lost")
@@ -232,8 +271,7 @@ class Jobs:
             if self._held.get(job.job_id) is job:
                 del self._held[job.job_id]
             job.decided.set()
-            job.change()
-            if self._may_have_more:
+            if self._has_more or self._line.is_held_up:
                 self._wake.set()
 
     async def _run(self, job: Job) -> None:
@@ -253,6 +291,7 @@ class Jobs:
         except Exception as error:  # noqa: BLE001 - handled below, after the scope
             failure = error
         if is_done:
+            self._line.ended(job.stored.caller_id)
             await self.table.remove(job.job_id, job.holder)
         elif job.why not in ("stopped", "lost"):
             await self._end(job, work, failure)
@@ -260,17 +299,31 @@ class Jobs:
     async def _end(self, job: Job, work: Work, failure: Exception | None) -> None:
         """Write the end of a job that was cancelled, or failed."""
         failure = failure if job.why is None else None
-        if not job.has_begun and (job.why == "abandoned" or (job.is_new and failure is not None)):
+        waits = isinstance(failure, RateLimited) and await self.table.has_room(self._queued)
+        if not job.has_begun and (
+            job.why == "abandoned" or (job.is_new and failure is not None and not waits)
+        ):
             job.refusal = failure
             await work.drop()
             await self.table.remove(job.job_id, job.holder)
         elif failure is not None and is_temporary(failure, is_admitted=job.is_admitted):
-            LOGGER.warning("job %s is tried again: %s", job.job_id, scrub(str(failure)))
-            is_urgent = job.stored.is_urgent or job.is_admitted
-            await self.table.release(job.job_id, job.holder, RETRY_SECONDS, is_urgent=is_urgent)
+            await self._try_again(job, failure)
         else:
+            self._line.ended(job.stored.caller_id)
             kept = await work.end(failure)
             if kept is None:
                 await self.table.remove(job.job_id, job.holder)
             else:
                 await self.table.fail(job.job_id, job.holder, kept)
+
+    async def _try_again(self, job: Job, failure: Exception) -> None:
+        """Return a job to the queue. If its caller was refused, its other jobs wait too."""
+        is_urgent = job.stored.is_urgent or job.is_admitted
+        if isinstance(failure, KeyRefused):
+            wait = RETRY_SECONDS if failure.retry_after is None else min(failure.retry_after, RETRY_SECONDS)
+            LOGGER.info("job %s waits until its API key admits it: %s", job.job_id, scrub(str(failure)))
+            self._line.put_off(job.stored.caller_id, wait)
+            await self.table.release(job.job_id, job.holder, is_urgent=is_urgent)
+        else:
+            LOGGER.warning("job %s is tried again: %s", job.job_id, scrub(str(failure)))
+            await self.table.release(job.job_id, job.holder, RETRY_SECONDS, is_urgent=is_urgent)

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from podium.journal import Transaction, has_ended, new_holder
-from podium_server.jobs.table import COLUMNS, JobTable, StoredJob, read_job
+from podium_server.jobs.line import Line, take_one
+from podium_server.jobs.table import JobTable, StoredJob
 
 LEASE = 60.0
 """Seconds for which a process holds its jobs after it has last renewed its lease. It is longer than the
@@ -19,11 +20,6 @@ _END_LATE = "DELETE FROM podium_job_holders WHERE holder = ? AND until < {now}"
 _END = "DELETE FROM podium_job_holders WHERE holder = ?"
 _RETURN = "UPDATE podium_jobs SET holder = '', due = {now} WHERE holder = ?"
 _HELD = "SELECT job_id, is_cancelled FROM podium_jobs WHERE holder = ?"
-_DUE = f"""
-SELECT {COLUMNS} FROM podium_jobs WHERE holder = '' AND is_urgent = ? AND due <= (SELECT {{now}})
-ORDER BY due LIMIT ? {{skip}}
-"""  # noqa: S608 - no value from outside
-_TAKE = "UPDATE podium_jobs SET holder = ?, is_urgent = 1 WHERE job_id = ?"
 _FORGET_CANCELS = f"DELETE FROM podium_cancels WHERE at < {{now}} - {_CANCEL_SECONDS}"  # noqa: S608 - as above
 
 
@@ -44,12 +40,14 @@ class Lease:
 
     Args:
         table: the jobs.
+        line: the order in which the process takes jobs.
         seconds: see `LEASE`.
     """
 
-    def __init__(self, table: JobTable, seconds: float = LEASE) -> None:
+    def __init__(self, table: JobTable, line: Line, seconds: float = LEASE) -> None:
         self.holder = new_holder()
         self._table = table
+        self._line = line
         self._seconds = seconds
 
     async def begin(self) -> None:
@@ -58,34 +56,34 @@ class Lease:
             begin = _BEGIN.format(now=database.now) + " ON CONFLICT DO NOTHING"
             await database.transaction(lambda each: each.execute(begin, self.holder, self._seconds))
 
-    async def look(self, most: int) -> Look | None:
+    async def look(self, most: int, cancelled: str | None = None) -> Look | None:
         """Renew the lease, return the jobs of dead processes to the queue, and take jobs from the queue.
 
         The whole look is one transaction. It uses indexes only, and reads no job that another process holds.
 
         Args:
             most: maximum number of jobs to take.
+            cancelled: the id of a job to take, if it is in the queue, in addition to these.
 
         Returns:
             `None` if the lease was lost: then other processes have the jobs.
         """
         async with self._table.opened() as database:
             now = database.now
-            skip = f"{database.for_update} SKIP LOCKED" if database.for_update else ""
-            renew, due, forget = (text.format(now=now, skip=skip) for text in (_RENEW, _DUE, _FORGET_CANCELS))
+            renew, forget = (text.format(now=now) for text in (_RENEW, _FORGET_CANCELS))
 
             async def work(transaction: Transaction) -> Look | None:
                 if not await transaction.execute(renew, self._seconds, self.holder):
                     return None
                 await self._return_jobs(transaction, now)
                 held = await transaction.fetch(_HELD, self.holder)
-                taken: list[StoredJob] = []
-                for is_urgent in (1, 0):
-                    if len(taken) < most:
-                        rows = await transaction.fetch(due, is_urgent, most - len(taken))
-                        taken += map(read_job, rows)
-                for job in taken:
-                    await transaction.execute(_TAKE, self.holder, job.job_id)
+                taken = await self._line.take(
+                    transaction, self.holder, most, now=now, for_update=database.for_update
+                )
+                if cancelled is not None:
+                    taken += await take_one(
+                        transaction, self.holder, cancelled, for_update=database.for_update
+                    )
                 cancels = await transaction.fetch("SELECT run_id FROM podium_cancels")
                 if cancels:
                     await transaction.execute(forget)

@@ -5,12 +5,22 @@ A job is a run in the background. The table has the request of the job only; the
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from time import time
-from typing import Any, Self
+from typing import Any
 
-from podium.journal import Location, Schema, SqlJournal, SqlTables, Transaction
+from podium.journal import (
+    LAST_CHARACTER,
+    Follower,
+    PostgresOnly,
+    Schema,
+    SqlJournal,
+    SqlTables,
+    Transaction,
+)
 from podium.secrets import scrub_data
+from podium_server.http import ServerBusy
 
 SCHEMA = Schema(
     "jobs",
@@ -26,7 +36,12 @@ SCHEMA = Schema(
             "CREATE INDEX podium_jobs_due ON podium_jobs (holder, is_urgent, due)",
             "CREATE TABLE podium_job_holders (holder TEXT PRIMARY KEY, until DOUBLE PRECISION NOT NULL)",
             "CREATE TABLE podium_cancels (run_id TEXT PRIMARY KEY, at DOUBLE PRECISION NOT NULL)",
-        ]
+        ],
+        [
+            "DROP INDEX podium_jobs_due",
+            "CREATE INDEX podium_jobs_line ON podium_jobs (holder, is_urgent, caller_id, created)",
+        ],
+        [PostgresOnly('CREATE INDEX podium_jobs_prefix ON podium_jobs (job_id COLLATE "C")')],
     ],
 )
 """The tables.
@@ -37,6 +52,8 @@ or were cancelled. A job that failed before its run began is kept for some time:
 `error` says why. `podium_job_holders` has the leases of the processes, and `podium_cancels` the runs of open
 requests that are to be cancelled.
 """
+QUEUE = "queue"
+"""The name under which processes follow the queue, in place of the id of a run."""
 FAILED = "failed"
 """The holder of a job that failed before its run began."""
 _KEPT_SECONDS = 7 * 86400.0
@@ -49,6 +66,7 @@ COLUMNS = ", ".join(_COLUMNS)
 _ADD = f"""
 INSERT INTO podium_jobs ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, {{now}}, ?, 0, NULL) ON CONFLICT DO NOTHING
 """  # noqa: S608 - no value from outside
+_QUEUED = "SELECT count(*) AS number FROM (SELECT 1 FROM podium_jobs WHERE holder = '' LIMIT ?) AS queued"
 _RELEASE = """
 UPDATE podium_jobs SET holder = '', due = {now} + ?, is_urgent = ? WHERE job_id = ? AND holder = ?
 """
@@ -63,6 +81,12 @@ UPDATE podium_jobs SET holder = '{FAILED}', request = '{{}}', error = ? WHERE jo
 _FORGET = f"DELETE FROM podium_jobs WHERE holder = '{FAILED}' AND created < {{now}} - {_KEPT_SECONDS}"  # noqa: S608 - as above
 
 Also = Callable[[Transaction], Awaitable[bool]]
+
+
+class QueueFull(ServerBusy):
+    """The queue has as many jobs as it may have."""
+
+    code = "queue_full"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,27 +116,33 @@ def new_job(job_id: str, kind: str, caller_id: str, request: Mapping[str, Any]) 
 
 
 class JobTable(SqlTables):
-    """The jobs in a database, which is the database of a journal.
+    """The jobs in the database of a journal.
 
     Args:
-        location: see `SqlJournal`.
+        journal: the journal, which wakes the followers of a run when its job has ended.
     """
 
-    def __init__(self, location: Location = None) -> None:
-        super().__init__(SCHEMA, location)
+    def __init__(self, journal: SqlJournal) -> None:
+        super().__init__(SCHEMA, journal.url)
+        self._journal = journal
 
-    @classmethod
-    def beside(cls, journal: SqlJournal) -> Self:
-        """Return the table in the database of a journal."""
-        return cls(journal.url)
+    def following(self, job_id: str) -> AbstractAsyncContextManager[Follower]:
+        """Follow the run of a job, and the end of the job."""
+        return self._journal.following(job_id)
 
-    async def add(self, job: StoredJob, holder: str, also: Also | None = None) -> bool:
+    async def add(
+        self, job: StoredJob, holder: str, also: Also | None = None, *, most: int | None = None
+    ) -> bool:
         """Store a new job; return `False` if there is one with its id, or `also` returns `False`.
 
         Args:
             job: the job.
             holder: the process that executes it; empty to add it to the queue.
             also: further statements of the transaction.
+            most: maximum number of jobs in the queue; `None` for no maximum.
+
+        Raises:
+            QueueFull: the queue has the maximum number of jobs.
         """
         async with self.opened() as database:
             add = _ADD.replace("{now}", database.now)
@@ -123,17 +153,47 @@ class JobTable(SqlTables):
                 if not await transaction.execute(add, *values):
                     found = await self._rows(transaction, "job_id = ?", job.job_id)
                     return found[0].created == job.created  # an earlier attempt has stored it
+                if most is not None:
+                    (row,) = await transaction.fetch(_QUEUED, most + 1)
+                    if row["number"] > most:
+                        raise QueueFull(f"the queue is full: {most} runs wait in it")
                 if also is not None and not await also(transaction):
                     await transaction.execute("DELETE FROM podium_jobs WHERE job_id = ?", job.job_id)
                     return False
                 return True
 
-            return await database.transaction(work)
+            is_added = await database.transaction(work, alone=also is None and most is None)
+        if is_added and not holder:
+            await self._journal.tell([QUEUE])
+        return is_added
+
+    async def has_room(self, most: int) -> bool:
+        """Return whether the queue has fewer than `most` jobs."""
+        rows = await self.transaction(lambda each: each.fetch(_QUEUED, most), reads=True)
+        return bool(rows[0]["number"] < most)
 
     async def find(self, job_id: str) -> StoredJob | None:
         """Return a job; `None` if there is none, or it has ended."""
         rows = await self.transaction(lambda each: self._rows(each, "job_id = ?", job_id), reads=True)
         return rows[0] if rows else None
+
+    async def without_run(
+        self, kind: str, which: Sequence[str], values: Sequence[Any], most: int
+    ) -> Sequence[StoredJob]:
+        """Return the jobs whose runs have not begun, the newest first.
+
+        Args:
+            kind: the kind of the jobs.
+            which: further conditions in SQL.
+            values: the values of these conditions.
+            most: maximum number of jobs.
+        """
+        none = "NOT EXISTS (SELECT 1 FROM podium_runs WHERE run_id = job_id)"
+        where = " AND ".join(["kind = ?", none, *which])
+        order = f"ORDER BY created DESC, job_id DESC LIMIT {most}"
+        return await self.transaction(
+            lambda each: self._rows(each, f"{where} {order}", kind, *values), reads=True
+        )
 
     async def is_open(self, job_id: str) -> bool:
         """Return whether a job is in the queue, or is executed."""
@@ -142,24 +202,30 @@ class JobTable(SqlTables):
 
     async def ids(self, prefix: str) -> Sequence[str]:
         """Return the ids of the jobs that begin with a text."""
-        query = "SELECT job_id FROM podium_jobs WHERE substr(job_id, 1, ?) = ?"
-        rows = await self.transaction(lambda each: each.fetch(query, len(prefix), prefix), reads=True)
+        async with self.opened() as database:
+            job_id = f"job_id {database.bytewise}"
+            query = f"SELECT job_id FROM podium_jobs WHERE {job_id} >= ? AND {job_id} < ?"  # noqa: S608 - no value from outside
+            rows = await database.transaction(
+                lambda each: each.fetch(query, prefix, prefix + LAST_CHARACTER), reads=True
+            )
         return [row["job_id"] for row in rows]
 
     async def release(
         self, job_id: str, holder: str, seconds: float = 0.0, *, is_urgent: bool = True
     ) -> None:
-        """Return a job to the queue, where a process may take it after some seconds."""
+        """Return a job to its place in the queue, where a process may take it after some seconds."""
         await self._execute(_RELEASE, seconds, int(is_urgent), job_id, holder)
 
     async def remove(self, job_id: str, holder: str) -> None:
         """Delete a job that has ended, if `holder` holds it."""
         await self._execute("DELETE FROM podium_jobs WHERE job_id = ? AND holder = ?", job_id, holder)
+        await self._journal.tell([job_id])
 
     async def fail(self, job_id: str, holder: str, error: Mapping[str, str]) -> None:
         """Keep the error of a job, without its request, because the journal has no run that shows it."""
         text = json.dumps(scrub_data(error), ensure_ascii=False)
         await self._execute(_FAIL, text, job_id, holder)
+        await self._journal.tell([job_id])
         await self._execute(_FORGET)
 
     async def cancel(self, job_id: str) -> bool:
@@ -175,7 +241,7 @@ class JobTable(SqlTables):
         """Delete what `ask_cancel` has stored."""
         await self._execute("DELETE FROM podium_cancels WHERE run_id = ?", run_id)
 
-    async def _rows(self, transaction: Transaction, where: str, *values: str) -> list[StoredJob]:
+    async def _rows(self, transaction: Transaction, where: str, *values: str | float) -> list[StoredJob]:
         query = f"SELECT {COLUMNS} FROM podium_jobs WHERE {where}"  # noqa: S608 - no value from outside
         return [read_job(row) for row in await transaction.fetch(query, *values)]
 
@@ -183,7 +249,7 @@ class JobTable(SqlTables):
         """Execute a statement, and return the number of changed rows."""
         async with self.opened() as database:
             text = statement.replace("{now}", database.now)
-            return await database.transaction(lambda each: each.execute(text, *values))
+            return await database.transaction(lambda each: each.execute(text, *values), alone=True)
 
 
 def read_job(row: Any) -> StoredJob:

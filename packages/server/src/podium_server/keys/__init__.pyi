@@ -4,6 +4,7 @@ from .access import (
     Ask as Ask,
     NoKeys as NoKeys,
 )
+from .account import BILLION as BILLION, Period as Period
 from .caller import Caller as Caller
 from .headers import refusal_headers as refusal_headers
 from .key import Key as Key, KeyRules as KeyRules, Role as Role

@@ -10,17 +10,19 @@ A route calls `authenticate` with the key of the request, and runs its turn with
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PodiumError
 from podium.hosted import HostedConductor
 from podium.run import RunOptions
 from podium.types import Result
+from podium_server.keys.account import Period
 from podium_server.keys.caller import Caller
 from podium_server.keys.sessions import Sessions
 
@@ -40,6 +42,8 @@ class Ask:
     """Whether an earlier request may have begun the run, as with an `Idempotency-Key`."""
     is_recorded: bool = True
     """Whether the run may be recorded; a key may forbid it, too."""
+    first_cost: Callable[[Limits], float] | None = None
+    """Returns what the first call of the run may cost, in USD; `None` if the run was begun before."""
 
 
 class Admission(ABC):
@@ -96,6 +100,24 @@ class Access(ABC):
             JournalError: the database cannot be used.
         """
 
+    async def check_budget(self, caller: Caller, ask: Ask) -> None:
+        """Check that the budget of a caller has enough for a run, when its running requests have ended.
+
+        Raises:
+            KeyRefused: the key does not allow the request until its budget is renewed, or for good.
+            JournalError: the database cannot be used.
+        """
+        del caller, ask
+
+    async def prune(self, before: float) -> int:
+        """Delete the rows of requests that began before a time and have no run; return their number.
+
+        Raises:
+            JournalError: the database cannot be used.
+        """
+        del before
+        return 0
+
     async def check(self, patience: float) -> None:
         """Check that requests can be admitted.
 
@@ -111,6 +133,15 @@ class Access(ABC):
     def sessions(self) -> Sessions | None:
         """The sessions of browsers; `None` for a server without keys, which needs none."""
         return None
+
+    async def budgets(self, caller: Caller) -> Sequence[Period]:
+        """Return the budgets of a caller, with what is spent and reserved of them.
+
+        Raises:
+            JournalError: the database cannot be used.
+        """
+        del caller
+        return ()
 
     async def owner(self, run_id: str) -> str | None:
         """Return `Caller.caller_id` of the caller that began a run; `None` if it is unknown."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 from podium_server.keys.key import KeyRules
 from podium_server.keys.refusals import BudgetReserved, BudgetSpent, RateLimited, TooManyAtOnce
@@ -51,8 +52,7 @@ class Bucket:
 class Period:
     """A budget of a day or a month, in billionths of a dollar."""
 
-    name: str
-    """`day` or `month`."""
+    name: Literal["day", "month"]
     most: int
     spent: int
     reserved: int
@@ -88,13 +88,14 @@ class Account:
     tokens: Bucket | None
     periods: tuple[Period, ...]
 
-    def admit(self, cost: int | None, tokens: int, usual: int = 0) -> int:
+    def admit(self, cost: int | None, tokens: int, usual: int = 0, least: int = 0) -> int:
         """Admit a request, and return its reservation in billionths of a dollar.
 
         Args:
             cost: the maximum cost of the run by the limits of the model and the key; `None` if it has none.
             tokens: the expected tokens, at least those of the request.
             usual: the usual maximum of the cost of such a run, for a run without a maximum.
+            least: what the first call of the run may cost.
 
         Raises:
             KeyRefused: a limit of the key is reached.
@@ -107,7 +108,7 @@ class Account:
             if bucket is not None and (wait := bucket.wait(units)) > 0:
                 told = f"the key may use {bucket.size} {name} per minute: try again in {wait:.1f} s"
                 raise RateLimited(told, wait)
-        reservation = self._reserve(cost, usual)
+        reservation = self._reserve(cost, usual, least)
         if self.requests is not None:
             self.requests.left -= 1
         if self.tokens is not None:
@@ -138,7 +139,7 @@ class Account:
         """A budget of which nothing is left; `None` if there is none."""
         return next((period for period in self.periods if not period.left), None)
 
-    def _reserve(self, cost: int | None, usual: int) -> int:
+    def _reserve(self, cost: int | None, usual: int, least: int) -> int:
         """Reserve the maximum cost, or all that is left of the budget."""
         if not self.periods:
             return cost or 0
@@ -146,19 +147,23 @@ class Account:
             cost = max(min(period.most for period in self.periods) // _RUN_SHARE, usual, 1)
         tightest = min(self.periods, key=lambda period: period.left)
         if tightest.left < cost:
-            self._check(tightest)
+            self._check(tightest, least if least <= cost else 0)  # else its own limit is too low
         reserved = min(cost, tightest.left)
         for period in self.periods:
             period.reserved += reserved
         return reserved
 
-    def _check(self, period: Period) -> None:
-        """Raise `KeyRefused` if nothing is left, or if running requests may leave more than is left now."""
+    def _check(self, period: Period, least: int) -> None:
+        """Raise `KeyRefused` if too little is left, or if running requests may leave more."""
         if period.spent >= period.most:
             raise BudgetSpent(f"{period.told} is spent: {period.next}", period.end - self.now)
         if period.reserved:
             told = f"{period.told} is reserved for running requests of the key: try again when one has ended"
             raise BudgetReserved(told, _BUSY_SECONDS)
+        if period.left < least:
+            told = f"${period.left / BILLION:g} is left of {period.told} and the first call of the run"
+            told = f"{told} may need ${least / BILLION:g}: {period.next}"
+            raise BudgetSpent(told, period.end - self.now)
 
 
 def cost_of_run(rules: KeyRules, model_cost: float | None) -> int | None:

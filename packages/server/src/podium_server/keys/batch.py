@@ -6,11 +6,11 @@ the other rows after that, because PostgreSQL would otherwise read rows from bef
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
 
 from podium.journal import Transaction
-from podium_server.keys.account import BILLION, Account, Bucket, Period, day_of, ends_of
+from podium_server.keys.account import Account, Bucket, Period, day_of
 from podium_server.keys.bills import Bill
+from podium_server.keys.budgets import Row, periods_of, read_amounts
 from podium_server.keys.key import Key
 from podium_server.keys.refusals import KeyInvalid, KeyRefused
 from podium_server.keys.turns import (
@@ -24,19 +24,7 @@ from podium_server.keys.turns import (
     read_turns,
 )
 
-_Row = Mapping[str, Any]
-"""A row of either driver."""
 _NONE_OPEN = {"running": 0, "day_spent": 0, "month_spent": 0, "day_reserved": 0, "month_reserved": 0}
-_SPENT = "SELECT coalesce(sum(cost), 0) FROM podium_key_days AS d WHERE d.key_id = k.key_id AND d.day"
-_OPEN = "FROM podium_turns AS t WHERE t.key_id = k.key_id AND t.holder IS NOT NULL"
-_AMOUNTS = f"""
-SELECT k.key_id, (SELECT count(*) {_OPEN}) AS running,
-    CAST(({_SPENT} = ?) AS BIGINT) AS day_spent,
-    CAST(({_SPENT} BETWEEN ? AND ?) AS BIGINT) AS month_spent,
-    CAST((SELECT coalesce(sum(cost), 0) {_OPEN} AND t.day = ?) AS BIGINT) AS day_reserved,
-    CAST((SELECT coalesce(sum(cost), 0) {_OPEN} AND t.day BETWEEN ? AND ?) AS BIGINT) AS month_reserved
-FROM podium_keys AS k WHERE k.key_id IN
-"""  # noqa: S608 - no value from outside
 _STATE = "SELECT key_id, revoked, last_used, requests_left, tokens_left, filled"
 _FILL = (
     "UPDATE podium_keys SET requests_left = ?, tokens_left = ?, filled = ?, last_used = ? WHERE key_id = ?"
@@ -57,6 +45,8 @@ class Bid:
     """Tokens that count before the run ends, such as those of the request."""
     usual: int = 0
     """Usual maximum of the cost of such a run, in billionths of a dollar."""
+    least: int = 0
+    """What the first call of the run may cost, in billionths of a dollar; 0 if it is unknown."""
     is_recorded: bool = True
     """Whether the run may be recorded."""
 
@@ -101,7 +91,7 @@ class Batch:
     now: str
     for_update: str
     _attempts: int = field(init=False, default=0)
-    _rows: dict[str, _Row] = field(init=False)
+    _rows: dict[str, Row] = field(init=False)
     """The locked rows of the keys."""
     _turns: dict[str, Turn] = field(init=False)
     """The requests that an earlier transaction has admitted."""
@@ -141,17 +131,14 @@ class Batch:
         self._accounts = {each: _account(keys[each], row, amounts[each]) for each, row in self._rows.items()}
         self._changed, self._days = {}, {}
 
-    async def _amounts(self, transaction: Transaction) -> Mapping[str, _Row]:
+    async def _amounts(self, transaction: Transaction) -> Mapping[str, Row]:
         """Return what each key has reserved and spent, if a limit depends on it."""
-        found: dict[str, _Row] = dict.fromkeys(self._rows, _NONE_OPEN)
+        found: dict[str, Row] = dict.fromkeys(self._rows, _NONE_OPEN)
         rules = {bid.key.key_id: bid.key.rules for bid in self.bids}
         counted = [each for each, rule in rules.items() if rule.has_budget or rule.concurrency is not None]
         if counted and self._rows:
-            day = day_of(next(iter(self._rows.values()))["now"])
-            month = (f"{day[:8]}01", f"{day[:8]}31")
-            days = (day, *month, day, *month)
-            rows = await transaction.fetch(f"{_AMOUNTS} {marks(len(counted))}", *days, *counted)
-            found |= {row["key_id"]: row for row in rows}
+            now = next(iter(self._rows.values()))["now"]
+            found |= await read_amounts(transaction, now, counted)
         return found
 
     def _settle(self, bill: Bill) -> None:
@@ -182,7 +169,7 @@ class Batch:
         turn = self._turns.get(bid.turn_id)
         if turn is None:
             try:
-                cost = account.admit(bid.cost, bid.tokens, bid.usual)
+                cost = account.admit(bid.cost, bid.tokens, bid.usual, bid.least)
             except KeyRefused as refusal:
                 return refusal
             now, days = account.now, bid.key.rules.retention_days if bid.is_recorded else 0
@@ -205,18 +192,11 @@ class Batch:
                 await transaction.execute(_FILL, *left, account.now, used, key_id)
 
 
-def _account(key: Key, row: _Row, amounts: _Row) -> Account:
+def _account(key: Key, row: Row, amounts: Row) -> Account:
     rules, now = key.rules, row["now"]
-    ends = dict(zip(("day", "month"), ends_of(day_of(now)), strict=True))
-    most = {"day": rules.day_cost, "month": rules.month_cost}
-    periods = tuple(
-        Period(name, round(cost * BILLION), amounts[f"{name}_spent"], amounts[f"{name}_reserved"], ends[name])
-        for name, cost in most.items()
-        if cost is not None
-    )
     seconds = 0.0 if row["filled"] is None else now - row["filled"]
     buckets = (
         Bucket.filled(rules.requests_per_minute, row["requests_left"], seconds),
         Bucket.filled(rules.tokens_per_minute, row["tokens_left"], seconds),
     )
-    return Account(rules, now, amounts["running"], *buckets, periods)
+    return Account(rules, now, amounts["running"], *buckets, periods_of(key, amounts, now))

@@ -84,6 +84,13 @@ class Housekeeping:
 
     async def forget_expired(self) -> int:
         """Delete the runs whose time has ended, and return their number."""
+        deleted = count = await self._forget_some()
+        while count == _DELETED_AT_ONCE:
+            deleted += (count := await self._forget_some())
+        return deleted
+
+    async def _forget_some(self) -> int:
+        """Delete some of these runs, and return their number."""
         async with self._store.opened() as database:
             query = (
                 "SELECT turn_id, run_id FROM podium_turns WHERE forget_at IS NOT NULL AND "  # noqa: S608 - no value from outside

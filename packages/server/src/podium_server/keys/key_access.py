@@ -1,9 +1,10 @@
 """Admits requests with the keys of a database."""
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from math import ceil
 from time import monotonic, time
 from types import TracebackType
 from typing import Self
@@ -19,9 +20,10 @@ from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
 from podium.types import Result
 from podium_server.keys.access import Access, Admission, Ask
-from podium_server.keys.account import BILLION, cost_of_run
+from podium_server.keys.account import BILLION, Account, Period, cost_of_run
 from podium_server.keys.batch import Bid, Grant
 from podium_server.keys.bills import Bill, bill_of
+from podium_server.keys.budgets import read_budgets
 from podium_server.keys.caller import Caller
 from podium_server.keys.headers import limit_headers
 from podium_server.keys.housekeeping import Housekeeping
@@ -29,7 +31,7 @@ from podium_server.keys.key import Key
 from podium_server.keys.key_store import Found, KeyStore
 from podium_server.keys.ledger import LEASE, LOGGER, Ledger
 from podium_server.keys.recorded import recorded_run
-from podium_server.keys.refusals import BudgetSpent, KeyInvalid, PolicyUnfit, Unpriced
+from podium_server.keys.refusals import BudgetReserved, BudgetSpent, KeyInvalid, PolicyUnfit, Unpriced
 from podium_server.keys.sessions import Sessions
 from podium_server.keys.tokens import is_token, token_hash
 from podium_server.keys.usual_cost import usual_cost
@@ -98,16 +100,7 @@ class KeyAccess(Access):
         limits = _limits(key, ask.conductor)
         keeps = caller.keeps_texts and ask.is_recorded
         journal = self._journal if keeps and self._journal is not None else MemoryJournal()
-        cost = cost_of_run(key.rules, None if limits is None else limits.cost)
-        bid = Bid(
-            turn_id=uuid4().hex,
-            key=key,
-            run_id=ask.run_id,
-            cost=cost,
-            tokens=ask.tokens,
-            usual=usual_cost(ask.conductor, ask.tokens) if key.rules.has_budget else 0,
-            is_recorded=ask.is_recorded,
-        )
+        bid = _bid(key, ask, limits)
         grant = await self._ledger.admit(bid)
         admission = KeyAdmission(bid, grant, _options(key, limits, grant, journal))
         try:
@@ -117,6 +110,16 @@ class KeyAccess(Access):
                 self._ledger.settle(admission.bill)
             else:
                 self._ledger.start(self._settle_unfinished, admission)
+
+    async def check_budget(self, caller: Caller, ask: Ask) -> None:
+        """Check that the budget of the key is not spent, and has enough for the first call of the run."""
+        key = caller.key
+        if key is None or not key.rules.has_budget:
+            return
+        bid = _bid(key, ask, _limits(key, ask.conductor))
+        account = Account(key.rules, time(), 0, None, None, await read_budgets(self._store, key))
+        with suppress(BudgetReserved):  # until the running requests have ended
+            account.admit(bid.cost, 0, bid.usual, bid.least)
 
     async def _settle_unfinished(self, admission: "KeyAdmission") -> None:
         """Settle a request that ended without a result, such as a request whose client disconnected.
@@ -144,6 +147,10 @@ class KeyAccess(Access):
             admission.settle(run.result)
         self._ledger.settle(admission.bill or bid.unused())
 
+    async def prune(self, before: float) -> int:
+        """Delete the rows of old requests; see `KeyStore.prune`."""
+        return await self._store.prune(before)
+
     async def check(self, patience: float) -> None:
         """Check that the ledger can be written."""
         await self._ledger.renew(patience)
@@ -152,6 +159,11 @@ class KeyAccess(Access):
     def sessions(self) -> Sessions:
         """The sessions of browsers."""
         return self._sessions
+
+    async def budgets(self, caller: Caller) -> Sequence[Period]:
+        """Return the budgets of the key."""
+        assert caller.key is not None
+        return await read_budgets(self._store, caller.key)
 
     async def owner(self, run_id: str) -> str | None:
         """Return the id of the key that began a run."""
@@ -250,6 +262,26 @@ def _limits(key: Key, conductor: Conductor | HostedConductor) -> Limits | None:
         told = f"the API key has a budget, and the price of {', '.join(map(repr, unpriced))} is unknown"
         raise Unpriced(f"{told}: set the `price` of the worker, or `unpriced` in [limits]")
     return limits
+
+
+def _bid(key: Key, ask: Ask, limits: Limits | None) -> Bid:
+    """Return the bid for the run of a request, with the limits of its conductor."""
+    rules = key.rules
+    bid = Bid(
+        turn_id=uuid4().hex,
+        key=key,
+        run_id=ask.run_id,
+        cost=cost_of_run(rules, None if limits is None else limits.cost),
+        tokens=ask.tokens,
+        is_recorded=ask.is_recorded,
+    )
+    if not rules.has_budget or limits is None:
+        return bid
+    least = 0.0
+    if ask.first_cost is not None:  # the prompt of the planner has the limit
+        known = (limits.cost, rules.run_cost, rules.day_cost, rules.month_cost)
+        least = ask.first_cost(replace(limits, cost=min(cost for cost in known if cost is not None)))
+    return replace(bid, usual=usual_cost(ask.conductor, ask.tokens), least=ceil(least * BILLION))
 
 
 def _options(key: Key, limits: Limits | None, grant: Grant, journal: Journal) -> RunOptions:

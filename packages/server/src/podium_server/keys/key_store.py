@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from time import time
 from typing import Self
 from uuid import uuid4
@@ -34,6 +35,16 @@ _DAYS = """
 SELECT day, cost, requests, input_tokens, output_tokens, estimated_tokens FROM podium_key_days
 WHERE key_id = ? AND day >= ? ORDER BY day
 """
+
+
+_AT_ONCE = 500
+_PRUNE = f"""
+DELETE FROM podium_turns WHERE turn_id IN (
+    SELECT turn_id FROM podium_turns AS turn WHERE key_id = ? AND began < ? AND holder IS NULL
+    AND NOT EXISTS (SELECT 1 FROM podium_runs AS run WHERE run.run_id = turn.run_id)
+    ORDER BY began LIMIT {_AT_ONCE}
+)
+"""  # noqa: S608 - no value from outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +164,23 @@ class KeyStore(SqlTables):
         rows = await self.transaction(lambda each: each.fetch(_DAYS, key_id, since), reads=True)
         return [Day(**dict(row)) for row in rows]
 
+    async def prune(self, before: float) -> int:
+        """Delete the rows of requests that began before a time and whose run does not exist.
+
+        Requests that run are kept. Budgets do not need the others, because they have the sums of each day.
+
+        Returns:
+            The number of deleted rows.
+        """
+        deleted = 0
+        for key in await self.keys():
+            prune = partial(_prune, key_id=key.key_id, before=before)
+            count = await self.transaction(prune)
+            deleted += count
+            while count == _AT_ONCE:
+                deleted += (count := await self.transaction(prune))
+        return deleted
+
     async def revoke(self, name: str) -> Key:
         """Revoke a key: new requests are refused at once, and running requests end as usual.
 
@@ -192,6 +220,10 @@ class KeyStore(SqlTables):
 
         await self.transaction(rotate)
         return key, token
+
+
+async def _prune(transaction: Transaction, *, key_id: str, before: float) -> int:
+    return await transaction.execute(_PRUNE, key_id, before)
 
 
 async def _add_text(transaction: Transaction, key_id: str, token: str) -> None:

@@ -56,6 +56,7 @@ SCHEMA = Schema(
                 ("podium_key_days", "estimated_tokens"),
             )
         ],
+        ["CREATE INDEX podium_turns_key ON podium_turns (key_id, began, run_id)"],
     ],
 )
 """The tables.

@@ -9,4 +9,5 @@ from .tool_results import check_tool_results as check_tool_results
 from .turn import Turn as Turn
 from .turns import Turns as Turns
 from .usage import answer_usage as answer_usage
+from .watched_calls import watched_calls as watched_calls
 from .without_urls import public_data as public_data, without_urls as without_urls

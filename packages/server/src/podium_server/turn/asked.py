@@ -1,9 +1,9 @@
 """A request of any API, in the words of Podium."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from podium.types import Message, Sampling, Tools
+from podium.types import Message, Plan, Sampling, Tools
 from podium_server.settings import Effort
 
 _NO_TOOLS = Tools(())
@@ -35,5 +35,11 @@ class Asked:
     """The id of the run; `None` for a new id, or the id for the idempotency key."""
     is_recorded: bool = True
     """Whether the run may be recorded."""
+    plan: Plan | None = None
+    """The plan of the request; `None` if the planner writes one."""
+    context: Mapping[str, str] = field(default_factory=dict)
+    """Named texts that subtasks may refer to."""
+    labels: Collection[str] = ()
+    """Labels of the query, in addition to those of the key."""
     may_exist: bool = False
     """Whether an earlier process may have begun the run with the id `run_id`."""

@@ -12,12 +12,11 @@ from hashlib import sha256
 import anyio
 
 from podium.errors import PodiumError, RunUnknown
-from podium.journal import Journal, RunRow
+from podium.journal import Journal, RunRow, SqlJournal
 from podium.resume import result_of
 from podium.types import Event, Result, RunEnded
 
 _CHARS = 24
-_LOOK_SECONDS = 0.2
 
 
 class KeyReused(PodiumError):
@@ -100,7 +99,7 @@ class NamedRun:
             raise _reused()
         return bool(run_ids)
 
-    async def recorded(self, journal: Journal, seconds: float) -> Recorded | None:
+    async def recorded(self, journal: SqlJournal, seconds: float) -> Recorded | None:
         """Return the recorded run; `None` if it has no answer, so that it must be run or resumed.
 
         Args:
@@ -110,9 +109,10 @@ class NamedRun:
         Raises:
             KeyReused: the key was used with another request.
         """
-        with anyio.move_on_after(seconds):
-            while (row := await self.row(journal)) is not None and row.state == "running":  # noqa: ASYNC110 - of another process
-                await anyio.sleep(_LOOK_SECONDS)
+        async with journal.following(self.run_id) as follower:
+            with anyio.move_on_after(seconds):
+                while (row := await self.row(journal)) is not None and row.state == "running":
+                    await follower.wait()
         try:
             events = [entry.event for entry in await journal.read(self.run_id)]
         except RunUnknown:

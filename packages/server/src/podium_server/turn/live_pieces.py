@@ -1,27 +1,33 @@
 """Passes the pieces of texts from the runs of this process to the viewers of these runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from podium.budget import Limits
 from podium.types import (
     AnswerDelta,
     AttemptFailed,
     Event,
     PlanDelta,
     PlannerEnded,
+    RunResumed,
+    RunStarted,
+    Step,
     StepDelta,
     StepEnded,
 )
+from podium_server.turn.plan_draft import PlanDraft
 
 Piece = PlanDelta | StepDelta | AnswerDelta
 """An event with a piece of a text, which is not recorded."""
 _Place = tuple[str, int | None, int | None]
 _MOST = 1000
-"""Pieces that wait for one viewer. A viewer that is too slow loses the next pieces; the run never waits."""
+"""Pieces that wait for one viewer. The run never waits: a viewer that is too slow loses the next pieces of a
+text, and then gets the whole text with its next piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,63 +37,136 @@ class Written:
     piece: Piece
     is_whole: bool = False
     """Whether it has all that was written so far, and replaces what the viewer has."""
+    steps: Sequence[Step] = ()
+    """The steps of the plan that it completes; if it is whole, all complete steps."""
+
+
+@dataclass(slots=True)
+class _Text:
+    """A text that is being written."""
+
+    first: Piece
+    parts: list[str] = field(default_factory=list)
+    draft: PlanDraft | None = None
+    """The steps of a plan; `None` while nobody has watched it."""
+
+    @property
+    def written(self) -> str:
+        return "".join(self.parts)
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run that this process executes."""
+
+    workers: Sequence[str] = ()
+    plan_steps: int = Limits().plan_steps
+    texts: dict[_Place, _Text] = field(default_factory=dict)
+
+    def steps(self, text: _Text) -> Sequence[Step]:
+        """Return the steps of a plan that are complete."""
+        if isinstance(text.first, PlanDelta) and text.draft is None:
+            text.draft = PlanDraft(self.workers, self.plan_steps, previous=text.first.round > 1)
+            text.draft.add(text.written)
+        return () if text.draft is None else tuple(text.draft.steps)
+
+    def whole(self, text: _Text) -> Written:
+        """Return all that was written of a text."""
+        return Written(replace(text.first, text=text.written), is_whole=True, steps=self.steps(text))
+
+
+@dataclass(slots=True)
+class _Viewer:
+    """A viewer of a run."""
+
+    pieces: MemoryObjectSendStream[Written]
+    wake: Callable[[], object]
+    behind: set[_Place] = field(default_factory=set)
+    """The texts of which it has lost pieces."""
 
 
 class LivePieces:
     """The pieces of the texts of the runs that this process executes."""
 
     def __init__(self) -> None:
-        self._viewers: dict[str, list[MemoryObjectSendStream[Written]]] = {}
-        self._texts: dict[str, dict[_Place, tuple[Piece, list[str]]]] = {}
-        """For each run, the texts that are being written."""
+        self._viewers: dict[str, list[_Viewer]] = {}
+        self._runs: dict[str, _Run] = {}
 
     @contextmanager
     def publishing(self, run_id: str) -> Iterator[Callable[[Event], None]]:
         """Yield a function that passes the next event of a run to its viewers."""
-        self._texts[run_id] = {}
+        self._runs[run_id] = _Run()
         try:
             yield self._publish
         finally:
-            self._texts.pop(run_id, None)
+            self._runs.pop(run_id, None)
+
+    def is_watched(self, run_id: str) -> bool:
+        """Return whether a run has a viewer."""
+        return run_id in self._viewers
 
     @contextmanager
-    def of(self, run_id: str) -> Iterator[MemoryObjectReceiveStream[Written]]:
-        """Yield a stream with what is being written in a run, and then each further piece."""
-        texts = list(self._texts.get(run_id, {}).values())
+    def of(self, run_id: str, wake: Callable[[], object]) -> Iterator[MemoryObjectReceiveStream[Written]]:
+        """Yield a stream with what is being written in a run, and then each further piece.
+
+        Args:
+            run_id: the run.
+            wake: called after each further piece.
+        """
+        run = self._runs.get(run_id, _Run())
+        texts = list(run.texts.values())
         writer, reader = anyio.create_memory_object_stream[Written](_MOST + len(texts))
-        for piece, parts in texts:
-            writer.send_nowait(Written(replace(piece, text="".join(parts)), is_whole=True))
-        self._viewers.setdefault(run_id, []).append(writer)
+        for text in texts:
+            writer.send_nowait(run.whole(text))
+        viewer = _Viewer(writer, wake)
+        self._viewers.setdefault(run_id, []).append(viewer)
         try:
             with writer, reader:
                 yield reader
         finally:
-            self._viewers[run_id].remove(writer)
+            self._viewers[run_id].remove(viewer)
             if not self._viewers[run_id]:
                 del self._viewers[run_id]
 
     def _publish(self, event: Event) -> None:
-        texts = self._texts.get(event.run_id)
+        run = self._runs.get(event.run_id)
         match event:
             case PlanDelta() | StepDelta() | AnswerDelta():
-                self._pass(event)
-                if texts is not None:
-                    first, parts = texts.get(_place(event), (event, []))
-                    if isinstance(first, StepDelta | AnswerDelta) and first.attempt != event.attempt:  # type: ignore[union-attr]
-                        first, parts = event, []  # another call writes the text again
-                    parts.append(event.text)
-                    texts[_place(event)] = first, parts
-            case StepEnded() | AttemptFailed() if texts is not None:
-                texts.pop((StepDelta.type, event.round, event.step), None)
-            case PlannerEnded() if texts is not None:
-                texts.pop((PlanDelta.type, event.round, None), None)
+                steps = () if run is None else self._add(run, event)
+                self._pass(run, event, steps)
+            case RunStarted() | RunResumed() if run is not None:
+                run.workers = event.workers
+                if event.limits is not None:
+                    run.plan_steps = event.limits.plan_steps
+            case StepEnded() | AttemptFailed() if run is not None:
+                run.texts.pop((StepDelta.type, event.round, event.step), None)
+            case PlannerEnded() if run is not None:
+                run.texts.pop((PlanDelta.type, event.round, None), None)
 
-    def _pass(self, piece: Piece) -> None:
+    def _add(self, run: _Run, piece: Piece) -> Sequence[Step]:
+        """Add a piece to its text, and return the steps of the plan that it completes."""
+        place = _place(piece)
+        text = run.texts.get(place)
+        if text is None or _call(text.first) != _call(piece):  # another call writes the text again
+            text = run.texts[place] = _Text(piece)
+        text.parts.append(piece.text)
+        if text.draft is not None:
+            return text.draft.add(piece.text)
+        return run.steps(text) if self.is_watched(piece.run_id) else ()
+
+    def _pass(self, run: _Run | None, piece: Piece, steps: Sequence[Step]) -> None:
+        place = _place(piece)
         for viewer in self._viewers.get(piece.run_id, ()):
+            written = Written(piece, steps=steps)
+            if run is not None and place in viewer.behind:
+                written = run.whole(run.texts[place])
             try:
-                viewer.send_nowait(Written(piece))
+                viewer.pieces.send_nowait(written)
             except anyio.WouldBlock:
-                continue  # the recorded event has the whole text
+                viewer.behind.add(place)
+            else:
+                viewer.behind.discard(place)
+                viewer.wake()
 
 
 def _place(piece: Piece) -> _Place:
@@ -99,3 +178,10 @@ def _place(piece: Piece) -> _Place:
             return piece.type, piece.round, piece.step
         case AnswerDelta():
             return piece.type, None, None
+
+
+def _call(piece: Piece) -> tuple[int | None, ...]:
+    """Return the call that writes a piece; the calls of a planner are told apart by their ends."""
+    if isinstance(piece, PlanDelta):
+        return (piece.round,)
+    return piece.round, piece.step, piece.attempt

@@ -6,13 +6,14 @@ from dataclasses import replace
 from functools import partial
 from uuid import uuid4
 
+from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall
 from podium.journal import MemoryJournal, SqlJournal
 from podium.run import RunOptions
-from podium.types import Part, Sampling, estimate_usage
+from podium.types import Part, Sampling, estimate_usage, read_conversation
 from podium_server.keys import Access, Admission, Ask, Caller
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
 from podium_server.record import Record, current_record
@@ -130,6 +131,9 @@ class Turns:
                 may_exist=named is not None or asked.may_exist,
                 is_recorded=asked.is_recorded,
             )
+            has_budget = caller.key is not None and caller.key.rules.has_budget
+            if has_budget and recorded is None and not await self._has_plan(asked, ask):
+                ask = replace(ask, first_cost=_first_cost(caller, asked, model))
             async with self._access.admit(caller, ask) as admission:
                 record.run_id = ask.run_id
                 turn = await self._turn(caller, asked, ask, admission, record, recorded)
@@ -138,8 +142,15 @@ class Turns:
                     yield turn
 
     @asynccontextmanager
-    async def admitted_run(self, caller: Caller, asked: Asked) -> AsyncGenerator[RunTurn, None]:
+    async def admitted_run(
+        self, caller: Caller, asked: Asked, *, is_new: bool = False
+    ) -> AsyncGenerator[RunTurn, None]:
         """Admit a run with the id of `asked`, which the caller executes with the options of the turn.
+
+        Args:
+            caller: who pays for the run.
+            asked: the request.
+            is_new: whether the run has not begun, and reuses no results.
 
         Raises:
             ModelUnknown: there is no such model.
@@ -159,6 +170,7 @@ class Turns:
             run_id=run_id,
             tokens=0 if caller.key is None else estimate_usage(asked.messages, "").input_tokens,
             may_exist=True,
+            first_cost=_first_cost(caller, asked, model) if is_new else None,
         )
         async with self._access.admit(caller, ask) as admission:
             record.run_id = run_id
@@ -167,6 +179,23 @@ class Turns:
             if effort is not None:
                 options["sampling"] = Sampling(effort=model.efforts[effort].worker)
             yield RunTurn(conductor, options, admission, self.live)
+
+    async def check_budget(self, caller: Caller, asked: Asked, *, is_new: bool) -> None:
+        """Check that the budget of a caller has enough for a run; see `Access.check_budget`."""
+        model = self.catalogue.find(asked.model)
+        first_cost = _first_cost(caller, asked, model) if is_new else None
+        ask = Ask(
+            model=model.name, conductor=model.conductor, run_id=asked.run_id or "", first_cost=first_cost
+        )
+        await self._access.check_budget(caller, ask)
+
+    async def _has_plan(self, asked: Asked, ask: Ask) -> bool:
+        """Return whether a run may have a plan before it is admitted: of an earlier request, or of a turn."""
+        if read_conversation(asked.messages)[1]:
+            return True
+        if not ask.may_exist or self._journal is None:
+            return False
+        return bool(await self._journal.runs(ids=[ask.run_id]))
 
     async def _recorded(self, named: NamedRun, model: ServedModel) -> Recorded | None:
         assert self._journal is not None
@@ -268,3 +297,20 @@ class Turns:
             if has_attachments(asked.messages):  # the key of the cache has only the texts of a prompt
                 options["uses_cache"] = False
         return options
+
+
+def _first_cost(caller: Caller, asked: Asked, model: ServedModel) -> Callable[[Limits], float] | None:
+    """Return a function that computes what the first call of a new run may cost; see `Ask.first_cost`."""
+    conductor = model.conductor
+    if caller.key is None or isinstance(conductor, HostedConductor):
+        return None
+    rules, plan, messages = caller.key.rules, asked.plan, tuple(asked.messages)
+    given = messages if plan is None else replace(plan, query=messages)
+    effort = model.effort(asked.effort)
+    return lambda limits: conductor.first_cost(
+        given,
+        limits=model.limits(effort, limits),
+        policy=rules.policy,
+        labels=frozenset(rules.labels) | frozenset(asked.labels),
+        context=asked.context,
+    )

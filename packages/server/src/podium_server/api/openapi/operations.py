@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from podium_server.api.chat.request import ChatRequest
 from podium_server.api.messages.request import CountRequest, MessagesRequest
+from podium_server.api.own_key import OwnKey
 from podium_server.api.responses.request import ResponseRequest
 from podium_server.api.runs.forms import RunDetail, RunList
 from podium_server.api.runs.prompts import PromptList
@@ -20,7 +21,7 @@ from podium_server.api.runs.requests import (
     PromptsQuery,
     ReplayedRun,
 )
-from podium_server.api.session import Login
+from podium_server.api.session import Login, SessionState
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -56,7 +57,9 @@ _RUN = "/v1/runs/{run_id}"
 OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("GET", "/"): Operation(types=(HTML,)),
     ("GET", "/viewer/{file}"): Operation(types=FILES),
-    ("POST", "/session"): Operation(body=Login),
+    ("GET", "/session"): Operation(result=SessionState),
+    ("POST", "/session"): Operation(body=Login, result=SessionState),
+    ("GET", "/v1/keys/self"): Operation(result=OwnKey),
     ("GET", "/metrics"): Operation(types=(TEXT,)),
     ("POST", "/v1/chat/completions"): Operation(body=ChatRequest, types=(JSON, EVENTS), is_idempotent=True),
     ("POST", "/v1/responses"): Operation(body=ResponseRequest, types=(JSON, EVENTS), is_idempotent=True),

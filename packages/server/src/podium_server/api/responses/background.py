@@ -2,10 +2,9 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
+from functools import partial
 
-import anyio
-
-from podium.journal import Transaction
+from podium.journal import SqlJournal, Transaction
 from podium_server.api.responses.asks import Ask
 from podium_server.api.responses.events import ResponseEvents, add_events
 from podium_server.api.responses.job import KIND
@@ -16,8 +15,6 @@ from podium_server.jobs.jobs import Jobs
 from podium_server.jobs.table import new_job
 from podium_server.turn import Turns
 
-_POLL_SECONDS = 0.5
-_LONGEST_WAIT_SECONDS = 10.0
 _CANCEL_SECONDS = 10.0
 
 
@@ -25,13 +22,17 @@ class Background:
     """The responses in the background, as clients see them.
 
     Args:
+        journal: tells when a response has changed.
         store: the stored responses.
         jobs: runs them.
         turns: has the models.
         stopping: ends the streams of events when the server stops.
     """
 
-    def __init__(self, store: ResponseStore, jobs: Jobs, turns: Turns, stopping: Stopping) -> None:
+    def __init__(
+        self, journal: SqlJournal, store: ResponseStore, jobs: Jobs, turns: Turns, stopping: Stopping
+    ) -> None:
+        self._journal = journal
         self._store = store
         self._jobs = jobs
         self._turns = turns
@@ -61,8 +62,10 @@ class Background:
             return True
 
         new = new_job(ask.run_id, KIND, ask.caller.caller_id, {})
-        async with self._turns.named(ask.caller, ask.asked.idempotency_key, ask.asked.fingerprint):
-            job = await self._jobs.begin(new, also)
+        named = self._turns.named(ask.caller, ask.asked.idempotency_key, ask.asked.fingerprint)
+        async with named as (_, is_known):
+            check = partial(self._turns.check_budget, ask.caller, ask.asked, is_new=True)
+            job = await self._jobs.begin(new, also, None if is_known else check)
         headers = {"x-podium-run-id": ask.run_id, "x-podium-model": model.versioned_id}
         if job is None:
             return headers | {"idempotent-replayed": "true"}
@@ -80,23 +83,25 @@ class Background:
             ServerStopping: the server stops before the response has ended.
         """
         has_ended = False
-        while True:
-            job = self._jobs.find(response_id.removeprefix("resp_"))
-            changed = None if job is None else job.changed
-            found = await self._events.next(response_id, after)
-            for event in found:
-                yield event
-                after = event["sequence_number"]
-            if found:
-                continue
-            if has_ended:
-                return
-            stored = await self._store.any(response_id)
-            if stored is None:
-                raise ResponseUnknown(response_id)
-            has_ended = stored.has_ended  # its last events may be later than those that were read
-            if not has_ended:
-                await self._wait(changed)
+        run_id = response_id.removeprefix("resp_")
+        async with self._journal.following(run_id) as follower:
+            with self._stopping.waking(follower.wake):
+                while True:
+                    found = await self._events.next(response_id, after)
+                    for event in found:
+                        yield event
+                        after = event["sequence_number"]
+                    if found:
+                        continue
+                    if has_ended:
+                        return
+                    stored = await self._store.any(response_id)
+                    if stored is None:
+                        raise ResponseUnknown(response_id)
+                    has_ended = stored.has_ended  # its last events may be later than those that were read
+                    if not has_ended:
+                        await follower.wait()
+                        self._stopping.check()
 
     async def has_event(self, response_id: str, number: int) -> bool:
         """Return whether a response has an event with this number."""
@@ -105,10 +110,3 @@ class Background:
     async def cancel(self, stored: Stored) -> None:
         """Cancel a response, and wait some seconds until it has ended."""
         await self._jobs.cancel(stored.run_id, _CANCEL_SECONDS)
-
-    async def _wait(self, changed: anyio.Event | None) -> None:
-        """Wait until a job of this process has written, or for some time if another process has the job."""
-        if changed is not None:
-            with anyio.move_on_after(_LONGEST_WAIT_SECONDS):
-                await changed.wait()
-        await self._stopping.pause(_POLL_SECONDS if changed is None else 0)

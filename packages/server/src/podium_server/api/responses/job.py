@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 
-import anyio
-
 from podium.errors import RunFailed
-from podium.journal import Journal
+from podium.journal import SqlJournal
 from podium_server.api.endpoint import logged_fault
 from podium_server.api.responses.asks import Asks, response_of
 from podium_server.api.responses.events import ResponseEvents
@@ -18,8 +16,6 @@ from podium_server.keys import Access
 from podium_server.turn import Turn, Turns
 
 KIND = "response"
-_DECISION_SECONDS = 2.0
-"""Seconds between two looks for the approval of a plan."""
 
 
 class ResponseWork:
@@ -34,7 +30,7 @@ class ResponseWork:
     """
 
     def __init__(
-        self, job: Job, *, store: ResponseStore, journal: Journal, turns: Turns, access: Access
+        self, job: Job, *, store: ResponseStore, journal: SqlJournal, turns: Turns, access: Access
     ) -> None:
         self._job = job
         self._store = store
@@ -118,11 +114,12 @@ class ResponseWork:
         if not await self._events.write(response, self._job, self._unwritten):
             raise JobLost
         self._unwritten = []
-        self._job.change()
+        await self._journal.tell([self._job.job_id])
 
     async def _decided(self) -> None:
         """Wait until the plan of the run is approved or refused."""
         self._job.needs_slot = False
         run_id = self._job.job_id
-        while any(row.state == "waiting" for row in await self._journal.runs(ids=[run_id])):  # noqa: ASYNC110 - any process
-            await anyio.sleep(_DECISION_SECONDS)
+        async with self._journal.following(run_id) as follower:
+            while any(row.state == "waiting" for row in await self._journal.runs(ids=[run_id])):
+                await follower.wait()

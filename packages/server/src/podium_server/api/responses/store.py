@@ -14,6 +14,8 @@ from podium_server.http import BadRequest
 
 _MOST_PREVIOUS = 1000
 """Maximum number of responses in a conversation."""
+_AT_ONCE = 100
+"""Maximum responses that one transaction deletes."""
 _COLUMNS = (
     "response_id", "caller_id", "previous_id", "run_id", "created", "request", "items", "response",
     "forget_at", "is_background",
@@ -166,26 +168,43 @@ class ResponseStore(SqlTables):
 
     async def delete(self, stored: Stored) -> None:
         """Delete a response and its events."""
+        await self.transaction(lambda each: _delete(each, [stored.response_id]))
 
-        async def delete(transaction: Transaction) -> None:
-            for table in ("podium_responses", "podium_response_events"):
-                statement = f"DELETE FROM {table} WHERE response_id = ?"  # noqa: S608 - no value from outside
-                await transaction.execute(statement, stored.response_id)
-
-        await self.transaction(delete)
-
-    async def forget_expired(self) -> Sequence[Stored]:
-        """Delete the responses whose time has ended, and return them."""
+    async def forget_expired(self) -> int:
+        """Delete the responses whose time has ended, and return their number."""
         async with self.opened() as database:
-            expired = await self._select(f"WHERE forget_at < {database.now} LIMIT 100")
-        for stored in expired:
-            await self.delete(stored)
-        return expired
+            return await self._forget(f"forget_at < {database.now}")
+
+    async def prune(self, before: float) -> int:
+        """Delete the responses that have ended and were created before a time; return their number."""
+        marks = ", ".join("?" * len(ENDED))
+        return await self._forget(f"created < ? AND status IN ({marks})", before, *ENDED)
+
+    async def _forget(self, where: str, *values: str | float) -> int:
+        """Delete responses and their events, some of them in each transaction."""
+        ids = f"SELECT response_id FROM podium_responses WHERE {where} LIMIT {_AT_ONCE}"  # noqa: S608 - no value from outside
+
+        async def forget(transaction: Transaction) -> int:
+            found = [row["response_id"] for row in await transaction.fetch(ids, *values)]
+            if found:
+                await _delete(transaction, found)
+            return len(found)
+
+        deleted = count = await self.transaction(forget)
+        while count == _AT_ONCE:
+            deleted += (count := await self.transaction(forget))
+        return deleted
 
     async def _select(self, where: str, *values: Any) -> list[Stored]:
         query = f"{_SELECT} {where}"
         rows = await self.transaction(lambda each: each.fetch(query, *values), reads=True)
         return [_stored(row) for row in rows]
+
+
+async def _delete(transaction: Transaction, ids: Sequence[str]) -> None:
+    for table in ("podium_responses", "podium_response_events"):
+        statement = f"DELETE FROM {table} WHERE response_id IN ({', '.join('?' * len(ids))})"  # noqa: S608 - placeholders
+        await transaction.execute(statement, *ids)
 
 
 def _stored(row: Any) -> Stored:

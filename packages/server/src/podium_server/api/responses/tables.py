@@ -27,6 +27,7 @@ SCHEMA = Schema(
             )
             """,
         ],
+        ["CREATE INDEX podium_responses_created ON podium_responses (created)"],
     ],
 )
 """The tables.

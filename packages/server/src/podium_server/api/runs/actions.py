@@ -14,7 +14,8 @@ from podium.resume import renumbered, waiting_for
 from podium.types import Event, Plan, RunStarted, read_conversation
 from podium_server.api.bodies import fingerprint_of, read_body, read_messages
 from podium_server.api.runs.forms import workers_of
-from podium_server.api.runs.job import KIND
+from podium_server.api.runs.job import asked_of
+from podium_server.api.runs.queued import KIND
 from podium_server.api.runs.refusals import NestedRun, NotCancellable, NotWaiting
 from podium_server.api.runs.requests import (
     ChangedRun,
@@ -33,7 +34,6 @@ from podium_server.keys import Access, Caller, Role
 from podium_server.turn import Turns, check_tool_results, public_data
 
 _CANCEL_SECONDS = 10.0
-_LOOK_SECONDS = 0.05
 
 
 class RunActions:
@@ -87,10 +87,15 @@ class RunActions:
             context=body.context,
             effort=body.effort,
         )
-        named = self._turns.named(caller, exchange.idempotency_key(), fingerprint_of(PATH, raw))
-        async with named as (run_id, is_known):
-            is_new = not is_known and await self._begin(run_id, caller.caller_id, request)
-        await self._accepted(exchange, run_id, is_repeated=not is_new)
+        while True:
+            named = self._turns.named(caller, exchange.idempotency_key(), fingerprint_of(PATH, raw))
+            async with named as (run_id, is_known):
+                is_new = not is_known and await self._begin(run_id, caller.caller_id, request)
+            try:
+                return await self._accepted(exchange, run_id, is_repeated=not is_new)
+            except RunUnknown:  # the run was just deleted, or was refused at another replica: begin it again
+                if is_new:
+                    raise
 
     async def approve(self, exchange: Exchange, caller: Caller) -> None:
         """Approve the plan that waits, and continue the run; see `edit`."""
@@ -135,10 +140,11 @@ class RunActions:
         if not is_here:
             await table.ask_cancel(run_id)
         try:
-            with anyio.move_on_after(_CANCEL_SECONDS):
-                while (await self._row(run_id)).state == "running":  # noqa: ASYNC110 - of any process
-                    await anyio.sleep(_LOOK_SECONDS)
-                return
+            async with self._journal.following(run_id) as follower:
+                with anyio.move_on_after(_CANCEL_SECONDS):
+                    while (await self._row(run_id)).state == "running":
+                        await follower.wait()
+                    return
         finally:
             if not is_here:
                 await table.forget_cancel(run_id)
@@ -251,10 +257,14 @@ class RunActions:
 
     async def _begin(self, run_id: str, caller_id: str, request: JobRequest) -> bool:
         """Begin a job, and return whether there was none."""
-        return (
-            await self._jobs.begin(new_job(run_id, KIND, caller_id, request.model_dump(mode="json")))
-            is not None
-        )
+
+        async def check() -> None:
+            caller = await self._access.caller(caller_id)
+            asked = asked_of(request, run_id)
+            await self._turns.check_budget(caller, asked, is_new=request.kind == "begin")
+
+        stored = new_job(run_id, KIND, caller_id, request.model_dump(mode="json"))
+        return await self._jobs.begin(stored, check=check) is not None
 
     async def _find(self, exchange: Exchange, caller: Caller, role: Role) -> RunRow:
         row = await self._runs.find(exchange, caller, role)

@@ -1,27 +1,22 @@
 """The events of a run as server-sent events, while the run is executed by any process."""
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
-import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from podium.journal import Entry
+from podium.types import PlanDelta
 from podium_server.api.errors import Fault
 from podium_server.api.runs.agui import AgUiEvents
 from podium_server.api.runs.index import RunIndex
+from podium_server.api.runs.queued import queued_event
 from podium_server.api.runs.refusals import NotBegun
 from podium_server.api.streams import sse
 from podium_server.http import Stopping
-from podium_server.jobs.table import JobTable
+from podium_server.jobs.table import JobTable, StoredJob
 from podium_server.turn import LivePieces, Written, public_data
-
-_FIRST_WAIT = 0.05
-_LONGEST_WAIT = 1.0
-"""Seconds between two looks for new events."""
-_PIECES_WAIT = 0.2
-"""The longest wait of a stream with pieces, during which it does not notice the stop of the server."""
 
 
 class Form(Protocol):
@@ -102,46 +97,49 @@ class EventStream:
             NotBegun: the run failed before it began.
             ServerStopping: the server stops before the run has ended.
         """
-        with nullcontext() if self._live is None else self._live.of(self._run_id) as pieces:
-            seen, wait = 0, _FIRST_WAIT
+        async with AsyncExitStack() as stack:
+            follower = await stack.enter_async_context(self._table.following(self._run_id))
+            stack.enter_context(self._stopping.waking(follower.wake))
+            pieces = None
+            if self._live is not None:
+                pieces = stack.enter_context(self._live.of(self._run_id, follower.wake))
+            seen, is_told = 0, False
             while True:
-                is_open = await self._is_open()  # before the events, so that the last events are read
+                job = await self._job()  # before the events, so that the last events are read
+                is_open = job is not None or await self._is_running()
                 entries = await self._index.read(self._run_id, seen)
+                if pieces is not None and job is not None and not (seen or entries or is_told):
+                    yield _frame(queued_event(job), event="run_queued")
+                    is_told = True
                 for frame in _waiting(pieces):  # they were written before these events
                     yield frame
-                for entry in entries:
-                    frames = self._form.of(entry)  # also of events before `after`, on which later ones depend
-                    for frame in frames if entry.number > after else ():
-                        yield frame
+                for frame in self._frames_of(entries, after):
+                    yield frame
                 seen += len(entries)
                 if not is_open:
                     break
-                wait = _FIRST_WAIT if entries else min(2 * wait, _LONGEST_WAIT)
-                if pieces is None:
-                    await self._stopping.pause(wait)
-                    continue
-                until = anyio.current_time() + min(wait, _PIECES_WAIT)
-                while (piece := await _next(pieces, until)) is not None:
-                    yield _of_piece(piece)
-                await self._stopping.pause(0)
+                while not await follower.wait():
+                    self._stopping.check()
+                    if frames := b"".join(_waiting(pieces)):
+                        yield frames
+                self._stopping.check()
         for frame in self._form.end():
             yield frame
 
-    async def _is_open(self) -> bool:
+    def _frames_of(self, entries: Sequence[Entry], after: int) -> Iterator[bytes]:
+        for entry in entries:
+            frames = self._form.of(entry)  # also of events before `after`, on which later ones depend
+            yield from frames if entry.number > after else ()
+
+    async def _job(self) -> StoredJob | None:
+        """Return the job of the run; `None` if it has none, or the job has ended."""
         job = await self._table.find(self._run_id)
         if job is not None and job.error is not None:
             raise NotBegun(job.error)
-        if job is not None:
-            return True
+        return job
+
+    async def _is_running(self) -> bool:
         return (await self._index.row(self._run_id)).state == "running"
-
-
-async def _next(pieces: MemoryObjectReceiveStream[Written], until: float) -> Written | None:
-    """Return the next piece; `None` if there is none until a time of the event loop's clock."""
-    if anyio.current_time() < until:
-        with anyio.CancelScope(deadline=until):
-            return await pieces.receive()
-    return None
 
 
 def _waiting(pieces: MemoryObjectReceiveStream[Written] | None) -> Iterator[bytes]:
@@ -152,6 +150,8 @@ def _waiting(pieces: MemoryObjectReceiveStream[Written] | None) -> Iterator[byte
 
 def _of_piece(written: Written) -> bytes:
     data = {**written.piece.to_json(), "is_whole": written.is_whole}
+    if isinstance(written.piece, PlanDelta):
+        data["steps"] = [{"subtask": step.subtask, "access": list(step.access)} for step in written.steps]
     return _frame(data, event=written.piece.type)
 
 

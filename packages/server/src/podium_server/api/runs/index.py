@@ -2,48 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal import Entry, Record, RunRow, SqlJournal, decode
 from podium.resume import result_of
 from podium.types import Event, RunStarted
-from podium_server.api.runs.forms import RunSummary, State, summary_facts
-from podium_server.jobs.table import JobTable
+from podium_server.api.runs.forms import RunSummary, summary_facts
+from podium_server.api.runs.queued import KIND, queued_summary
+from podium_server.api.runs.run_query import Place, RunQuery, Statement, Wanted
+from podium_server.jobs.table import JobTable, StoredJob
 
 _PAGE = 100
-_MOST_SCANNED = 2_000
-"""How many runs one request looks at. If few of them fit the filter, the page may be shorter than `limit`."""
+"""Least number of runs that one statement reads."""
+_LOOKED_AT = 5_000
+"""How many runs one statement of a filtered list looks at."""
+_SECONDS = 1.0
+"""How long one request looks for runs. If few runs fit the filter, its page may be shorter than `limit`."""
 
 _RECORDS = """
 SELECT run_id, number, at, text, hash FROM podium_events WHERE run_id = ? AND number >= ? ORDER BY number
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which runs to list."""
-
-    key_id: str | None = None
-    """The API key that began the run; `None` for all."""
-    model: str | None = None
-    status: Sequence[State] = ()
-    label: str | None = None
-    search: str | None = None
-    """Text in the question, the model or the id, in any case; `None` for all."""
-    since: float | None = None
-    until: float | None = None
-
-    def fits(self, run: RunSummary) -> bool:
-        """Return whether a run has the wanted model, status, label and text."""
-        if self.model is not None and run.model != self.model:
-            return False
-        if self.status and run.status not in self.status:
-            return False
-        if self.label is not None and self.label not in run.labels:
-            return False
-        texts = (run.question, run.model, run.id)
-        return self.search is None or any(self.search.lower() in text.lower() for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +60,28 @@ class RunIndex:
         Raises:
             RunUnknown: there is no run `after`.
         """
+        query = RunQuery(wanted, has_keys=self._has_keys)
+        place = None if after is None else await self._place(query, after)
         found: list[RunSummary] = []
-        for _ in range(_MOST_SCANNED // _PAGE):
-            heads = await self._heads(wanted, after)
-            rows = {row.run_id: row for row in await self._rows([head["run_id"] for head in heads])}
+        end = monotonic() + _SECONDS
+        while True:
+            last = await self._last(query, place) if wanted.is_filtered else None
+            asked = max(limit - len(found) + 1, _PAGE)
+            heads = await self._heads(query, place, last, asked)
+            rows = {row.run_id: row for row in await self._rows([head.run_id for head in heads])}
             for head in heads:
-                run = _summary(rows.get(head["run_id"]), head)
+                run = head.summary(rows.get(head.run_id))
                 if run is not None and wanted.fits(run):
                     if len(found) == limit:
-                        return Page(found, after)
+                        return Page(found, None if place is None else place[1])
                     found.append(await self._with_cost(run))
-                after = head["run_id"]
-            if len(heads) < _PAGE:
-                return Page(found, None)
-        return Page(found, after)
+                place = (head.began, head.run_id)
+            if len(heads) < asked:
+                if last is None:
+                    return Page(found, None)
+                place = last
+            if place is not None and monotonic() > end:
+                return Page(found, place[1])
 
     async def _with_cost(self, run: RunSummary) -> RunSummary:
         """Return a run with its cost so far: the row of a run has its cost only after its end."""
@@ -131,6 +119,11 @@ class RunIndex:
         rows = await self._table.transaction(lambda each: each.fetch(_RECORDS, *values), reads=True)
         return [Record(**dict(row)).entry() for row in rows]
 
+    async def has(self, run_id: str, number: int) -> bool:
+        """Return whether a run has an event with a number."""
+        query = "SELECT 1 FROM podium_events WHERE run_id = ? AND number = ?"
+        return bool(await self._table.transaction(lambda each: each.fetch(query, run_id, number), reads=True))
+
     async def nested(self, run_id: str) -> list[list[Event]]:
         """Return the events of all runs nested in a run, at any depth."""
         return await self._journal.nested(run_id)
@@ -144,40 +137,62 @@ class RunIndex:
     async def _rows(self, ids: Sequence[str]) -> Sequence[RunRow]:
         return await self._journal.runs(ids=ids, limit=None, nested=True)
 
-    async def _heads(self, wanted: Wanted, after: str | None) -> Sequence[Any]:
-        """Return the ids, first records and keys of the next runs."""
-        key = "NULL"
-        if self._has_keys:
-            key = "(SELECT key_id FROM podium_turns WHERE run_id = run.run_id ORDER BY began LIMIT 1)"
-        which = ["run.parent IS NULL"]
-        values: list[str | float] = []
-        if after is not None:
-            began = (await self.row(after)).began
-            which.append("(run.began < ? OR (run.began = ? AND run.run_id > ?))")
-            values += [began, began, after]
-        for test, bound in (("run.began >= ?", wanted.since), ("run.began <= ?", wanted.until)):
-            if bound is not None:
-                which.append(test)
-                values.append(bound)
-        if wanted.key_id is not None and self._has_keys:
-            which.append("EXISTS (SELECT 1 FROM podium_turns WHERE run_id = run.run_id AND key_id = ?)")
-            values.append(wanted.key_id)
-        query = (
-            f"SELECT run.run_id, event.text, {key} AS key_id FROM podium_runs AS run "  # noqa: S608 - no value from outside
-            "JOIN podium_events AS event ON event.run_id = run.run_id AND event.number = 0 "
-            f"WHERE {' AND '.join(which)} ORDER BY run.began DESC, run.run_id LIMIT {_PAGE}"
-        )
+    async def _heads(
+        self, query: RunQuery, after: Place | None, last: Place | None, limit: int
+    ) -> Sequence["_Head"]:
+        """Return the next runs that may fit, also those in the queue.
+
+        The queue is read first, so that a run which begins meanwhile is not missed.
+        """
+        queued = await self._table.without_run(KIND, *query.queued(after, last), limit)
+        heads = {job.job_id: _Head(job.job_id, job.created, job) for job in queued}
+        for row in await self._fetch(query.heads(after, last, limit)):
+            heads[row["run_id"]] = _Head(row["run_id"], row["began"], row)
+        return sorted(heads.values(), key=lambda head: (head.began, head.run_id), reverse=True)[:limit]
+
+    async def _place(self, query: RunQuery, run_id: str) -> Place:
+        """Return the place of a run in the list.
+
+        Raises:
+            RunUnknown: the list has no such run.
+        """
+        rows = await self._fetch(query.place(run_id))
+        if rows and rows[0]["began"] is not None:
+            return rows[0]["began"], run_id
+        job = await self._table.find(run_id)
+        if job is None:
+            raise RunUnknown(f"run {run_id:.200} does not exist")
+        return job.created, run_id
+
+    async def _last(self, query: RunQuery, place: Place | None) -> Place | None:
+        """Return the place of the last of the next runs; `None` if there are fewer than `_LOOKED_AT`."""
+        rows = await self._fetch(query.last(place, _LOOKED_AT))
+        return (rows[0]["began"], rows[0]["run_id"]) if rows else None
+
+    async def _fetch(self, statement: Statement) -> Sequence[Any]:
+        query, values = statement
         return await self._table.transaction(lambda each: each.fetch(query, *values), reads=True)
 
 
-def _summary(row: RunRow | None, head: Any) -> RunSummary | None:
-    """Return a run for a list; `None` if it was deleted, or cannot be read."""
-    if row is None:
-        return None
-    try:
-        started = decode(head["text"])
-    except JournalBroken:  # showing the run raises it
-        return None
-    if not isinstance(started, RunStarted):
-        return None
-    return RunSummary(**summary_facts(row, started, head["key_id"]))
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """A run of a page, before it is known whether it is wanted."""
+
+    run_id: str
+    began: float
+    found: Any
+    """Its job; after its begin, the first record and the key."""
+
+    def summary(self, row: RunRow | None) -> RunSummary | None:
+        """Return the run for a list; `None` if it was deleted, or cannot be read."""
+        if isinstance(self.found, StoredJob):
+            return queued_summary(self.found)
+        if row is None:
+            return None
+        try:
+            started = decode(self.found["text"])
+        except JournalBroken:  # showing the run raises it
+            return None
+        if not isinstance(started, RunStarted):
+            return None
+        return RunSummary(**summary_facts(row, started, self.found["key_id"]))

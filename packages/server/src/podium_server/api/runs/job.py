@@ -3,18 +3,30 @@
 from collections.abc import Mapping
 
 from podium.errors import RunUnknown
-from podium.types import Event, Message
+from podium.types import Event, Message, Plan
 from podium_server.api.endpoint import logged_fault
 from podium_server.api.runs.index import RunIndex
+from podium_server.api.runs.queued import CANCELLED
 from podium_server.api.runs.requests import JobRequest
 from podium_server.api.runs.work import execute
 from podium_server.jobs.job import Job
 from podium_server.keys import Access
 from podium_server.turn import Asked, Turns
 
-KIND = "run"
-CANCELLED = {"code": "cancelled", "message": "the run was cancelled before it began"}
 _OPEN = ("running", "stopped")
+
+
+def asked_of(request: JobRequest, run_id: str) -> Asked:
+    """Return the request of a job in the words of Podium."""
+    return Asked(
+        model=request.model,
+        messages=[Message.from_wire(message) for message in request.query],
+        run_id=run_id,
+        effort=request.effort,
+        plan=None if request.plan is None else Plan.from_json(request.plan),
+        context=request.context,
+        labels=request.labels,
+    )
 
 
 class RunWork:
@@ -42,13 +54,8 @@ class RunWork:
         caller = await self._access.caller(self._job.stored.caller_id)
         recorded = run_id if request.kind == "resume" else request.of
         entries = () if recorded is None else await self._index.read(recorded)
-        asked = Asked(
-            model=request.model,
-            messages=[Message.from_wire(message) for message in request.query],
-            run_id=run_id,
-            effort=request.effort,
-        )
-        async with self._turns.admitted_run(caller, asked) as turn:
+        is_new = request.kind == "begin" and not await self._has_begun()
+        async with self._turns.admitted_run(caller, asked_of(request, run_id), is_new=is_new) as turn:
             self._job.is_admitted = True
             turn.settle(await execute(turn, request, [entry.event for entry in entries], self._on_event))
 
@@ -67,6 +74,13 @@ class RunWork:
     def _on_event(self, event: Event) -> None:
         if event.run_id == self._job.job_id:
             self._job.begin()
+
+    async def _has_begun(self) -> bool:
+        try:
+            await self._index.row(self._job.job_id)
+        except RunUnknown:
+            return False
+        return True
 
     async def _has_ended(self, request: JobRequest) -> bool:
         """Return whether the run has ended since the job was stored."""

@@ -9,16 +9,16 @@ from podium_server.api.bodies import read_query
 from podium_server.api.endpoint import told_fault
 from podium_server.api.runs.events import AgUiForm, EventStream, PodiumForm, error_frame
 from podium_server.api.runs.forms import RunDetail, RunList, detail
-from podium_server.api.runs.index import RunIndex, Wanted
-from podium_server.api.runs.job import KIND
+from podium_server.api.runs.index import RunIndex
 from podium_server.api.runs.prompts import PromptList, prompts_of
-from podium_server.api.runs.queued import queued_detail, queued_row
+from podium_server.api.runs.queued import KIND, queued_detail, queued_row
 from podium_server.api.runs.requests import EventsQuery, ListQuery, PromptsQuery
+from podium_server.api.runs.run_query import Wanted
 from podium_server.http import BadRequest, Exchange, Stopping
 from podium_server.jobs.table import JobTable, StoredJob
 from podium_server.keys import Access, Caller, Role
-from podium_server.models import ModelUnknown, ServedModel
-from podium_server.turn import Turns, public_data
+from podium_server.models import Catalogue, ModelUnknown, ServedModel
+from podium_server.turn import LivePieces, public_data
 
 PATH = "/v1/runs"
 
@@ -31,18 +31,25 @@ class RunsApi:
         table: has the runs in the background.
         access: knows which caller began a run.
         stopping: ends the streams of events when the server stops.
-        turns: has the models, and the pieces of the texts of running runs.
+        live: has the pieces of the texts of running runs.
+        catalogue: the models, with which prompts are made.
     """
 
     def __init__(
-        self, index: RunIndex, table: JobTable, access: Access, stopping: Stopping, turns: Turns
+        self,
+        index: RunIndex,
+        table: JobTable,
+        access: Access,
+        stopping: Stopping,
+        live: LivePieces,
+        catalogue: Catalogue,
     ) -> None:
         self._index = index
         self._table = table
         self._access = access
         self._stopping = stopping
-        self._live = turns.live
-        self._catalogue = turns.catalogue
+        self._live = live
+        self._catalogue = catalogue
 
     async def list(self, exchange: Exchange, caller: Caller) -> None:
         """List the runs of the caller; with the role `see`, all runs.
@@ -88,13 +95,16 @@ class RunsApi:
         """
         query = read_query(exchange.query, EventsQuery)
         row = await self.find(exchange, caller)
+        after = _last_event(exchange, query.after)
+        if after >= 0 and not await self._index.has(row.run_id, after):
+            told = f"run {row.run_id} has no event {after} yet: send the id of an event that it has sent"
+            raise BadRequest(told, param="after")
         is_agui = query.format == "ag-ui"
         if is_agui and query.pieces:
             raise BadRequest("the events of AG-UI have no pieces: leave out pieces or format", param="pieces")
         form = AgUiForm(row.run_id) if is_agui else PodiumForm()
         live = self._live if query.pieces else None
         stream = EventStream(self._index, self._table, row.run_id, form, self._stopping, live)
-        after = _last_event(exchange, query.after)
 
         async def answer() -> None:
             await exchange.stream(

@@ -5,14 +5,13 @@ from dataclasses import replace
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.hosts import whole_answers
 from podium.replay import replay
 from podium.resume import limits_of
 from podium.run import Listener, RunOptions
 from podium.types import Event, Message, Plan, Result
 from podium_server.api.runs.requests import JobRequest
 from podium_server.http import BadRequest
-from podium_server.turn import RunTurn
+from podium_server.turn import RunTurn, watched_calls
 
 
 async def execute(turn: RunTurn, request: JobRequest, events: Sequence[Event], on_event: Listener) -> Result:
@@ -39,12 +38,13 @@ async def execute(turn: RunTurn, request: JobRequest, events: Sequence[Event], o
 
 async def _executed(turn: RunTurn, request: JobRequest, events: Sequence[Event], tell: Listener) -> Result:
     conductor, options = turn.conductor, turn.options.copy()
-    options["middleware"] = whole_answers(options.get("middleware"))
+    run_id = str(options["run_id"])
+    options["middleware"] = watched_calls(turn.live, run_id, options.get("middleware"))
     plan = None if request.plan is None else Plan.from_json(request.plan)
     limits = _limits(conductor, options, request.limits, events if request.kind == "resume" else ())
     if request.kind == "resume":
         return await conductor.resume(
-            str(options["run_id"]),
+            run_id,
             plan=plan,
             policy=options.get("policy"),
             limits=limits,

@@ -1,0 +1,90 @@
+"""Deletes old runs and what belongs to them, in small transactions, on one replica at a time."""
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from time import time
+
+import anyio
+
+from podium.errors import JournalError
+from podium.journal import SqlCache, SqlJournal
+from podium_server.api.responses.store import ResponseStore
+from podium_server.keys import Access
+from podium_server.log import log_server
+
+LOGGER = logging.getLogger("podium")
+_DAY = 86400.0
+_PERIOD_SECONDS = 60.0
+"""Time between two deletions."""
+_LEASE_SECONDS = 600.0
+"""After this time, another replica begins beside one that still deletes, or has died. It skips the runs that
+the other one deletes."""
+_BEGIN = """
+INSERT INTO podium_leases (holder, until) VALUES ('retention', {now} + ?)
+ON CONFLICT (holder) DO UPDATE SET until = excluded.until WHERE podium_leases.until < {now}
+"""
+_END = "UPDATE podium_leases SET until = {now} + ? WHERE holder = 'retention'"
+
+
+class Retention:
+    """Deletes runs, responses, cached answers and the rows of requests that are older than some days.
+
+    Args:
+        journal: records the runs.
+        responses: the stored responses, in the database of the journal.
+        cache: the cached answers in this database.
+        access: has the rows of requests.
+        days: how long runs are kept after their end.
+    """
+
+    def __init__(
+        self, journal: SqlJournal, responses: ResponseStore, cache: SqlCache, access: Access, days: float
+    ) -> None:
+        self._journal = journal
+        self._responses = responses
+        self._cache = cache
+        self._access = access
+        self._seconds = days * _DAY
+
+    @asynccontextmanager
+    async def running(self, period: float = _PERIOD_SECONDS) -> AsyncGenerator[None, None]:
+        """Delete every `period` seconds, until the block ends; log failures of the database."""
+
+        async def run() -> None:
+            while True:
+                try:
+                    await self.forget(period)
+                except JournalError as error:
+                    LOGGER.warning("old runs could not be deleted: %s", error)
+                await anyio.sleep(period)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+
+    async def forget(self, period: float = _PERIOD_SECONDS) -> int:
+        """Delete what is old, unless a replica has done so within `period` seconds; return the deleted runs.
+
+        Raises:
+            JournalError: the database cannot be used.
+        """
+        if not await self._lease(_BEGIN, _LEASE_SECONDS):
+            return 0
+        before = time() - self._seconds
+        runs = await self._journal.prune(self._seconds)
+        await self._access.prune(before)
+        await self._responses.prune(before)
+        await self._cache.prune(self._seconds)
+        await self._lease(_END, period)
+        if runs:
+            log_server("deleted", runs=runs, days=self._seconds / _DAY)
+        return runs
+
+    async def _lease(self, statement: str, seconds: float) -> int:
+        async with self._responses.opened() as database:
+            text = statement.format(now=database.now)
+            return await database.transaction(lambda each: each.execute(text, seconds))

@@ -1,0 +1,173 @@
+"""Replicas of `podium serve` in their own processes, and clients that use any of them."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import anyio.to_thread
+import httpx2
+
+START_SECONDS = 60.0
+_RETRY_SECONDS = 0.1
+
+
+class Replica:
+    """One process, which starts at once.
+
+    Args:
+        folder: the folder of `podium.toml`.
+        log: the file for its messages.
+    """
+
+    def __init__(self, folder: Path, log: Path) -> None:
+        self._log = log
+        command = [str(Path(sys.executable).parent / "podium"), "serve", "--port", "0"]
+        environment = {**os.environ, "XDG_CONFIG_HOME": str(folder / "none")}
+        with log.open("w") as messages:
+            self._process = subprocess.Popen(command, cwd=folder, stderr=messages, env=environment)
+
+    def url(self) -> str:
+        """Return the URL, when the replica serves."""
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end and self._process.poll() is None:
+            for line in self._log.read_text().splitlines():
+                if found := line.partition(" at ")[2].strip():
+                    return found
+            time.sleep(0.05)
+        raise AssertionError(self._log.read_text())
+
+    def kill(self) -> None:
+        """End the process with SIGKILL."""
+        self._process.kill()
+        self._process.wait(10)
+
+
+class Fleet:
+    """Replicas that share a `podium.toml`, of which some are killed.
+
+    Args:
+        folder: the folder of `podium.toml`.
+        size: the number of replicas.
+    """
+
+    def __init__(self, folder: Path, size: int) -> None:
+        self._folder = folder
+        self._size = size
+        self._chance = random.Random(7)  # noqa: S311 - which replica is used or killed
+        self._started = 0
+        self._replicas: dict[str, Replica] = {}
+
+    def __enter__(self) -> Self:
+        started = [self._start() for _ in range(self._size)]
+        self._replicas = {replica.url(): replica for replica in started}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for replica in self._replicas.values():
+            replica.kill()
+
+    def url(self, besides: str = "") -> str:
+        """Return the URL of a replica that lives."""
+        return self._chance.choice([url for url in self._replicas if url != besides])
+
+    async def kill(self) -> None:
+        """Kill a replica, and start another one."""
+        url = self.url()
+        self._replicas.pop(url).kill()
+        replica = self._start()
+        self._replicas[await anyio.to_thread.run_sync(replica.url)] = replica
+
+    def _start(self) -> Replica:
+        self._started += 1
+        return Replica(self._folder, self._folder / f"replica-{self._started}.log")
+
+
+class Client:
+    """A client with an API key. It uses another replica when one does not answer.
+
+    Args:
+        fleet: the replicas.
+        token: the API key.
+        http: makes the requests.
+    """
+
+    def __init__(self, fleet: Fleet, token: str, http: httpx2.AsyncClient) -> None:
+        self._fleet = fleet
+        self._headers = {"authorization": f"Bearer {token}"}
+        self._http = http
+
+    async def start(self, query: str, url: str = "") -> httpx2.Response:
+        """Start a run whose idempotency key is its question, and return the response."""
+        body = {"model": "podium", "query": query}
+        headers = {**self._headers, "idempotency-key": query}
+        while True:
+            with suppress(httpx2.TransportError):
+                at = url or self._fleet.url()
+                return await self._http.post(f"{at}/runs", json=body, headers=headers)
+            url = ""
+            await anyio.sleep(_RETRY_SECONDS)
+
+    async def start_twice(self, query: str) -> list[httpx2.Response]:
+        """Start a run with the same request at two replicas at the same time."""
+        first = self._fleet.url()
+        answers: list[httpx2.Response] = []
+
+        async def start(url: str) -> None:
+            answers.append(await self.start(query, url))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(start, first)
+            tasks.start_soon(start, self._fleet.url(besides=first))
+        return answers
+
+    async def ask(self, query: str) -> httpx2.Response:
+        """Make a request for an answer."""
+        body = {"model": "podium", "messages": [{"role": "user", "content": query}]}
+        return await self._http.post(
+            f"{self._fleet.url()}/chat/completions", json=body, headers=self._headers
+        )
+
+    async def show(self, run_id: str) -> Any:
+        """Return a run."""
+        while True:
+            with suppress(httpx2.TransportError):
+                answer = await self._http.get(f"{self._fleet.url()}/runs/{run_id}", headers=self._headers)
+                return answer.raise_for_status().json()
+            await anyio.sleep(_RETRY_SECONDS)
+
+    async def follow(self, run_id: str) -> list[Mapping[str, Any]]:
+        """Return all events of a run, when it has ended.
+
+        A stream that was cut is continued at another replica after its last event.
+        """
+        events: list[Mapping[str, Any]] = []
+        while True:
+            try:
+                await self._read(run_id, events)
+            except httpx2.TransportError:
+                await anyio.sleep(_RETRY_SECONDS)
+            else:
+                return events
+
+    async def _read(self, run_id: str, events: list[Mapping[str, Any]]) -> None:
+        """Add the next events of a run."""
+        headers = self._headers | ({"last-event-id": str(len(events) - 1)} if events else {})
+        url = f"{self._fleet.url()}/runs/{run_id}/events"
+        async with self._http.stream("GET", url, headers=headers) as stream:
+            assert stream.status_code == 200, await stream.aread()
+            async for line in stream.aiter_lines():
+                if line.startswith("data: "):
+                    event = json.loads(line.removeprefix("data: "))
+                    assert event.get("number") == len(events), event
+                    events.append(event)

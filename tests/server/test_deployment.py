@@ -1,0 +1,282 @@
+"""`compose.yaml`, the load balancer and the Kubernetes manifest, without a container engine.
+
+The values in the files are checked with the real commands, and the load balancer runs with its file.
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import kubernetes_validate
+import psycopg
+import pytest
+import yaml
+from openai import OpenAI
+from server.chat.conftest import CONFIG
+from server.chat.test_bounds import until
+from server.chat.test_completions import team
+from server.test_container import instructions
+from server.test_serve import process
+from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says
+from typer.testing import Result
+
+from podium.config import load_config
+from podium_server.settings import ServerSection
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGE = dict(instructions())
+KEYS = {"DATABASE_URL": "", "OPENAI_API_KEY": "sk-none"}
+"""The variables that the operator sets, of the config in `deploy`."""
+Kinds = dict[str, dict[str, Any]]
+
+
+@pytest.fixture
+def kinds() -> Kinds:
+    """The objects of the manifest, by kind."""
+    objects = list(yaml.safe_load_all((ROOT / "deploy/kubernetes.yaml").read_text()))
+    return {each["kind"]: each for each in objects}
+
+
+@pytest.fixture
+def pod(kinds: Kinds) -> dict[str, Any]:
+    """The Pod of the Deployment."""
+    found: dict[str, Any] = kinds["Deployment"]["spec"]["template"]["spec"]
+    return found
+
+
+@pytest.fixture
+def compose() -> dict[str, Any]:
+    """The services of the compose file."""
+    found: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    return found
+
+
+def test_the_manifest_fits_the_schema(kinds: Kinds) -> None:
+    """Of the oldest Kubernetes that has support, and of a newer one, without unknown fields."""
+    for version in ("1.32", "1.35"):
+        for each in kinds.values():
+            kubernetes_validate.validate(each, version, strict=True)
+
+
+def test_the_configs(kinds: Kinds) -> None:
+    """The ConfigMap has the same config as the compose file, and each key of it is set by the operator."""
+    text = (ROOT / "deploy/podium.toml").read_text()
+    assert kinds["ConfigMap"]["data"]["podium.toml"] == text
+    assert all(f'"{name}"' in text for name in KEYS)
+
+
+def test_the_config_passes_the_check(
+    tmp_path: Path,
+    kinds: Kinds,
+    pod: dict[str, Any],
+    podium: Callable[..., Result],
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a database, a key, and the arguments of the container; only the provider does not answer."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    text = kinds["ConfigMap"]["data"]["podium.toml"]
+    (tmp_path / "podium.toml").write_text(text.replace("https://api.openai.com", "http://127.0.0.1:1"))
+    for name, value in {**KEYS, "DATABASE_URL": postgres_url}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PODIUM_CONFIG", str(tmp_path / "podium.toml"))
+    (container,) = pod["containers"]
+    arguments = [str(port) if each == "8000" else each for each in container["args"]]
+    assert podium("keys", "create", "alice").exit_code == 0
+    done = podium(*arguments, "--check")
+    wrong = [line for line in done.stdout.splitlines() if line.startswith("✗")]
+    assert [line for line in wrong if "127.0.0.1:1" not in line] == [], done.output
+    assert "✓ journal: works" in done.stdout
+    assert f"✓ address: http://0.0.0.0:{port}" in done.stdout
+
+
+def test_the_pod_is_the_image(kinds: Kinds, pod: dict[str, Any]) -> None:
+    """User, command, paths and ports are those of the Containerfile; nothing else can be written."""
+    (container,) = pod["containers"]
+    assert container["args"] == json.loads(IMAGE["CMD"])
+    assert pod["securityContext"]["runAsUser"] == int(IMAGE["USER"])
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
+    assert f"PODIUM_CONFIG={next(iter(mounts))}/podium.toml" in IMAGE["ENV"]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    assert volumes["config"]["configMap"]["name"] == kinds["ConfigMap"]["metadata"]["name"]
+    assert "emptyDir" in volumes[mounts[IMAGE["VOLUME"]]["name"]]
+    assert "emptyDir" in volumes[mounts["/tmp"]["name"]]  # noqa: S108 - a path of the container
+    (port,) = container["ports"]
+    assert str(port["containerPort"]) == IMAGE["EXPOSE"]
+    assert kinds["Service"]["spec"]["ports"][0]["targetPort"] == port["name"]
+    labels = kinds["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    assert kinds["Service"]["spec"]["selector"] == labels
+    assert kinds["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
+
+
+def test_the_time_for_a_stop(
+    kinds: Kinds, pod: dict[str, Any], compose: dict[str, Any], tmp_path: Path
+) -> None:
+    """It is longer than `drain_seconds`, with some seconds for the rest of the stop."""
+    (tmp_path / "podium.toml").write_text(kinds["ConfigMap"]["data"]["podium.toml"])
+    section = load_config(tmp_path / "podium.toml").table("server", ServerSection)
+    assert section is not None
+    before = int(pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert pod["terminationGracePeriodSeconds"] >= before + section.drain_seconds + 5
+    for name in ("podium-1", "podium-2", "podium-3"):
+        assert int(compose[name]["stop_grace_period"].removesuffix("s")) >= section.drain_seconds + 5
+
+
+@pytest.mark.long
+def test_the_probes(pod: dict[str, Any], tmp_path: Path) -> None:
+    """The server has their routes, without a key."""
+    (container,) = pod["containers"]
+    probes = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")}
+    assert probes["readiness"]["path"] == "/readyz"
+    with process(tmp_path) as running:
+        for probe in probes.values():
+            assert httpx2.get(running.url.removesuffix("/v1") + probe["path"]).status_code == 200
+
+
+def test_the_compose_file(compose: dict[str, Any]) -> None:
+    """Images have versions, files exist, replicas are equal, and secrets come from the environment."""
+    replicas = [compose[name] for name in compose if name.startswith("podium")]
+    assert len(replicas) == 3
+    assert all(each == replicas[0] for each in replicas)
+    assert replicas[0]["environment"].keys() >= KEYS.keys()
+    check = replicas[0]["healthcheck"]["test"]
+    assert check == ["CMD", *json.loads(IMAGE["HEALTHCHECK"].partition("CMD ")[2])]
+    for service in compose.values():
+        assert "build" in service or service["image"].rpartition(":")[2][0].isdigit()
+        for volume in service["volumes"]:
+            source, target, *_ = volume.split(":")
+            assert not source.startswith("./") or (ROOT / source).is_file(), volume
+            assert "podium.toml" not in source or f"PODIUM_CONFIG={target}" in IMAGE["ENV"]
+    secrets = (
+        replicas[0]["environment"]["OPENAI_API_KEY"],
+        compose["database"]["environment"]["POSTGRES_PASSWORD"],
+    )
+    assert all(each.startswith("${") for each in secrets)
+
+
+@pytest.mark.skipif(
+    shutil.which("docker-compose") is None, reason="install docker-compose: it needs no engine"
+)
+def test_docker_compose_reads_the_file(tmp_path: Path) -> None:
+    """With the two secrets; without them, it says which is missing."""
+    command = ["docker-compose", "--file", str(ROOT / "compose.yaml"), "config"]
+    own = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    for secrets, code in (({"POSTGRES_PASSWORD": "x", "OPENAI_API_KEY": "y"}, 0), ({}, 1)):
+        done = subprocess.run(command, env=own | secrets, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert code == 0 or "POSTGRES_PASSWORD" in done.stderr
+
+
+class Gate:
+    """Streams the beginning of an answer, and the rest when the gate is open."""
+
+    def __init__(self) -> None:
+        self.is_open = threading.Event()
+
+    def reply(self, call: Call) -> Reply:
+        """Reply to a call; a whole answer does not wait."""
+        return Reply(self._parts(list(says(call, "one two three").parts)))
+
+    def _parts(self, parts: list[Part]) -> Iterator[Part]:
+        first, rest = parts[:3], parts[3:]
+        yield from first
+        while rest and not self.is_open.is_set():
+            yield Pause(0.05)
+        yield from rest
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    """A gate that is open at the end of the test."""
+    made = Gate()
+    yield made
+    made.is_open.set()
+
+
+@contextmanager
+def balanced(urls: list[str], folder: Path) -> Iterator[str]:
+    """Run the load balancer of the compose file in front of some servers, and yield its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    replicas = " ".join(url.removeprefix("http://").removesuffix("/v1") for url in urls)
+    own = {**os.environ, "PORT": str(port), "REPLICAS": replicas, "HOME": str(folder)}
+    command = ["caddy", "run", "--adapter", "caddyfile", "--config", str(ROOT / "deploy/Caddyfile")]
+    log = (folder / "caddy.log").open("wb")
+    with log, subprocess.Popen(command, env=own, stdout=log, stderr=log) as running:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            assert until(lambda: is_ready(url)), (folder / "caddy.log").read_text()
+            yield f"{url}/v1"
+        finally:
+            running.terminate()
+
+
+def is_ready(url: str) -> bool:
+    """Return whether a server behind the load balancer is ready."""
+    try:
+        return httpx2.get(f"{url}/readyz").status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+def text_of(stream: Any) -> str:
+    """Return the next text of a stream of chat completions."""
+    return next(piece.choices[0].delta.content for piece in stream if piece.choices[0].delta.content)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("caddy") is None, reason="install caddy, the load balancer of compose.yaml")
+def test_replicas_behind_the_load_balancer(tmp_path: Path, postgres_url: str, gate: Gate) -> None:
+    """Streams are not buffered; a killed and a stopping replica are replaced by the others."""
+    asked: Any = {"model": "alone", "messages": [{"role": "user", "content": "Count."}]}
+    with ExitStack() as stack:
+        upstream = stack.enter_context(ChatServer(gate.reply).in_thread())
+        text = CONFIG.format(
+            url=upstream.url, models='[models.alone]\nworker = "one"\n', server="drain_seconds = 20.0"
+        )
+        (tmp_path / "podium.toml").write_text(text.replace('path = "runs.db"', f'url = "{postgres_url}"'))
+        replicas = [stack.enter_context(process(tmp_path)) for _ in range(3)]
+        url = stack.enter_context(balanced([each.url for each in replicas], tmp_path))
+        client = stack.enter_context(OpenAI(base_url=url, api_key="none", max_retries=4, timeout=20))
+        streams = [client.chat.completions.create(stream=True, **asked) for _ in range(3)]
+        assert ["one" in text_of(stream) for stream in streams] == [True] * 3  # before the rest was sent
+        replicas[0].terminate()
+        gate.is_open.set()
+        for stream in streams:
+            assert "three" in "".join(piece.choices[0].delta.content or "" for piece in stream)
+        assert replicas[0].wait(20) == 0
+        for _ in range(9):
+            assert client.chat.completions.create(**asked).choices[0].message.content == "one two three"
+        replicas[1].kill()
+        for _ in range(9):
+            assert client.chat.completions.create(**asked).choices[0].message.content == "one two three"
+
+
+@pytest.mark.long
+def test_old_replicas_after_an_upgrade_of_the_tables(
+    tmp_path: Path, postgres_url: str, podium: Callable[..., Result]
+) -> None:
+    """A replica that runs continues to work; it is refused when it starts again."""
+    asked: Any = {"model": "podium", "messages": [{"role": "user", "content": "Count."}]}
+    with ChatServer(team).in_thread() as upstream:
+        text = CONFIG.format(url=upstream.url, models="", server="")
+        (tmp_path / "podium.toml").write_text(text.replace('path = "runs.db"', f'url = "{postgres_url}"'))
+        with process(tmp_path) as running, psycopg.connect(postgres_url, autocommit=True) as database:
+            database.execute("UPDATE podium_schema SET version = 999")
+            answer = httpx2.post(f"{running.url}/chat/completions", json=asked, timeout=20)
+            assert answer.status_code == 200, answer.text
+            assert httpx2.get(f"{running.url.removesuffix('/v1')}/readyz").status_code == 200
+            again = podium("serve", "--port", "0", "--config", str(tmp_path / "podium.toml"))
+            assert again.exit_code == 1
+            assert "have version 999, and this version of Podium supports up to" in again.stderr

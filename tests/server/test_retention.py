@@ -1,0 +1,115 @@
+"""A server with `keep_days` deletes old runs, and all that belongs to them."""
+
+from pathlib import Path
+
+import anyio
+import httpx2
+import openai
+import pytest
+from server.chat.conftest import CONFIG, upstream
+from server.chat.test_completions import ASKED, team
+from server.keys.test_http import new_key, url
+from servers.chat_server import ChatServer
+from servers.podium_server import serving
+
+from podium.aio import run_sync
+from podium.journal import SqlCache, SqlJournal
+from podium.types import Completion
+from podium_server.api.responses.store import ResponseStore
+from podium_server.keys import KeyAccess, KeyStore, NoKeys
+from podium_server.retention import Retention
+
+__all__ = ["new_key", "upstream", "url"]
+_AGE = 2 * 86400.0
+_AGED = (
+    "UPDATE podium_runs SET began = began - ?, ended = ended - ? WHERE run_id = ?",
+    "UPDATE podium_turns SET began = began - ? - 0 * ? WHERE run_id = ?",
+    "UPDATE podium_responses SET created = created - ? - 0 * ? WHERE run_id = ?",
+)
+_TABLES = ("podium_runs", "podium_events", "podium_turns", "podium_responses", "podium_cache")
+
+
+def age(url: str, run_id: str) -> None:
+    """Make a run, and what belongs to it, two days older."""
+    tables = KeyStore(url)
+    for statement in _AGED:
+        run_sync(
+            lambda statement=statement: tables.transaction(
+                lambda each: each.execute(statement, _AGE, _AGE, run_id)
+            )
+        )
+
+
+def counts(url: str) -> dict[str, int]:
+    """Return the numbers of rows."""
+    tables = KeyStore(url)
+    found = {}
+    for name in _TABLES:
+        query = f"SELECT count(*) AS count FROM {name}"  # noqa: S608 - names from above
+        (row,) = run_sync(lambda query=query: tables.transaction(lambda each: each.fetch(query), reads=True))
+        found[name] = row["count"]
+    return found
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
+def test_a_server_forgets(upstream: ChatServer, url: str, new_key: object, tmp_path: Path) -> None:
+    """Old runs go with their records, requests, responses and cached answers; what was spent stays."""
+    upstream.reply = team
+    text = CONFIG.format(url=upstream.url, models="", server="").replace('path = "runs.db"', f'url = "{url}"')
+    journal = SqlJournal(url)
+    key = new_key()  # type: ignore[operator]
+    with serving(text, tmp_path, KeyAccess(KeyStore.beside(journal), journal=journal)) as served:
+        old, young = (served.client(key).responses.create(model="podium", input=ASKED) for _ in range(2))
+    run_sync(lambda: SqlCache(url).put("old", Completion("yes")))
+    run_sync(lambda: SqlCache(url).transaction(lambda each: each.execute("UPDATE podium_cache SET at = 1.0")))
+    before = counts(url)
+    assert (before["podium_runs"], before["podium_turns"], before["podium_responses"]) == (2, 2, 2)
+    age(url, old.id.removeprefix("resp_"))
+    days = run_sync(
+        lambda: KeyStore(url).transaction(lambda each: each.fetch("SELECT * FROM podium_key_days"))
+    )
+    text = text.replace("[server]", "[server]\nkeep_days = 1")
+    with serving(text, tmp_path, KeyAccess(KeyStore.beside(journal), journal=journal)) as served:
+        client = served.client(key)
+        listed = httpx2.Client(base_url=served.url, headers={"authorization": f"Bearer {key}"}, timeout=20)
+        with listed:
+            run_sync(lambda: wait(url))
+            (run,) = listed.get("/runs").json()["data"]
+        assert f"resp_{run['id']}" == young.id
+        assert client.responses.retrieve(young.id).output_text == young.output_text
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve(old.id)
+    after = counts(url)
+    assert {name: after[name] for name in _TABLES if name != "podium_events"} == {
+        "podium_runs": 1, "podium_turns": 1, "podium_responses": 1, "podium_cache": 0,
+    }  # fmt: skip
+    assert after["podium_events"] * 2 == before["podium_events"]
+    query = "SELECT * FROM podium_key_days"
+    assert run_sync(lambda: KeyStore(url).transaction(lambda each: each.fetch(query))) == days
+
+
+async def wait(url: str) -> None:
+    """Wait until the last deletion has ended."""
+    cache = SqlCache(url)
+    with anyio.fail_after(10):
+        while await cache.transaction(lambda each: each.fetch("SELECT 1 FROM podium_cache"), reads=True):  # noqa: ASYNC110 - of the server
+            await anyio.sleep(0.05)
+
+
+@pytest.mark.anyio
+async def test_one_replica_at_a_time(url: str) -> None:
+    """The others wait until its turn has ended; if it died, they wait for the end of its lease."""
+    journal, store, cache = SqlJournal(url), ResponseStore(url), SqlCache(url)
+    add = "INSERT INTO podium_runs VALUES (?, NULL, 'Why?', 'ok', 1.0, 2.0, 0.5, NULL, 'f', 0)"
+    async with journal, store, cache:
+        first, second = (Retention(journal, store, cache, NoKeys(), 1.0) for _ in range(2))
+
+        async def again() -> None:
+            await store.transaction(lambda each: each.execute(add, "old"))
+
+        await again()
+        assert (await first.forget(), await second.forget()) == (1, 0)
+        await again()
+        assert (await first.forget(), await second.forget()) == (0, 0)
+        await store.transaction(lambda each: each.execute("UPDATE podium_leases SET until = 1.0"))
+        assert (await second.forget(), await first.forget()) == (1, 0)
