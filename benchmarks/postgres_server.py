@@ -11,11 +11,12 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from signal import SIGINT, SIGQUIT
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
@@ -36,11 +37,17 @@ _NOBODY = 65534
 
 
 class PostgresServer:
-    """One server, which can be stopped and started again. As a context manager, it starts and is removed."""
+    """One server, which can be stopped and started again. As a context manager, it starts and is removed.
 
-    def __init__(self) -> None:
+    Args:
+        settings: more settings.
+    """
+
+    def __init__(self, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._settings = {**_SETTINGS, **settings}
         self._folder = Path(tempfile.mkdtemp(prefix="podium-postgres-"))
         self._data = self._folder / "data"
+        self.log = self._folder / "log"
         self._as_user: dict[str, Any] = {}
         if os.geteuid() == 0:
             self._as_user = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []}
@@ -83,8 +90,8 @@ class PostgresServer:
         Raises:
             PodiumError: the server does not start.
         """
-        options = [text for name, value in _SETTINGS.items() for text in ("-c", f"{name}={value}")]
-        with (self._folder / "log").open("ab") as log:
+        options = [text for name, value in self._settings.items() for text in ("-c", f"{name}={value}")]
+        with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603
                 [_binary("postgres"), "-D", self._data, "-p", str(self.port), *options],
                 stdin=subprocess.DEVNULL,
@@ -96,7 +103,7 @@ class PostgresServer:
         while not self._is_ready():
             if self._process.poll() is not None or time.monotonic() > until:
                 self.stop(immediate=True)
-                told = (self._folder / "log").read_text(errors="replace")[-2000:]
+                told = self.log.read_text(errors="replace")[-2000:]
                 raise PodiumError(f"PostgreSQL did not start: {told}")
             time.sleep(0.01)
 

@@ -1,4 +1,4 @@
-"""Processes of the benchmark: servers on loopback, each on one core."""
+"""Processes of the benchmark: servers on loopback."""
 
 import os
 import socket
@@ -43,16 +43,16 @@ class Server:
 def started(
     command: Sequence[str | Path],
     *,
-    core: int,
+    core: int | None = None,
     path: str,
     env: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Iterator[Server]:
-    """Run a server on one core until the block ends.
+    """Run a server until the block ends.
 
     Args:
         command: the command. `{port}` in it stands for a free port.
-        core: number of the core.
+        core: number of its only core; `None` for all cores.
         path: path of the base URL, as in `/v1`.
         env: more environment variables.
         folder: the working directory.
@@ -64,7 +64,7 @@ def started(
     words = [str(word).replace("{port}", str(port)) for word in command]
     known = os.environ | {"NO_PROXY": "127.0.0.1", **(env or {})}
     with subprocess.Popen(  # noqa: S603 - commands of the benchmark
-        ["taskset", "-c", str(core), *words],  # noqa: S607 - of util-linux
+        words if core is None else ["taskset", "-c", str(core), *words],
         cwd=folder,
         env=known,
         stdin=subprocess.DEVNULL,

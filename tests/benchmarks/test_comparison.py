@@ -11,7 +11,7 @@ from benchmarks.comparison.job import job_of
 from benchmarks.comparison.measure import HOSTS, measurable
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(240)
 def test_every_arm_does_all_the_work(tmp_path: Path) -> None:
     """The answer of each arm cites the finding of each unit; a plan adds one call to the job's steps."""

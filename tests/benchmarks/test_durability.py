@@ -13,7 +13,7 @@ from benchmarks.durability.report import judge
 from benchmarks.overhead.cells import Block
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(150)
 def test_quick_run_reports_every_arm(tmp_path: Path) -> None:
     """A quick run writes a reading of each arm, whose database holds all its answers, and judges the bars."""

@@ -38,7 +38,7 @@ def reading(arm: Arm, cell: Cell, *, cpu_s: float = 1.0, run_s: float = 1.0, wal
     return Reading(arm=arm, cell=cell, blocks=(block,), calls=4.0, sent_bytes=1.0)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @SLOW
 def test_every_arm_does_the_same_job(tmp_path: Path) -> None:
     """A quick run writes a reading for each arm, with the same calls and texts, and judges the bars."""
@@ -60,7 +60,7 @@ def test_every_arm_does_the_same_job(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_arms_take_turns_in_each_round(tmp_path: Path) -> None:
     """Arms of a chain with many runs in flight make as many blocks as there are rounds."""
     arms = ("--arms", "floor,podium,langgraph-built")
@@ -70,7 +70,7 @@ def test_arms_take_turns_in_each_round(tmp_path: Path) -> None:
     assert all(block["runs"] >= 32 for r in report["readings"] for block in r["blocks"])
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @SLOW
 def test_adapters_run_beside_the_arms_they_are_compared_with(tmp_path: Path) -> None:
     """The arms of LangChain and LangGraph do the job, and their ratios are reported."""
