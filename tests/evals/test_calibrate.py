@@ -208,6 +208,7 @@ def slowly(call: Call) -> Reply:
     return Reply([Pause(0.15), *specialist(call).parts])
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("config")
 def test_a_killed_calibration_goes_on(
     podium: Podium, server: ChatServer, spawn: Callable[..., subprocess.Popen[bytes]]

@@ -60,6 +60,7 @@ def test_one_answer_is_no_drift() -> None:
         assert not any(each.has_drifted for each in find_drift(rates, recent))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recent_answers", [5, 30])
 def test_false_alarms_are_as_rare_as_stated(recent_answers: int) -> None:
     """In at most 5 % of the checks of four workers in which nothing has changed, one is named."""

@@ -194,6 +194,7 @@ def slowly(call: Call) -> Reply:
     return Reply([Pause(0.15), *plans(call).parts])
 
 
+@pytest.mark.long
 def test_a_killed_command_goes_on(
     podium: Podium, recording: str, server: ChatServer, spawn: Callable[..., subprocess.Popen[bytes]]
 ) -> None:

@@ -134,6 +134,7 @@ def test_the_command_starts_without_statistics() -> None:
     assert done.stdout.split() == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)  # on a busy machine, processes start slowly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_recording_goes_on(

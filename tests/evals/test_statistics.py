@@ -44,6 +44,7 @@ def test_questions_of_one_kind_are_not_independent() -> None:
     assert by_kind.high - by_kind.low > 5 * (by_question.high - by_question.low)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("unit", ["question", "kind"])
 def test_intervals_cover_the_truth_as_often_as_they_say(unit: Unit) -> None:
     """Also where kinds differ, if kinds are drawn; and the joint intervals do so for all arms at once."""

@@ -24,6 +24,7 @@ def test_the_package_alone_imports_nothing_of_others() -> None:
     assert not {"langchain_core", "langgraph", "podium", "pydantic"} & found
 
 
+@pytest.mark.long
 def test_runnable_and_workers_need_no_langgraph() -> None:
     """Who has no graph has no LangGraph, and no client of any provider either."""
     found = modules_after("from langchain_podium import ConductorRunnable, as_planner, as_worker")
@@ -31,6 +32,7 @@ def test_runnable_and_workers_need_no_langgraph() -> None:
     assert not {"langgraph", "langchain_openai", "openai", "langchain"} & found
 
 
+@pytest.mark.long
 def test_no_name_of_the_face_imports_another_framework() -> None:
     """Whoever has them all has LangChain and LangGraph, and nothing besides."""
     found = modules_after("from langchain_podium import *")
@@ -39,6 +41,7 @@ def test_no_name_of_the_face_imports_another_framework() -> None:
     assert not others & found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("found", "told"),
     [

@@ -820,6 +820,7 @@ def test_it_is_a_shadow() -> None:
         assert shadowed.pairs is kept
 
 
+@pytest.mark.long
 def test_without_podium_shadow_the_import_says_what_to_install() -> None:
     """A process of its own, since this one has imported it."""
     source = "import sys; sys.modules['podium_shadow'] = None\nimport langchain_podium.shadow\n"

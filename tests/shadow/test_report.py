@@ -85,6 +85,7 @@ def test_a_mean_has_a_bootstrap_interval_of_its_seed() -> None:
     assert ratio.low < 1.25 < ratio.high  # type: ignore[operator]
 
 
+@pytest.mark.long
 def test_the_bootstrap_covers_as_often_as_it_says() -> None:
     """Of many samples, about nine in ten intervals of 90 % hold the true mean."""
     draw, held = Random(3), 0  # noqa: S311

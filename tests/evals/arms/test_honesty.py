@@ -151,7 +151,7 @@ async def test_the_budget_of_a_vote_is_estimated_on_the_training_half() -> None:
     assert plans[0] == plans[1]
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("split", ["questions", "kinds"])
 async def test_without_an_effect_gains_are_found_as_rarely_as_stated(split: SplitName) -> None:

@@ -87,6 +87,7 @@ def test_turns(podium: Podium, export: Path) -> None:
         assert any(each["kind"] == "many_turns" for each in told["findings"]) is found
 
 
+@pytest.mark.long
 def test_journals(podium: Podium, export: Path, postgres_url: str) -> None:
     """By path, by URL, and the configured one by default; beside files of exports."""
     told = podium("audit-costs")

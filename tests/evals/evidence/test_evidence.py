@@ -71,6 +71,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_the_page_has_each_part_and_is_the_same_each_time(kept: Path, tmp_path: Path) -> None:
     """Tables, pictures and sentences; what is not recorded is told, and bounds are marked."""
     pages = []
@@ -113,6 +114,7 @@ def test_pictures_are_small_and_say_what_they_show(kept: Path, tmp_path: Path) -
     assert "rhymes" in texts["kinds"]
 
 
+@pytest.mark.long
 def test_a_tier_says_what_was_stated_and_what_was_reached(kept: Path, tmp_path: Path) -> None:
     """A row for each goal; one that cannot be chosen says so, and none is kept that was not reached."""
     measured = _measured(kept)
@@ -167,6 +169,7 @@ async def test_what_was_measured_is_kept(tmp_path: Path) -> None:
     assert asked[2:] == [1, 13]
 
 
+@pytest.mark.long
 def test_a_damaged_file_is_measured_again(kept: Path, tmp_path: Path) -> None:
     """It is as if nothing were kept of that arm."""
     shutil.copytree(kept, tmp_path / "kept")
@@ -239,7 +242,7 @@ def test_a_folder_that_cannot_be_created_is_told_first(podium: Podium, tmp_path:
     assert (result.exit_code, "cannot be created" in result.stderr) == (2, True)
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_the_command_writes_the_page(podium: Podium, tmp_path: Path) -> None:
     """All parts, on small recordings; the second run asks nothing and writes the same."""
@@ -257,7 +260,7 @@ def test_the_command_writes_the_page(podium: Podium, tmp_path: Path) -> None:
     assert out.read_text() == page
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_killed_command_goes_on(
     podium: Podium, tmp_path: Path, spawn: Callable[..., subprocess.Popen[bytes]]

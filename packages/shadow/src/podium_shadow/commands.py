@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from podium.cli import EXIT_CODES, AsJson, ConfigPath, reporting, span
+from podium.cli import EXIT_CODES, AsJson, ConfigPath, age, reporting, span
 from podium.config import find_config, find_journal, find_shared_cache, load_config
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
@@ -81,9 +81,7 @@ def report(  # noqa: PLR0913 - one parameter for each argument and option
 @shadow.command(epilog=EXIT_CODES)
 def prune(
     *,
-    older_than: Annotated[
-        float, typer.Option(parser=span, metavar="SPAN", help="Minimum age: 12h, 30d, 8w.")
-    ],
+    older_than: Annotated[float, typer.Option(parser=age, metavar="AGE", help="Minimum age: 12h, 30d, 8w.")],
     config: ConfigPath = None,
 ) -> None:
     """Delete the pairs that are older than a time span."""

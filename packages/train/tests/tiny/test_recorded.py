@@ -106,6 +106,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_run(folder: Path) -> None:
     """It is compared with all arms on all held-out splits, for single questions and for bundles."""
     result = json.loads((folder / "result.json").read_text())
@@ -130,6 +131,7 @@ def test_a_run(folder: Path) -> None:
     assert best.model.config.vocabulary == best.tokenizer.get_vocab_size()
 
 
+@pytest.mark.long
 def test_the_command(folder: Path, tmp_path: Path) -> None:
     """Finished seeds are reported, results of other settings are refused, and errors are one line."""
     recording, kept = tmp_path / "recording.jsonl.gz", tmp_path / "out" / "seed-1"

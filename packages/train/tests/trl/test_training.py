@@ -210,6 +210,7 @@ def test_sft_then_grpo(tmp_path: Path, base: Path) -> None:
     assert [event.step for event in board.Scalars("validation/sampled")] == [2]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_prefill(tmp_path: Path, base: Path) -> None:
     """It is in each prompt, is not learnt, and belongs to the text that is rewarded."""
@@ -263,6 +264,7 @@ def test_a_run_without_plans(tmp_path: Path, base: Path) -> None:
     assert measured.stderr.splitlines()[-1].startswith("none of the 8 texts has a valid plan.")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore::FutureWarning:transformers")
 def test_lora(tmp_path: Path, base: Path) -> None:
