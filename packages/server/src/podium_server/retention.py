@@ -1,19 +1,16 @@
 """Deletes old runs and what belongs to them, in small transactions, on one replica at a time."""
 
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from time import time
 
-import anyio
-
-from podium.errors import JournalError
 from podium.journal import SqlCache, SqlJournal
 from podium_server.api.responses.store import ResponseStore
+from podium_server.background_tasks import beside, repeat
 from podium_server.keys import Access
 from podium_server.log import log_server
 
-LOGGER = logging.getLogger("podium")
 _DAY = 86400.0
 _PERIOD_SECONDS = 60.0
 """Time between two deletions."""
@@ -52,19 +49,10 @@ class Retention:
         """Delete every `period` seconds, until the block ends; log failures of the database."""
 
         async def run() -> None:
-            while True:
-                try:
-                    await self.forget(period)
-                except JournalError as error:
-                    LOGGER.warning("old runs could not be deleted: %s", error)
-                await anyio.sleep(period)
+            await repeat(partial(self.forget, period), period=period, told="old runs could not be deleted")
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run)
-            try:
-                yield
-            finally:
-                tasks.cancel_scope.cancel()
+        async with beside(run):
+            yield
 
     async def forget(self, period: float = _PERIOD_SECONDS) -> int:
         """Delete what is old, unless a replica has done so within `period` seconds; return the deleted runs.

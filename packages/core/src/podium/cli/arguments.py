@@ -74,6 +74,14 @@ def names(text: str) -> frozenset[str]:
 Question = Annotated[
     str | None, typer.Argument(help="The question, or - for stdin. In a pipe, the default is stdin.")
 ]
+Since = Annotated[
+    float | None,
+    typer.Option(
+        parser=moment,
+        metavar="TIME",
+        help="Only runs since this time: 12h, 30d, or a date such as 2026-11-30.",
+    ),
+]
 ConfigPath = Annotated[
     Path | None,
     typer.Option(

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from podium.conductor import CARD, Conductor
 from podium.config.added_planner import AddedPlanner
+from podium.config.endpoints import Endpoints
 from podium.config.files import read_text, why_unreadable
 from podium.config.sections import (
     A2aSection,
@@ -41,7 +42,6 @@ from podium.workers.offline.calculator import Calculator
 from podium.workers.offline.document_search import Documents
 from podium.workers.offline.gather import Gather
 from podium.workers.openai.chat import ChatWorker
-from podium.workers.openai.endpoint import Endpoint
 from podium.workers.pool import Pool
 from podium.workers.worker import Card, Worker
 
@@ -75,7 +75,8 @@ class Config:
         self._planner = planner
         self._journals: dict[float | None, SqlJournal] = {}
         self._source = source
-        self._endpoints: dict[str, Endpoint] = {}
+        remedy = "with the key" if sections.hosted is not None else "with the key, or remove its workers"
+        self._endpoints = Endpoints(sections.endpoints, source, remedy)
         self._workers: dict[str, Sequence[Worker]] = {}
         self._pool: Pool | None = None  # whose states all conductors share
         self.path = source.path
@@ -336,7 +337,7 @@ class Config:
                 return self.shared_cache()
 
     def _chat_worker(self, name: str, section: ChatSection) -> ChatWorker:
-        endpoint = self._endpoint(section.endpoint)
+        endpoint = self._endpoints.get(section.endpoint)
         with self._source.at("workers", name):
             card = Card(
                 name=name,
@@ -355,7 +356,7 @@ class Config:
         else:
             assert section.endpoint is not None
             assert section.model is not None
-            endpoint = self._endpoint(section.endpoint)
+            endpoint = self._endpoints.get(section.endpoint)
             with self._source.at("planner", "model"):
                 labels = frozenset(section.labels or ())
                 card = Card(name=section.model, price=section.price, labels=labels)
@@ -383,23 +384,4 @@ class Config:
         said = {key: value for key, value in section if value is not None and key != "endpoint"}
         if seconds is not None:
             said["seconds"] = seconds
-        return HostedConductor(endpoint=self._endpoint(section.endpoint), **said)
-
-    def _endpoint(self, name: str) -> Endpoint:
-        """Return the endpoint; it is built once."""
-        if name not in self._endpoints:
-            section = self._sections.endpoints[name]
-            key = None if section.key_env is None else self._key(name, section.key_env)
-            with self._source.at("endpoints", name):
-                self._endpoints[name] = Endpoint(
-                    section.base_url,
-                    api_key=key,
-                    provider=section.provider,
-                    timeouts=section.timeouts,
-                )
-        return self._endpoints[name]
-
-    def _key(self, endpoint: str, variable: str) -> str:
-        use = f"[endpoints.{endpoint}] reads its key from it"
-        remedy = "with the key" if self.is_hosted else "with the key, or remove its workers"
-        return read_variable(self._source, ("endpoints", endpoint, "key_env"), variable, use, remedy)
+        return HostedConductor(endpoint=self._endpoints.get(section.endpoint), **said)

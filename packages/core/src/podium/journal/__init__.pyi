@@ -49,6 +49,7 @@ from .sql.changes import (
 )
 from .sql.database import (
     Transaction as Transaction,
+    marks as marks,
 )
 from .sql.lease import (
     has_ended as has_ended,

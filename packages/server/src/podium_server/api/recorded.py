@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from podium.journal import SqlJournal
 from podium_server.api.endpoint import Service
 from podium_server.api.responses.background import Background
-from podium_server.api.responses.housekeeping import forgetting
 from podium_server.api.responses.job import KIND as RESPONSE, ResponseWork
 from podium_server.api.responses.store import ResponseStore
 from podium_server.api.runs.actions import RunActions
@@ -14,10 +13,14 @@ from podium_server.api.runs.index import RunIndex
 from podium_server.api.runs.job import RunWork
 from podium_server.api.runs.queued import KIND as RUN
 from podium_server.api.runs.route import RunsApi
+from podium_server.background_tasks import beside, repeat
 from podium_server.jobs.jobs import Jobs
 from podium_server.jobs.table import JobTable
 from podium_server.keys import Access
 from podium_server.turn import Turns
+
+_FORGET_SECONDS = 15.0
+"""Time between two deletions of responses whose time has ended."""
 
 
 class Recorded:
@@ -66,5 +69,9 @@ class Recorded:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.jobs.table)
             await stack.enter_async_context(self.responses)
-            await stack.enter_async_context(forgetting(self.responses))
+            await stack.enter_async_context(beside(self._forget_responses))
             yield
+
+    async def _forget_responses(self) -> None:
+        told = "the housekeeping of responses failed"
+        await repeat(self.responses.forget_expired, period=_FORGET_SECONDS, told=told)

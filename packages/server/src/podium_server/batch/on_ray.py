@@ -12,8 +12,8 @@ import anyio
 
 from podium.errors import ConfigError, JournalError, PodiumError, RunHeld
 from podium.installing import install_hint
+from podium_server.background_tasks import beside
 from podium_server.batch.asked import Asked
-from podium_server.batch.background import beside
 from podium_server.batch.input import Form, Line
 from podium_server.batch.record import Record
 from podium_server.batch.setup import Setup, setup_of

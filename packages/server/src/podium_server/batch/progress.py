@@ -9,7 +9,7 @@ import anyio
 from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bar, TextColumn
 
 from podium.cli import Screen, duration, money
-from podium_server.batch.background import beside
+from podium_server.background_tasks import beside
 from podium_server.batch.budget import Budget
 from podium_server.batch.record import Record
 

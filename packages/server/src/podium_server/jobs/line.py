@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from podium.journal import Transaction
+from podium.journal import Transaction, marks
 from podium_server.jobs.table import COLUMNS, StoredJob, read_job
 
 _MOST_CALLERS = 1000
@@ -34,7 +34,7 @@ WHERE holder = '' AND is_urgent = ? AND caller_id = ? AND due <= (SELECT {{now}}
 ORDER BY created LIMIT ? {{skip}}
 """  # noqa: S608 - no value from outside
 _ONE = f"SELECT {COLUMNS} FROM podium_jobs WHERE holder = '' AND job_id = ? {{lock}}"  # noqa: S608 - as above
-_TAKE = "UPDATE podium_jobs SET holder = ?, is_urgent = 1 WHERE job_id IN ({marks})"
+_TAKE = "UPDATE podium_jobs SET holder = ?, is_urgent = 1 WHERE job_id IN {ids}"
 
 
 @dataclass(slots=True)
@@ -144,6 +144,6 @@ async def take_one(transaction: Transaction, holder: str, job_id: str, *, for_up
 
 
 async def _taken(transaction: Transaction, holder: str, rows: Sequence[Any]) -> list[StoredJob]:
-    take = _TAKE.format(marks=", ".join("?" * len(rows)))
+    take = _TAKE.format(ids=marks(len(rows)))
     await transaction.execute(take, holder, *(row["job_id"] for row in rows))
     return [read_job(row) for row in rows]

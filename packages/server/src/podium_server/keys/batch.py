@@ -7,7 +7,7 @@ the other rows after that, because PostgreSQL would otherwise read rows from bef
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from podium.journal import Transaction
+from podium.journal import Transaction, marks
 from podium_server.keys.account import Account, Bucket, Period, day_of
 from podium_server.keys.bills import Bill
 from podium_server.keys.budgets import Row, periods_of, read_amounts
@@ -18,7 +18,6 @@ from podium_server.keys.turns import (
     DaySpent,
     Turn,
     add_days,
-    marks,
     put_turns,
     read_paid,
     read_turns,

@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from podium.journal import Transaction
+from podium.journal import Transaction, marks
 from podium_server.keys.account import BILLION, Period, day_of, ends_of
 from podium_server.keys.key import Key
 from podium_server.keys.key_store import KeyStore
-from podium_server.keys.turns import marks
 
 Row = Mapping[str, Any]
 """A row of either driver."""

@@ -1,20 +1,18 @@
 """Settles the requests of replicas that died, and deletes prompts and answers after their time."""
 
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 
-import anyio
-
-from podium.errors import JournalBroken, JournalError, RunHeld, RunUnknown
-from podium.journal import Journal, Transaction
+from podium.errors import JournalBroken, RunHeld, RunUnknown
+from podium.journal import Journal, Transaction, marks
+from podium_server.background_tasks import repeat
 from podium_server.keys.bills import Bill, bill_of
 from podium_server.keys.key import Key
 from podium_server.keys.key_store import KeyStore
 from podium_server.keys.ledger import Ledger
 from podium_server.keys.recorded import recorded_run
-from podium_server.keys.turns import Amounts, Turn, expired_turns, marks
+from podium_server.keys.turns import Amounts, Turn, expired_turns
 
 LOGGER = logging.getLogger("podium")
 _DELETED_AT_ONCE = 100
@@ -36,10 +34,8 @@ class Housekeeping:
 
     async def run(self, period: float) -> None:
         """Do the work now, and then every `period` seconds; log failures of the database."""
-        while True:
-            for work in (self.settle_expired, self.forget_expired):
-                await _logged(work)
-            await anyio.sleep(period)
+        told = "the housekeeping of API keys failed"
+        await repeat(self.settle_expired, self.forget_expired, period=period, told=told)
 
     async def settle_expired(self) -> int:
         """Settle the requests of replicas whose lease has ended, and return their number.
@@ -118,10 +114,3 @@ class Housekeeping:
         except RunHeld:
             return False
         return True
-
-
-async def _logged(work: Callable[[], Awaitable[int]]) -> None:
-    try:
-        await work()
-    except JournalError as error:
-        LOGGER.warning("the housekeeping of API keys failed: %s", error)

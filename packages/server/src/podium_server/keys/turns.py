@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from operator import add, sub
 
-from podium.journal import Transaction
+from podium.journal import Transaction, marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +121,6 @@ async def _put(transaction: Transaction, table: str, rows: Sequence[tuple[object
     places = ", ".join([marks(len(rows[0]))] * len(rows))
     values = [value for row in rows for value in row]
     await transaction.execute(f"INSERT INTO {table} VALUES {places} {end}", *values)  # type: ignore[arg-type]  # noqa: S608 - as above
-
-
-def marks(number: int) -> str:
-    """Return the placeholders of a list of values."""
-    return f"({', '.join('?' * number)})"
 
 
 async def expired_turns(transaction: Transaction, now: str) -> Sequence[Turn]:

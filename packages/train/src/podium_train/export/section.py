@@ -34,7 +34,7 @@ class ConductorSection(AddedPlanner):
 
         Raises:
             ConfigError: the folder is not an exported conductor, or the installed Podium writes another
-            prompt.
+                prompt.
         """
         from podium_train.export.facts import read_facts  # noqa: PLC0415 - numpy is slow to import
         from podium_train.export.planner import ConductorPlanner  # noqa: PLC0415 - as above

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from podium import journal as journals
-from podium.cli.arguments import ConfigPath, moment
+from podium.cli.arguments import ConfigPath, Since, moment
 from podium.cli.numbers import counted
 from podium.cli.run_lookup import family, find_run, local_time, look
 from podium.cli.screen import EXIT_CODES, NO_ANSWER, Screen, reporting
@@ -55,14 +55,7 @@ def verify(
         Path | None,
         typer.Option(metavar="FILE", help="Output of an earlier `podium audit anchor`; - for stdin."),
     ] = None,
-    since: Annotated[
-        float | None,
-        typer.Option(
-            parser=moment,
-            metavar="TIME",
-            help="Verify only runs that began since this time: 12h, 30d, or a date such as 2026-11-30.",
-        ),
-    ] = None,
+    since: Since = None,
     until: Annotated[
         float | None,
         typer.Option(parser=moment, metavar="TIME", help="Verify only runs that began until this time."),

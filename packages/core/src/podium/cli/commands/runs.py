@@ -11,7 +11,7 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from podium.cli.arguments import AsJson, ConfigPath, Run, age, moment
+from podium.cli.arguments import AsJson, ConfigPath, Run, Since, age
 from podium.cli.numbers import counted, duration, money
 from podium.cli.run_lookup import SHORT, find_run, local_time, look, short_id
 from podium.cli.screen import EXIT_CODES, Screen, reporting
@@ -40,14 +40,7 @@ def list_(
         int | None,
         typer.Option(min=1, help="Maximum number of runs, newest first. Default: 20; with --since all."),
     ] = None,
-    since: Annotated[
-        float | None,
-        typer.Option(
-            parser=moment,
-            metavar="TIME",
-            help="List only runs since this time: 12h, 30d, or a date such as 2026-11-30.",
-        ),
-    ] = None,
+    since: Since = None,
     nested: Annotated[bool, typer.Option("--nested", help="List nested runs too.")] = False,
     config: ConfigPath = None,
     as_json: AsJson = False,

@@ -111,9 +111,7 @@ class Deletion:
             # below a held run nothing is locked: its process may wait for a lock that this transaction has
             left = [run_id for run_id in level if outer[run_id] not in held]
             level = []
-            for row in await _fetch(
-                transaction, "SELECT run_id, parent FROM podium_runs WHERE parent IN %s", left
-            ):
+            for row in await _fetch(transaction, _NESTED, left):
                 if row["run_id"] not in outer:
                     outer[row["run_id"]] = outer[row["parent"]]
                     level.append(row["run_id"])

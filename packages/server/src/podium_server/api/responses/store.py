@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from podium.journal import Location, SqlJournal, SqlTables, Transaction
+from podium.journal import Location, SqlJournal, SqlTables, Transaction, marks
 from podium.secrets import scrub_data
 from podium_server.api.responses.form import ENDED
 from podium_server.api.responses.items import Item
@@ -177,8 +177,7 @@ class ResponseStore(SqlTables):
 
     async def prune(self, before: float) -> int:
         """Delete the responses that have ended and were created before a time; return their number."""
-        marks = ", ".join("?" * len(ENDED))
-        return await self._forget(f"created < ? AND status IN ({marks})", before, *ENDED)
+        return await self._forget(f"created < ? AND status IN {marks(len(ENDED))}", before, *ENDED)
 
     async def _forget(self, where: str, *values: str | float) -> int:
         """Delete responses and their events, some of them in each transaction."""
@@ -203,7 +202,7 @@ class ResponseStore(SqlTables):
 
 async def _delete(transaction: Transaction, ids: Sequence[str]) -> None:
     for table in ("podium_responses", "podium_response_events"):
-        statement = f"DELETE FROM {table} WHERE response_id IN ({', '.join('?' * len(ids))})"  # noqa: S608 - placeholders
+        statement = f"DELETE FROM {table} WHERE response_id IN {marks(len(ids))}"  # noqa: S608 - placeholders
         await transaction.execute(statement, *ids)
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from podium.journal import marks
 from podium_server.api.runs.forms import RunSummary, State
 
 Value = str | float | int
@@ -154,7 +155,7 @@ def _may_fit(wanted: Wanted) -> list[Statement]:
     found: list[Statement] = []
     if wanted.status:
         states = {*wanted.status, *(("running",) if "stopped" in wanted.status else ())}  # without a process
-        found.append((f"run.state IN ({', '.join('?' * len(states))})", sorted(states)))
+        found.append((f"run.state IN {marks(len(states))}", sorted(states)))
     if wanted.model is not None and _is_plain(wanted.model):
         found.append(("event.text LIKE ? ESCAPE '!'", [_like(f'"conductor":"{wanted.model}"')]))
     if wanted.label is not None and _is_plain(wanted.label):
