@@ -405,11 +405,13 @@ def test_a_client_that_leaves(served: Served, upstream: ChatServer) -> None:
         model="podium", max_tokens=9, messages=ASKED, thinking=THINKING
     ) as stream:
         next(iter(stream))
-        assert upstream.open_connections
-    deadline = time.monotonic() + 10
-    while upstream.open_connections and time.monotonic() < deadline:
+        deadline = time.monotonic() + 10
+        while upstream.calls[-1].body["model"] == "planner" and time.monotonic() < deadline:
+            time.sleep(0.01)
+    while not upstream.calls[-1].hung_up.is_set() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not upstream.open_connections
+    assert upstream.calls[-1].body["model"] != "planner"
+    assert upstream.calls[-1].hung_up.is_set()
 
 
 def test_every_error_has_the_id_of_its_request(
