@@ -31,6 +31,14 @@ gc.disable()
 # Tests run in several processes, and threads of numerical libraries that compete for the cores take longer.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 ROOT = Path(__file__).parent
+APART = {
+    "openai_agents_podium": ("packages/openai-agents", "docs/openai-agents.md"),
+    "inspect_podium": ("packages/inspect", "docs/inspect.md"),
+    "ray": ("tests/server/ray", "docs/ray.md"),
+    "podium_train": ("packages/train", "docs/train-tutorial.md", "docs/training-environments.md"),
+}
+"""Files whose tests need an environment of their own, by a module that only this environment has."""
+NOT_HERE = tuple(path for module, paths in APART.items() if find_spec(module) is None for path in paths)
 
 
 def run_shell(example: Example) -> None:
@@ -110,15 +118,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Ignore the files of packages that have their own environments."""
-    path = str(collection_path.relative_to(ROOT))
-    apart = {
-        "openai_agents_podium": ("packages/openai-agents", "docs/openai-agents.md"),
-        "inspect_podium": ("packages/inspect", "docs/inspect.md"),
-        "ray": ("tests/server/ray", "docs/ray.md"),
-        "podium_train": ("packages/train", "docs/train-tutorial.md", "docs/training-environments.md"),
-    }
-    missing = (paths for module, paths in apart.items() if find_spec(module) is None)
-    return True if any(path.startswith(paths) for paths in missing) else None
+    return True if str(collection_path.relative_to(ROOT)).startswith(NOT_HERE) else None
 
 
 class Scheduling(LoadScopeScheduling):
@@ -136,9 +136,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
 
 def pytest_collection_finish() -> None:
     """Exclude all imported objects from later garbage collections."""
-    gc.enable()
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,7 @@ def stored(component: ComponentModel) -> ComponentModel:
     return ComponentModel.model_validate_json(component.model_dump_json())
 
 
+@pytest.mark.long
 async def test_an_agent_with_all_kinds_of_participants() -> None:
     """Agents, a team, a tool, a client and another conductor, with their cards."""
     async with ModelServer(model) as server:

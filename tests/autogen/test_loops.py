@@ -57,6 +57,7 @@ def framework_agent(url: str) -> Face:
     return Face(ask)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("mode", ASYNC_MODES.values(), ids=ASYNC_MODES)
 @pytest.mark.parametrize("make", [team, client, framework_agent])

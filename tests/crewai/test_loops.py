@@ -22,6 +22,7 @@ def llm(url: str) -> Face:
     return Face(ask, lambda: str(asked.call("Why?")))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 def test_no_call_is_lost_whatever_loop_it_is_made_in(mode: Mode, runs: int) -> None:

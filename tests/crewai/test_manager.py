@@ -231,6 +231,7 @@ def test_callbacks_are_called() -> None:
     assert CALLED == ["step", "step", "task", "crew"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kickoffs", [1, 2])
 def test_an_agent_that_a_task_names_has_the_last_step(kickoffs: int) -> None:
     """Others may help; that holds at a second kickoff, before which CrewAI forgets the name."""

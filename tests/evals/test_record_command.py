@@ -127,6 +127,7 @@ def test_wrong_options_are_told(podium: Podium, sums: Path, arguments: tuple[str
     assert told in result.stderr
 
 
+@pytest.mark.long
 def test_the_command_starts_without_statistics() -> None:
     """Which take two seconds to import, and which only the evaluation needs."""
     code = "import sys, podium_evals.commands as _; print(*{'scipy', 'sklearn'} & set(sys.modules))"
@@ -281,6 +282,7 @@ def test_questions_are_written(podium: Podium, tmp_path: Path) -> None:
     assert [json.loads(line)["grader"] for line in Path(other).read_text().splitlines()] == ["math"] * 4
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::SyntaxWarning")
 @pytest.mark.parametrize(
     ("arguments", "told"),

@@ -183,6 +183,7 @@ def test_the_calibration_error_is_the_distance_of_predictions_and_scores() -> No
     assert expected_calibration_error(np.array([1.0, 0.0, 0.0, 0.0]), scores) == pytest.approx(1)
 
 
+@pytest.mark.long
 def test_calibration_brings_predictions_nearer() -> None:
     """Of a ridge regression, on the half that it was not fitted on: the mean of all workers."""
     odds = {"always": 0.97, "often": 0.75, "seldom": 0.2}
@@ -356,6 +357,7 @@ def test_a_vote_brings_the_worker_that_counts(own: Path, podium: Podium) -> None
     assert [step["worker"] for step in json.loads(run.stdout)["outcomes"]] == ["large", "small", "vote"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "told"),
     [

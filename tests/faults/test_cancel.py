@@ -65,6 +65,7 @@ async def test_cancel_closes_what_is_under_way(parts: tuple[Part, ...], *, strea
     assert len(server.calls) == 3
 
 
+@pytest.mark.long
 async def test_many_cancels_at_random_moments() -> None:
     """Whenever the cancel comes, the calls under way are hung up on and none comes after."""
     moments = Random(3)  # noqa: S311

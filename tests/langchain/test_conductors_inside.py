@@ -32,6 +32,7 @@ def _own(url: str) -> Worker:
     return ChatWorker("m", endpoint=Endpoint(url), card=Card(name="writer", price=PRICE))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("writer", [_langchain, _own])
 @pytest.mark.parametrize("price", [None, PRICE], ids=["unpriced", "priced"])
 @pytest.mark.parametrize("kind", list(KINDS))

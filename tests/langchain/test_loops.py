@@ -65,6 +65,7 @@ def node(url: str) -> Face:
     return Face(ask, lambda: str(app.invoke(asked)["messages"][-1].text))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("make", [runnable, streamed, chat_model, node])

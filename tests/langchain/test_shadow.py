@@ -634,6 +634,7 @@ async def _flood(asked: Any) -> str:
 BAD: dict[str, Callable[[Any], Any]] = {"hangs": _hang, "fails": _fail, "floods": _flood, "leaves": _leave}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("bad", BAD)
 async def test_under_load_the_primary_is_untouched(bad: str, pairs: MemoryPairs) -> None:
     """Hundreds of calls at once: each has its own answer, and no more candidates run than may."""

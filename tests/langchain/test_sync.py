@@ -70,15 +70,10 @@ CALLS = {
 }
 
 
+@pytest.mark.long  # each case starts a process that imports LangChain
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize(
-    ("worker", "call"),
-    [
-        ("tool", "invoke"),
-        ("tool", "graph"),
-        # each starts a process that imports LangChain
-        *(pytest.param("function", call, marks=pytest.mark.long) for call in CALLS),
-    ],
+    ("worker", "call"), [("tool", "invoke"), ("tool", "graph"), *(("function", call) for call in CALLS)]
 )
 def test_a_worker_that_blocks_a_thread_keeps_neither_call_nor_process(
     worker: str, call: str, ending: str

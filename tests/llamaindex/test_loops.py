@@ -42,6 +42,7 @@ def model(url: str) -> Face:
     return Face(ask, lambda: str(asked.chat(question).message.content))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("make", [query_engine, model])

@@ -7,6 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
+import pytest
+
 from podium import errors
 from podium.budget import Limits
 from podium.execution import Retry
@@ -66,12 +68,14 @@ def codes_of_errors() -> Iterator[str]:
     yield errors.PodiumError.code
 
 
+@pytest.mark.long
 def test_codes_are_found() -> None:
     """One of each kind."""
     assert {"unseen", "planner_fallback", "waiting"} <= set(codes_of_problems())
     assert {"config", "guardrail_tripped", "no_plan", "planner_limit"} <= set(codes_of_errors())
 
 
+@pytest.mark.long
 def test_the_page_has_every_code_once() -> None:
     """And none that nothing has."""
     assert sorted(listed()) == sorted({*codes_of_problems(), *codes_of_errors()})

@@ -27,6 +27,7 @@ def pages_of(nav: object) -> list[str]:
     return [page for part in parts for page in pages_of(part)]  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 def test_every_command_and_option_is_on_the_page() -> None:
     """Subcommands and the commands of other packages too."""
     page = command_line_page()

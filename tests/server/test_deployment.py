@@ -165,6 +165,7 @@ def test_the_compose_file(compose: dict[str, Any]) -> None:
     assert all(each.startswith("${") for each in secrets)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     shutil.which("docker-compose") is None, reason="install docker-compose: it needs no engine"
 )

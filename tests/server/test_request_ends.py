@@ -147,6 +147,7 @@ def test_the_line_of_a_key(upstream: ChatServer, tmp_path: Path, lines: Lines) -
     assert (second["code"], second["model"], "run_id" in second) == ("rate_limit_exceeded", "podium", False)
 
 
+@pytest.mark.long
 def test_the_command_writes_the_log_to_stderr(tmp_path: Path, upstream: ChatServer) -> None:
     """A start, one line for each request, and the stop; a URL cannot begin a line of its own."""
     upstream.reply = team

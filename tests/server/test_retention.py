@@ -51,6 +51,7 @@ def counts(url: str) -> dict[str, int]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_server_forgets(upstream: ChatServer, url: str, new_key: object, tmp_path: Path) -> None:
     """Old runs go with their records, requests, responses and cached answers; what was spent stays."""

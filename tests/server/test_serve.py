@@ -50,6 +50,7 @@ def process(
             running.kill()
 
 
+@pytest.mark.long
 def test_without_a_config_it_serves_the_demo(tmp_path: Path) -> None:
     """It answers without a model, key or network, ends with 0 on SIGTERM, and keeps no file.
 

@@ -511,6 +511,7 @@ print("the end")
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     (3, 12) <= sys.version_info < (3, 12, 3),
     reason="these releases start no thread while the interpreter ends (python/cpython#113964)",

@@ -83,6 +83,7 @@ def test_closing_a_client_closes_its_connections(library: Any, server: ChatServe
     asyncio.run(ask())
 
 
+@pytest.mark.long
 @LIBRARIES
 def test_a_client_that_nobody_holds_leaves_no_connection(library: Any, server: ChatServer) -> None:
     """It is closed when it is collected."""

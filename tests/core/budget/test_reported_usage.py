@@ -224,6 +224,7 @@ TEXTS = st.one_of(
 )
 
 
+@pytest.mark.long
 @given(usage=REPORTS, text=TEXTS)
 @settings(max_examples=80, deadline=None)
 async def test_no_report_makes_an_answer_cheaper_than_what_was_written(usage: Any, text: str) -> None:

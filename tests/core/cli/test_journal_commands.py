@@ -70,6 +70,7 @@ def test_runs_are_listed_newest_first(podium: Podium, config: Path) -> None:
     assert "unknown" in table
 
 
+@pytest.mark.long
 def test_runs_since_a_time_and_their_cost(podium: Podium, config: Path) -> None:
     """By a time span or a date; all of them, unless a limit is given; the last line adds up their costs."""
     prices = "price = {input = 1.0, output = 1.73}\n"
@@ -286,6 +287,7 @@ def test_an_age_that_can_be_misread_deletes_nothing(podium: Podium, config: Path
     assert len(rows(podium)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("typed", "left"), [("n", 1), ("y", 0)])
 def test_a_person_is_asked_before_runs_are_deleted(
     podium: Podium, spawn: Callable[..., subprocess.Popen[bytes]], config: Path, *, typed: str, left: int

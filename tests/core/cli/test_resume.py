@@ -140,6 +140,7 @@ def test_interrupted_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, 
     assert "plan" not in asked(server)
 
 
+@pytest.mark.long
 def test_killed_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, server: ChatServer) -> None:
     """A process that is gone holds no run."""
     server.reply = stalls
@@ -470,6 +471,7 @@ def test_planner_that_may_not_be_asked_is_named(podium: Podium, config: Path, se
     assert not any(plans(call) for call in server.calls)
 
 
+@pytest.mark.long
 def test_help_at_the_approval_prompt(
     spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -220,6 +220,7 @@ def test_parse_imports_little_for_programs(tmp_path: Path) -> None:
     assert modules & (HEAVY - {"pydantic"}) == set()
 
 
+@pytest.mark.long
 def test_an_offline_run_imports_what_it_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum in a pipe needs no search, no drawing, no HTTP and no other package."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

@@ -126,6 +126,7 @@ def test_nothing_is_said_of_a_reader_that_leaves_early(args: tuple[str, ...]) ->
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
 @pytest.mark.parametrize("args", [*BY_COMMANDS, *BY_ALL])
 def test_result_that_cannot_be_written(config: Path, args: tuple[str, ...]) -> None:
@@ -138,6 +139,7 @@ def test_result_that_cannot_be_written(config: Path, args: tuple[str, ...]) -> N
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("args", [*BY_COMMANDS, *_long([("plan", "Why?")]), *BY_ALL])
 def test_closed_stdout_is_told(config: Path, args: tuple[str, ...]) -> None:
     """A result that a parent leaves no place for is told in a line, with exit code 1."""

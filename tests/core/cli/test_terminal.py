@@ -48,6 +48,7 @@ def read_terminal(fd: int) -> str:
     return said.decode()
 
 
+@pytest.mark.long
 def test_live_view(spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a terminal the plan, its steps with worker, tokens and time, the answer and the cost are shown."""
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -81,6 +82,7 @@ def test_answer_cannot_steer_the_terminal(spawn: Spawn, config: Path, server: Ch
     assert piped.decode() == "before�]0;owned�after\n"
 
 
+@pytest.mark.long
 def test_error_in_the_live_view(spawn: Spawn, config: Path, server: ChatServer) -> None:
     """What is raised while the view is drawn is told in one line, with its exit code."""
     server.reply = lambda call: says(call, "I would rather not.")

@@ -30,6 +30,7 @@ def started(folder: Path, *lines: str) -> str:
     return "\n".join((f"command = {json.dumps(sys.executable)}", f"args = {args}", *lines))
 
 
+@pytest.mark.long
 def test_tools_and_resources_are_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are named, with price, labels and variables."""
     monkeypatch.setenv("PET_NAME", "Mimi-the-cat")

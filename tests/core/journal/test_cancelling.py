@@ -66,6 +66,7 @@ async def turn(turns: int) -> None:
     await anyio.sleep(turns / 10_000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cancel", [by_scope, by_task])
 async def test_who_is_cancelled_leaves_no_transaction_and_no_run_behind(place: Place, cancel: Cancel) -> None:
     """Whenever it is cancelled: others write at once, and take the run at once."""
@@ -89,6 +90,7 @@ async def test_who_is_cancelled_leaves_no_transaction_and_no_run_behind(place: P
         assert len(await other.runs(limit=None)) == 1 + len(TURNS)
 
 
+@pytest.mark.long
 async def test_a_loop_that_is_held_up_holds_up_no_other(place: Place) -> None:
     """Whatever a loop was doing in the database when it stood still, another thread's loop writes."""
     failures: list[BaseException] = []

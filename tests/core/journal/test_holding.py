@@ -243,6 +243,7 @@ def child(place: Place) -> Callable[..., None]:
     return die
 
 
+@pytest.mark.long
 async def test_the_run_of_a_process_that_was_killed_is_taken_at_once(
     place: Place, child: Callable[..., None]
 ) -> None:
@@ -260,6 +261,7 @@ async def test_the_run_of_a_process_that_was_killed_is_taken_at_once(
         await log.aclose()
 
 
+@pytest.mark.long
 async def test_a_run_that_kills_its_process_is_not_taken_up_for_ever(
     place: Place, child: Callable[..., None]
 ) -> None:

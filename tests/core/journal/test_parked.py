@@ -106,6 +106,7 @@ def test_few_files_are_kept_open(tmp_path: Path) -> None:
     assert open_files(tmp_path) <= 3 * parked.MOST  # the file, its log, and its index of the log
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fork",
     [[], pytest.param(["fork"], marks=pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here"))],

@@ -226,6 +226,7 @@ async def _swap_two_records(runs: Recorded, data: st.DataObject) -> set[str]:
     return {one["run_id"], two["run_id"]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [
@@ -344,6 +345,7 @@ def test_an_older_cached_answer_put_back_is_found(recorded: Recorded) -> None:
     anyio.run(check)
 
 
+@pytest.mark.long
 def test_an_anchor_shows_what_the_journal_cannot(recorded: Recorded) -> None:
     """A deleted run, a run cut before its end, and a chain that was computed anew differ from the anchor."""
 

@@ -76,6 +76,7 @@ def team(**options: object) -> Conductor:
     return Conductor(FixedPlanner(plan), workers, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 async def test_podium_mcp_on_stdio(tmp_path: Path, mode: str) -> None:
     """It plans, answers and runs plans, and tells of the progress."""
@@ -128,6 +129,7 @@ def test_a_port_that_is_taken_is_told_in_a_line(tmp_path: Path) -> None:
     assert "cannot listen on 127.0.0.1" in refused.stderr
 
 
+@pytest.mark.long
 async def test_what_workers_print_stays_out_of_the_protocol(tmp_path: Path) -> None:
     """It goes to stderr, from Python and from processes."""
     script = tmp_path / "serve.py"
@@ -279,6 +281,7 @@ def test_wrong_options(options: list[str], told: str) -> None:
     assert told in done.stderr
 
 
+@pytest.mark.long
 def test_the_logging_of_the_application_stays() -> None:
     """The SDK configures the root logger if nobody has; in a process of its own, pytest has not."""
     code = (

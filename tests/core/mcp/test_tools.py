@@ -204,6 +204,7 @@ async def test_a_late_call_is_cancelled_on_the_server(log: Path) -> None:
     assert "cancelled" in lines(log)
 
 
+@pytest.mark.long
 async def test_calls_share_one_session(log: Path) -> None:
     """A conductor keeps the server's process from run to run, and ends it."""
     server = stdio(log)

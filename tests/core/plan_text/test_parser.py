@@ -166,6 +166,7 @@ def test_a_subtask_may_be_as_long_as_the_limit_says() -> None:
         parse_plan(row.format("x" * 16_385), workers=3)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "shape", ["{", "[", '{"a":', "{#", '"', "access ", "model_id=[", "\n", "\\", "<", "{}"]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import get_args
 
+import pytest
 from hypothesis import given, strategies as st
 
 from podium.errors import PlanInvalid, PlanSyntaxError
@@ -227,6 +228,7 @@ def test_ids_on_some_steps_only_are_refused(first: Plan, second: Plan, data: st.
     assert start <= found.error[2] < end
 
 
+@pytest.mark.long
 @given(
     plans(),
     spellings,

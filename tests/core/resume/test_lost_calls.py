@@ -94,6 +94,7 @@ def test_no_call_that_was_sent_is_missing_from_the_bill(scene: Scene, data: st.D
     anyio.run(body, backend_options=OPTIONS)
 
 
+@pytest.mark.long
 @given(scenes, st.integers(1, 6), st.data())
 def test_no_limit_is_overspent_however_often_a_run_is_cut_off(
     scene: Scene, most: int, data: st.DataObject

@@ -3,6 +3,7 @@
 from typing import Literal
 
 import anyio
+import pytest
 from core.actors import boss, rows
 from core.virtual_clock import OPTIONS
 from hypothesis import given, strategies as st
@@ -71,6 +72,7 @@ def status(name: str, most: float, plans: tuple[Plan, ...], fails: list[bool], p
         return "failed" if error.code == "planner_limit" else error.code
 
 
+@pytest.mark.long
 @given(
     data=st.data(),
     fails=st.lists(st.booleans(), min_size=2, max_size=3),
@@ -87,6 +89,7 @@ def test_a_higher_limit_never_gives_a_worse_status(
     assert ranks == sorted(ranks), seen
 
 
+@pytest.mark.long
 @given(
     data=st.data(),
     fails=st.lists(st.booleans(), min_size=2, max_size=3),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 import anyio
+import pytest
 from core.actors import Actor, boss
 from core.execution.test_scheduler_properties import on_virtual_clock
 from core.resume.test_resume import prefix, recorded
@@ -231,6 +232,7 @@ def perform(script: Script) -> tuple[Stage, list[Event], Result]:
     return stage, events, last.result
 
 
+@pytest.mark.long
 @given(scripts())
 def test_nothing_is_spent_beyond_the_limits(script: Script) -> None:
     """Workers that keep to what was reserved for them never bring a run over any limit."""

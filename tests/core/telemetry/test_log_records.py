@@ -114,6 +114,7 @@ Conductor(RulePlanner(), [ScriptedWorker("a", WorkerUnavailable("down"))], limit
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("more", "lines"), [("", 0), ("logging.basicConfig()", 4), ("logging.basicConfig(level=logging.INFO)", 5)]
 )

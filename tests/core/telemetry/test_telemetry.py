@@ -389,6 +389,7 @@ print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("more", "imported"), [("", "[]\n"), ("import opentelemetry.trace", None)])
 def test_nothing_happens_where_nobody_configured_it(more: str, imported: str | None) -> None:
     """OpenTelemetry is not even imported; where it is but has no provider, nothing is made."""

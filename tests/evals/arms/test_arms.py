@@ -259,6 +259,7 @@ async def test_an_arm_that_is_fitted_on_what_it_is_asked_is_caught() -> None:
         await evaluate([BestSingle()], [leaky], base="best single", unit="question")
 
 
+@pytest.mark.long
 async def test_processes_find_what_one_process_finds() -> None:
     """The same results, and each answer is reported."""
     parts = list(folds(_recorded(_specialists), "questions"))

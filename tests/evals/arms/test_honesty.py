@@ -84,6 +84,7 @@ async def _plans(arm: PlannerArm, fold: Fold) -> list[Plan | str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in ARMS if name not in ("oracle", "any-correct")])
 async def test_no_choice_depends_on_scores_of_the_questions_that_are_asked(name: str) -> None:
     """Each arm writes the same plans where the scores of these questions are turned around."""

@@ -77,6 +77,7 @@ async def _answers(answers: AsyncIterator[Asked]) -> list[Asked]:
     return [asked async for asked in answers]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arm",
     [

@@ -146,6 +146,7 @@ def test_wrong_arguments(podium: Podium, export: Path, arguments: tuple[str, ...
     assert {each.name: each.read_bytes() for each in Path().iterdir()} == before
 
 
+@pytest.mark.long
 def test_pipes(spawn: Callable[..., subprocess.Popen[bytes]], export: Path) -> None:
     """An export may come from another command, as in `zcat … | podium audit-costs /dev/stdin`."""
     process = spawn("audit-costs", "/dev/stdin", "--json")
@@ -153,6 +154,7 @@ def test_pipes(spawn: Callable[..., subprocess.Popen[bytes]], export: Path) -> N
     assert json.loads(told)["total"]["calls"] == 2
 
 
+@pytest.mark.long
 def test_a_full_disk(export: Path) -> None:
     """The spans are kept in a temporary file, for which there may be no room."""
     calls = (exports.pair(Made(id=f"c{n}", trace=f"trace {n:>200}")) for n in range(6000))
@@ -164,6 +166,7 @@ def test_a_full_disk(export: Path) -> None:
     assert "SQLITE_TMPDIR" in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_audit_that_is_stopped(
     spawn: Callable[..., subprocess.Popen[bytes]], export: Path, number: signal.Signals

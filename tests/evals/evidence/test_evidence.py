@@ -99,6 +99,7 @@ def test_the_page_has_each_part_and_is_the_same_each_time(kept: Path, tmp_path: 
     assert str(tmp_path) not in page
 
 
+@pytest.mark.long
 def test_pictures_are_small_and_say_what_they_show(kept: Path, tmp_path: Path) -> None:
     """They are well-formed SVG on white, with texts that can be searched, below 150 kB."""
     write_page(_measured(kept), tmp_path / "page.md", "make evidence")
@@ -147,6 +148,7 @@ def test_tiers_are_kept(kept: Path, tmp_path: Path) -> None:
     assert folder.read_tiers("other", [ABOVE_BEST, PRICES]) is None
 
 
+@pytest.mark.long
 @pytest.mark.anyio
 async def test_what_was_measured_is_kept(tmp_path: Path) -> None:
     """A second run asks nothing; another arm is asked, and all arms about another recording."""

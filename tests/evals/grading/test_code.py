@@ -91,6 +91,7 @@ def test_programs_are_graded(
     assert grader({"tests": tests}, f"Here:\n```python\n{program}\n```") == score
 
 
+@pytest.mark.long
 def test_packed_cases_are_run(grader: Grader) -> None:
     """Besides the public ones."""
     tests = STDIN | {"packed": packed([{"input": "5\n", "output": "10\n", "testtype": "stdin"}])}
@@ -154,6 +155,7 @@ def test_a_program_has_no_network() -> None:
     assert (ended.code, ended.output) == (0, "['lo']\n")
 
 
+@pytest.mark.long
 def test_time_and_end_are_told() -> None:
     """A program that was stopped has no exit code, and its folder is gone."""
     sandbox = Sandbox("python3", CodeLimits(seconds=0.5))

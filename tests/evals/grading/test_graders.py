@@ -174,6 +174,7 @@ def test_a_grader_that_rejects_the_right_answer_is_told() -> None:
         reasoning_gym(json.loads(json.dumps(dict(row.row))), str(row.question.expected))
 
 
+@pytest.mark.long
 @SYNTAX
 @pytest.mark.parametrize(
     ("kind", "settings", "told"),

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from evals.results.two_specialists import SUMS, VERBS, two_specialists, written
 from servers.chat_server import Call, ChatServer, says
 from typer.testing import Result
@@ -12,6 +13,7 @@ Podium = Callable[..., Result]
 ONE = ("--processes", "1")
 
 
+@pytest.mark.long
 def test_all_arms_in_one_table(podium: Podium, tmp_path: Path) -> None:
     """Eighty columns wide; what is not recorded is told, and a bound is marked."""
     path = written(tmp_path, two_specialists(samples=3))

@@ -11,6 +11,7 @@ from server.batch.conftest import Batch, command, write
 from servers.chat_server import ChatServer, says
 
 
+@pytest.mark.long
 def test_a_terminal_has_a_bar(folder: Path, upstream: ChatServer) -> None:
     """With the finished and running lines, the money, the pace and the time left."""
     upstream.reply = lambda call: says(call, "answer", delay=0.1)

@@ -180,6 +180,7 @@ def test_a_client_that_does_not_read(serve: Callable[..., Served], upstream: Cha
     client.close()
 
 
+@pytest.mark.long
 def test_requests_in_parallel(served: Served, upstream: ChatServer) -> None:
     """Each gets its own answer."""
 

@@ -89,6 +89,7 @@ BOMB = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("schema", "code"),
     [

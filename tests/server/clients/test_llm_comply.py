@@ -9,6 +9,7 @@ import pytest
 from servers.podium_server import Served
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", ["team", "one"])
 @pytest.mark.parametrize("api", ["openai-chat", "open-responses", "anthropic"])
 def test_an_api_complies(api: str, model: str, team: Served) -> None:

@@ -42,6 +42,7 @@ async def looked(lease: Lease, most: int) -> Look:
     return found
 
 
+@pytest.mark.long
 async def test_processes_share_the_queue(url: str) -> None:
     """Each job is taken once, the oldest first, and no more than asked for."""
     async with JobTable(SqlJournal(url)) as table:

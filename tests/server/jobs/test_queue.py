@@ -197,6 +197,7 @@ def test_a_budget_with_too_little_for_the_first_call(
     assert ended(poor, run_id)["status"] == "ok"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keyed", ["background_runs = 1", "background_runs = 8"], indirect=True)
 @pytest.mark.parametrize("rules", [{"day_cost": 0.5, "run_cost": 0.5}, {"concurrency": 1}])
 def test_a_new_run_of_a_key_at_its_limit(

@@ -177,6 +177,7 @@ def test_an_idempotency_key(served: Served, upstream: ChatServer) -> None:
     assert len(upstream.calls) == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("decision", [["approve"], ["refuse", "--why", "no"]])
 def test_a_plan_that_waits_for_approval(
     upstream: ChatServer, tmp_path: Path, podium: Callable[..., Any], decision: list[str]

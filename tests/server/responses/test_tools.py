@@ -64,6 +64,7 @@ def test_tools_are_offered_as_functions(served: Served, upstream: ChatServer) ->
     assert facts["podium"]["ignored_tools"] == ["web_search", "image_generation"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "arguments", "kind", "fields"),
     [

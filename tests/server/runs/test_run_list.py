@@ -58,6 +58,7 @@ WANTED = [
 ]
 
 
+@pytest.mark.long
 async def test_pages_of_filtered_lists(journal: SqlJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     """For each filter, with and without a key, the pages together are what the filter describes."""
     monkeypatch.setattr(run_index, "_LOOKED_AT", 5)

@@ -18,8 +18,9 @@ from podium.planners import FixedPlanner
 from podium.types import Plan, Step
 from podium.workers import Card, ScriptedWorker
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.long
+
 def test_the_calls_of_a_retried_step(
     serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
 ) -> None:
@@ -73,7 +74,6 @@ def test_a_hedge(serve: Callable[..., Served], upstream: ChatServer, http: Http,
     assert ended(client, run_id)["status"] == "ok"
 
 
-@pytest.mark.long
 def test_a_nested_run(served: Served, page: Page) -> None:
     """The step of a conductor links to its run, which is shown as any other run."""
     assert served.app.journal is not None

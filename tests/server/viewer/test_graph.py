@@ -12,6 +12,8 @@ from server.viewer.conftest import STEPS, ended, in_halves, start
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 
+pytestmark = pytest.mark.long
+
 LIMITS = "[limits]\nsteps = 100\n"
 
 # The boxes and the lines of the graph, in pixels of the window.
@@ -84,7 +86,6 @@ def test_a_large_plan(serve: Callable[..., Served], upstream: ChatServer, http: 
     assert [at for at, top in enumerate(tops) if top == min(tops)] == [0, 1, 2, 3, 20]
 
 
-@pytest.mark.long
 def test_the_step_at_work_is_shown(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
     """The graph follows the run; a run that has ended is shown from its start."""
     may_end = threading.Event()
@@ -111,7 +112,6 @@ def test_the_step_at_work_is_shown(served: Served, upstream: ChatServer, http: H
     expect(page.get_by_label("Step 0, one, ok")).to_be_in_viewport()
 
 
-@pytest.mark.long
 def test_a_long_text_stays_in_its_box(
     serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
 ) -> None:
@@ -132,7 +132,6 @@ def test_a_long_text_stays_in_its_box(
     assert shown["x"] + shown["width"] < box["x"] + box["width"]
 
 
-@pytest.mark.long
 def test_a_fallback_and_its_calls_are_in_the_box(
     serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
 ) -> None:

@@ -11,13 +11,14 @@ from server.viewer.conftest import STEPS, ended, in_halves, start
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served
 
+pytestmark = pytest.mark.long
+
 ROWS = (
     '{"worker": 0, "subtask": "Collect facts.", "access": []}\n'
     '{"worker": 0, "subtask": "Find doubts in {{0}}.", "access": [0]}\n'
 )
 
 
-@pytest.mark.long
 def test_a_streamed_answer_fills_in(served: Served, upstream: ChatServer, page: Page) -> None:
     """The output of a step is shown before the step has ended, also if the viewer comes later."""
     may_end = threading.Event()
@@ -100,7 +101,6 @@ def test_a_run_in_the_background_streams_while_it_is_watched(
     assert [call.body.get("stream", False) for call in upstream.calls[before:]] == [True, False, False]
 
 
-@pytest.mark.long
 def test_a_run_in_the_queue(
     serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
 ) -> None:

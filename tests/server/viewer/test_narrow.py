@@ -10,6 +10,8 @@ from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import ChatServer
 from servers.podium_server import Served
 
+pytestmark = pytest.mark.long
+
 WIDTHS = (
     """() => [document.documentElement, document.querySelector('main')].map((each) => each.scrollWidth)"""
 )

@@ -25,6 +25,8 @@ from podium.conductor import Conductor
 from podium.config import load_config
 from podium.types import Event, StepStarted
 
+pytestmark = pytest.mark.long
+
 KEY = "THE_KEY_OF_THE_TEAM"
 
 
@@ -77,7 +79,6 @@ def opened(
             process.wait(20)
 
 
-@pytest.mark.long
 def test_a_run_of_the_command_line(folder: Path, page: Page) -> None:
     """It is shown without an API key; the token leaves the address, and Ctrl-C ends the command."""
     run_id = answered(folder)
@@ -99,7 +100,6 @@ def test_a_run_of_the_command_line(folder: Path, page: Page) -> None:
     assert "Traceback" not in told
 
 
-@pytest.mark.long
 def test_the_prompts_need_the_key_of_the_endpoint(folder: Path, page: Page) -> None:
     """With the key, the prompts are made from the record; no model is called."""
     run_id = answered(folder)
@@ -131,7 +131,6 @@ def test_only_the_holder_of_the_address_sees_runs(folder: Path, page: Page, faul
         faults.clear()
 
 
-@pytest.mark.long
 def test_a_plan_that_waits_is_not_approved_here(folder: Path, page: Page) -> None:
     """The page names the commands in place of the form."""
     run_id = answered(folder, '\n[policy]\napprove = "later"\n')
@@ -141,7 +140,6 @@ def test_a_plan_that_waits_is_not_approved_here(folder: Path, page: Page) -> Non
         expect(page.get_by_role("button", name="Approve")).to_have_count(0)
 
 
-@pytest.mark.long
 def test_the_browser_gets_no_token_in_its_arguments(folder: Path) -> None:
     """It opens a file that only this user can read, and that leads to the address."""
     run_id = answered(folder)
@@ -157,7 +155,6 @@ def test_the_browser_gets_no_token_in_its_arguments(folder: Path) -> None:
     assert not page.exists()
 
 
-@pytest.mark.long
 def test_a_run_that_another_process_executes(folder: Path, upstream: ChatServer, page: Page) -> None:
     """Its steps are shown as they are recorded."""
     may_end = threading.Event()
@@ -182,7 +179,6 @@ def test_a_run_that_another_process_executes(folder: Path, upstream: ChatServer,
         assert running.result().status == "ok"
 
 
-@pytest.mark.long
 def test_an_unknown_run(folder: Path) -> None:
     """The command says so, and starts no server."""
     answered(folder)

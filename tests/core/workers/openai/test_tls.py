@@ -51,6 +51,7 @@ def authority(tmp_path: Path) -> tuple[trustme.CA, Path]:
     return authority, path
 
 
+@pytest.mark.long
 def test_trusts_the_authorities_that_the_environment_names(authority: tuple[trustme.CA, Path]) -> None:
     """`SSL_CERT_FILE` names the file of trusted certificates."""
     issuer, path = authority
@@ -58,6 +59,7 @@ def test_trusts_the_authorities_that_the_environment_names(authority: tuple[trus
         assert ask(server.url, SSL_CERT_FILE=path) == "hello\n"
 
 
+@pytest.mark.long
 def test_refuses_an_unknown_authority(authority: tuple[trustme.CA, Path]) -> None:
     """Without it the certificate is not trusted: nothing is sent, and the error says what to set."""
     issuer, _ = authority
@@ -68,6 +70,7 @@ def test_refuses_an_unknown_authority(authority: tuple[trustme.CA, Path]) -> Non
         assert server.calls == []
 
 
+@pytest.mark.long
 def test_refuses_the_certificate_of_another_host(authority: tuple[trustme.CA, Path]) -> None:
     """A trusted authority is not enough: the certificate must be the server's own."""
     issuer, path = authority
