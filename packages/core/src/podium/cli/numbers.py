@@ -34,5 +34,5 @@ def duration(seconds: float) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """Format a count with its noun, as in 1 run and 2 runs."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    """Format a count with its noun, as in 1 run and 2,000 runs."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

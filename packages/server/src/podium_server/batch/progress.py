@@ -8,7 +8,7 @@ from time import monotonic
 import anyio
 from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bar, TextColumn
 
-from podium.cli import Screen, duration, money
+from podium.cli import Screen, counted, duration, money
 from podium_server.background_tasks import beside
 from podium_server.batch.budget import Budget
 from podium_server.batch.record import Record
@@ -86,7 +86,7 @@ class Progress:
         """Return the counts at the end as one line."""
         known = [f"{count:,} {status.replace('_', ' ')}" for status, count in sorted(self.counts.items())]
         seconds = duration(monotonic() - self._began)
-        return f"{self.total:,} lines: {', '.join(known) or 'none'}; {self.spent()}; {seconds}"
+        return f"{counted(self.total, 'line')}: {', '.join(known) or 'none'}; {self.spent()}; {seconds}"
 
     def spent(self) -> str:
         """Return the money that is spent and left."""
