@@ -23,6 +23,7 @@ APPROVAL = '\n[policy]\napprove = "later"\n'
 HOSTILE = '<img src=x onerror="document.title=`broken`"> \x00\x1b[31m \u202eevil <script>alert(1)</script>'
 
 
+@pytest.mark.long
 def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
     """A step has a link, its prompt, and the steps that its worker saw and did not see."""
     upstream.reply = team
@@ -46,9 +47,8 @@ def test_from_the_list_to_a_step(served: Served, upstream: ChatServer, http: Htt
     expect(page.get_by_label("Step 2", exact=True)).to_be_visible()
 
 
-@pytest.mark.parametrize(
-    "action", ["Edit", *(pytest.param(each, marks=pytest.mark.long) for each in ("Approve", "Refuse"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("action", ["Edit", "Approve", "Refuse"])
 def test_a_plan_that_waits(
     serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, action: str
 ) -> None:
@@ -101,6 +101,7 @@ def test_an_invalid_change_is_told_and_nothing_is_lost(
     faults.clear()
 
 
+@pytest.mark.long
 def test_a_step_is_removed_from_a_plan_that_waits(
     serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
 ) -> None:
@@ -214,6 +215,7 @@ def test_dark_and_light(served: Served, page: Page) -> None:
     expect(page.get_by_role("button", name="Colours: light")).to_be_visible()
 
 
+@pytest.mark.long
 def test_a_key_opens_the_viewer(
     keyed: Served, new_key: Callable[..., str], http: Http, page: Page, faults: list[str]
 ) -> None:
@@ -237,6 +239,7 @@ def test_a_key_opens_the_viewer(
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
+@pytest.mark.long
 def test_the_budgets_of_the_key(
     keyed: Served, upstream: ChatServer, new_key: Callable[..., str], http: Http, page: Page
 ) -> None:
@@ -253,6 +256,7 @@ def test_the_budgets_of_the_key(
     expect(page.get_by_role("meter")).to_have_count(2)
 
 
+@pytest.mark.long
 def test_an_unknown_run_is_told(served: Served, page: Page, faults: list[str]) -> None:
     """The page says what is wrong, and links to the list."""
     page.goto(f"{served.root}/#/runs/none")
@@ -345,6 +349,7 @@ def _copy(journal: SqlJournal | None, run_id: str, count: int) -> None:
             database.executemany(statement, values)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not AXE.is_file(), reason="needs axe-core of npm: run `make test-clients`")
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_the_pages_are_accessible(
