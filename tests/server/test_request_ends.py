@@ -14,7 +14,10 @@ import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from server.chat.conftest import CONFIG, serve, served, upstream
+from server.chat.test_bounds import until
 from server.chat.test_completions import ASKED, team
+from server.runs.conftest import Http, http
+from server.runs.test_background import ended, post, stalled, start
 from server.test_serve import process
 from servers.chat_server import STALL, Call, ChatServer, Reply, whole
 from servers.podium_server import Served, serving
@@ -23,7 +26,7 @@ from podium.aio import run_sync
 from podium.journal import SqlJournal
 from podium_server.keys import KeyAccess, KeyRules, KeyStore
 
-__all__ = ["serve", "served", "upstream"]
+__all__ = ["http", "serve", "served", "upstream"]
 
 CHAT = "/v1/chat/completions"
 
@@ -172,3 +175,35 @@ def test_the_command_writes_the_log_to_stderr(tmp_path: Path, upstream: ChatServ
     assert told[3:] == ["stopped"]
     assert "sky" not in str(log)
     assert "sk-secret" not in str(log)
+
+
+def test_runs_in_the_background_are_counted(served: Served, upstream: ChatServer, http: Http) -> None:
+    """By their state at the end, and while they are executed."""
+    client = http(served)
+    upstream.reply = stalled
+    run = start(client)
+    assert counted(served, "podium_background_runs_in_flight") == 1
+    assert counted(served, "podium_background_runs_queued") == 0
+    post(client, run["id"], "cancel", 200)
+    upstream.reply = failing
+    assert ended(client, start(client)["id"])["status"] == "failed"
+    upstream.reply = team
+    assert ended(client, start(client)["id"])["status"] == "ok"
+    ends = [("ok", ""), ("failed", "worker_refused"), ("stopped", "run_cancelled")]
+    for state, code in ends:
+        labels = {"state": state, "error_type": code}
+        assert until(lambda labels=labels: counted(served, "podium_background_runs_total", **labels) == 1)
+    assert counted(served, "podium_background_runs_in_flight") == 0
+
+
+def test_the_queue_is_counted(serve: Callable[..., Served], upstream: ChatServer, http: Http) -> None:
+    """Runs that wait for a slot are in the queue."""
+    upstream.reply = stalled
+    served = serve(server="background_runs = 1")
+    client = http(served)
+    runs = [start(client) for _ in range(3)]
+    assert counted(served, "podium_background_runs_in_flight") == 1
+    assert counted(served, "podium_background_runs_queued") == 2
+    for run in runs:
+        post(client, run["id"], "cancel", 200)
+    assert until(lambda: counted(served, "podium_background_runs_queued") == 0)

@@ -7,6 +7,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -109,6 +110,33 @@ def test_a_signal_lets_running_requests_end(
         assert running.wait(20) == (0 if number == signal.SIGTERM else 130)
         with pytest.raises(httpx2.ConnectError):
             httpx2.get(running.url)
+
+
+def listens(port: int) -> bool:
+    """Return whether a process listens on a port."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.long
+def test_a_signal_during_the_start(team_folder: Path) -> None:
+    """The server ends with 0, and says nothing, while it waits for its database."""
+    with process(team_folder):
+        pass  # it has made the tables
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    journal = sqlite3.connect(team_folder / "runs.db", isolation_level=None)
+    journal.execute("BEGIN IMMEDIATE")
+    podium = str(Path(sys.executable).parent / "podium")
+    command = [podium, "serve", "--port", str(port)]
+    with subprocess.Popen(command, cwd=team_folder, stderr=subprocess.PIPE, text=True) as running:
+        while not listens(port):
+            time.sleep(0.05)
+        time.sleep(0.2)
+        running.send_signal(signal.SIGTERM)
+        told = running.communicate(timeout=20)[1]
+    journal.close()
+    assert (running.returncode, "Traceback" in told) == (0, False), told
 
 
 @pytest.mark.long

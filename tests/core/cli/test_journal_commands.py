@@ -22,8 +22,10 @@ from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
 from podium import ChatPlanner, Conductor, ScriptedWorker
+from podium.budget import Spend
 from podium.cli.numbers import money
 from podium.journal import SqlJournal
+from podium.types import PlannerStarted, RoundStarted
 from podium.workers import Card
 
 Podium = Callable[..., Result]
@@ -139,6 +141,7 @@ KILLED = """
 import os
 from podium import Conductor, ScriptedWorker
 from podium.journal import SqlJournal
+from podium.types import PlannerStarted, RoundStarted
 from podium.planners import FixedPlanner
 from podium.workers import Card, Price
 
@@ -466,6 +469,25 @@ def test_runs_and_show_tell_the_same_cost_of_a_run_that_has_not_ended(podium: Po
     for run_id in ("stopped", "open"):
         assert json.loads(podium("show", run_id, "--json").stdout)["cost"] == 0.5
     assert podium("runs").stdout.count("$0.5000") == 2
+
+
+def test_a_call_that_was_lost_in_a_crash_is_on_the_bill(podium: Podium, config: Path) -> None:
+    """The cost of the run has its reservation, and a line says so."""
+    config.write_text(config.read_text() + '[journal]\npath = "runs.db"\n')
+
+    async def record() -> None:
+        reserved = Spend(calls=1, input_tokens=900, output_tokens=100, cost=0.25)
+        async with SqlJournal(Path("runs.db")) as journal:
+            log = await journal.begin(started("lost"), minted=False)
+            log.append(RoundStarted(run_id="lost", at=0.1, round=1))
+            log.append(PlannerStarted(run_id="lost", at=0.1, round=1, planner="boss", reserved=reserved))
+            await log.aclose()
+
+    anyio.run(record)
+    shown = podium("show", "lost").stdout
+    assert "$0.2500" in shown
+    told = "part of the cost may not be billed: 1 call charged at the reservation: no usage reported"
+    assert told in shown
 
 
 @pytest.mark.parametrize("text", ["", "garbage\n", '{"run_id": "r", "records": -1, "hash": "h"}\n'])

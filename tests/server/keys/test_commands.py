@@ -81,6 +81,16 @@ def test_wrong_input_is_explained(podium: Podium, arguments: tuple[str, ...], to
     assert podium("keys", "list", "--json").stdout.strip() == "[]"
 
 
+def test_a_narrow_list_cuts_nothing(podium: Podium) -> None:
+    """Names and ids that are wider than their columns go on in the next line."""
+    names = ["the-first-of-two-long-names-1", "the-first-of-two-long-names-2"]
+    for name in names:
+        podium("keys", "create", name, "--day", "10", "--month", "100")
+    shown = podium("keys", "list", env={"COLUMNS": "60"}).stdout
+    assert "…" not in shown
+    assert [name[-1] for name in names if name[-1] in shown] == ["1", "2"]
+
+
 def test_keys_need_a_journal(podium: Podium, config: Path) -> None:
     """Without a journal, the error names the setting."""
     config.write_text("[journal]\noff = true\n")

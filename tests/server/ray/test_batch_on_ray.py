@@ -190,8 +190,9 @@ def test_an_interrupt(folder: Path, on_ray: OnRay, upstream: ChatServer, cluster
 def test_what_cannot_work(folder: Path, on_ray: OnRay) -> None:
     """No cluster, and a file that only one machine of the cluster has, are errors with a remedy."""
     write(folder / "in.jsonl", MANY[:1])
-    code, told = on_ray(*WORDS, address="ray://127.0.0.1:1")
-    assert (code, "cannot be used" in told) == (2, True), told
+    for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
+        code, told = on_ray(*WORDS, address=address)
+        assert (code, "no Ray cluster answers" in told, "ray start --head" in told) == (2, True, True), told
     two = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
         two.add_node(num_cpus=4, node_ip_address="127.0.0.2")

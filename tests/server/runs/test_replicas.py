@@ -6,6 +6,7 @@ change by another process before this time.
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -227,3 +228,21 @@ def test_an_idempotency_key_whose_run_was_refused(
         gone.set()
         answer = second.result()
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+
+
+def test_a_repetition_at_another_replica(
+    replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event, upstream: ChatServer
+) -> None:
+    """It waits for the run that the first replica executes, and its response says that it is a repetition."""
+    body = {"model": "podium", "messages": ASKED}
+    headers = {"idempotency-key": "same"}
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(replicas[0].post, "/chat/completions", json=body, headers=headers)
+        assert until(lambda: len(upstream.calls) == 3)
+        second = threads.submit(replicas[1].post, "/chat/completions", json=body, headers=headers)
+        time.sleep(0.2)
+        released.set()
+        answers = [first.result(), second.result()]
+    assert [answer.headers.get("idempotent-replayed") for answer in answers] == [None, "true"]
+    assert answers[0].json()["choices"] == answers[1].json()["choices"]
+    assert len(upstream.calls) == 3

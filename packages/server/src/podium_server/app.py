@@ -156,6 +156,7 @@ class App:
         messages = MessagesApi(self._turns)
         session, viewer = SessionApi(self._access), Viewer()
         recorded = self._recorded
+        table = None if recorded is None else recorded.jobs.table
         store, background = (None, None) if recorded is None else (recorded.responses, recorded.background)
         responses = ResponsesApi(self._turns, store, background)
         stored = StoredApi(store, background, self.journal)
@@ -168,7 +169,7 @@ class App:
             self._route("POST", "/session", session.begin, is_open=True),
             self._route("GET", "/session", session.show, is_open=True),
             self._route("DELETE", "/session", session.end, is_open=True),
-            self._route("GET", "/metrics", MetricsApi(self._service.metrics).show),
+            self._route("GET", "/metrics", MetricsApi(self._service.metrics, table).show),
             self._route("GET", OPENAPI_PATH, OpenApi(self.openapi).show),
             self._route("GET", OWN_KEY_PATH, OwnKeyApi(self._access).show),
             self._route("GET", "/v1/models", models.list),

@@ -11,7 +11,7 @@ from podium.cli import drawing, live
 from podium.cli.arguments import OPTION_OF_LIMIT, command
 from podium.cli.job import Job, follow
 from podium.cli.live.live_state import LiveState
-from podium.cli.result_json import problem_line, result_json, status_line, step_outputs
+from podium.cli.result_json import charge_line, problem_line, result_json, status_line, step_outputs
 from podium.cli.run_lookup import short_id
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen
 from podium.errors import JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
@@ -94,8 +94,8 @@ class Answering:
         show_answer(self._screen, result)
         if self._screen.interactive or result.status != "ok":
             self._screen.note(f"podium: {status_line(result)}")
-            if problem := problem_line(result):
-                self._screen.note(f"podium: {problem}")
+            for line in filter(None, [charge_line(result), problem_line(result)]):
+                self._screen.note(f"podium: {line}")
         if self._recorded:
             self._screen.note(f"podium: run {result.run_id}{_hint(result, self._config)}")
         if self._explain:

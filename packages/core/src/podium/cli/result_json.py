@@ -71,6 +71,12 @@ def status_line(result: Result) -> str:
     return f"{_ENDS[result.status]}{_answered_by(result)}: {', '.join(facts)}"
 
 
+def charge_line(result: Result) -> str:
+    """Return why the cost may differ from what is billed; empty if it does not."""
+    unsure = "part of the cost may not be billed" if result.maybe_paid else ""
+    return ": ".join(filter(None, [unsure, result.usage_note]))
+
+
 def problem_line(result: Result) -> str:
     """Return the code and the message of the run's problem; empty if there is none or the run waits."""
     if result.problem is None or result.status == "waiting":

@@ -208,6 +208,10 @@ def _of_result(error: RunFailed, result: Result | None) -> Fault:
     is_free = not result.usage.total_tokens and not result.maybe_paid
     headers = {} if is_free and code == "worker_unavailable" else _NO_RETRY
     fault = replace(_fault(error, _OF_PROBLEM.get(code, 502), headers, run_id=result.run_id), code=code)
+    if code == "waiting":  # the message of the error is for callers of the Python functions
+        path = f"/v1/runs/{result.run_id}"
+        told = f"run {result.run_id}: the plan waits for an approval: POST {path}/approve, {path}/edit or"
+        fault = replace(fault, message=f"{told} {path}/refuse")
     return _billed(fault, result.bills, None if result.problem is None else result.problem.retry_after)
 
 

@@ -59,6 +59,8 @@ class Recorded:
             queued=service.settings.queued_runs,
             on_cancels=turns.running.cancel,
         )
+        self.jobs.on_end = service.metrics.job_ended
+        service.metrics.show_jobs(lambda: float(self.jobs.count))
         self.background = Background(journal, store, self.jobs, turns, service.stopping)
         self.runs = RunsApi(index, table, access, service.stopping, turns.live, turns.catalogue)
         self.actions = RunActions(self.runs, self.jobs, turns, access, journal)

@@ -52,7 +52,7 @@ class Budget:
         if self.most is not None:
             while self.spent - before + self._reserved + limit > self.most + _ROUNDING:
                 if not self._reserved:
-                    left = f"${self.left:.4f} of the budget is left"
+                    left = f"${self.left:.6g} of the budget is left"
                     told = f"the run may cost ${limit:g}, and {left}: raise --budget, and repeat the command"
                     raise BudgetSpent(told, 0.0)
                 await self._changed.wait()

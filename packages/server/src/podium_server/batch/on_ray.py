@@ -1,6 +1,7 @@
 """Runs lines of a batch on a Ray cluster."""
 
 import os
+import socket
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -40,6 +41,8 @@ _CLOSE_SECONDS = 20.0
 _EARLIER_SECONDS = 60.0
 """How long to wait for the actors of an earlier command, which Ray ends when the command is gone."""
 _LOOK_SECONDS = 0.2
+_CONNECT_SECONDS = 5.0
+_REMEDY = "start one with `ray start --head`, or write `--ray local`"
 
 
 class RayFailed(PodiumError):
@@ -137,15 +140,32 @@ class OnRay:
 def _connected(address: str) -> Iterator[None]:
     """Connect to a cluster; `local` starts one on this machine, which ends with the block."""
     options = {"include_dashboard": False} if address == "local" else {}
+    _check_address(address)
     try:
         ray.init(address, namespace=_NAMESPACE, log_to_driver=False, logging_level="ERROR", **options)
     except (OSError, RuntimeError, ValueError, SystemExit) as error:  # Ray exits if no cluster answers
-        told = f"the Ray cluster {address!r} cannot be used: {error}"
-        raise ConfigError(f"{told}: start one with `ray start --head`, or write `--ray local`") from error
+        # the message of an exit is its number
+        why = "it does not answer" if isinstance(error, SystemExit) else str(error)
+        raise ConfigError(f"the Ray cluster {address!r} cannot be used: {why}: {_REMEDY}") from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_address(address: str) -> None:
+    """Connect once to the address of a cluster, because Ray tries for minutes.
+
+    Raises:
+        ConfigError: nothing listens at the address.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return  # `auto`, `local`, or what Ray itself refuses
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"no Ray cluster answers at {address!r}: {_REMEDY}") from error
 
 
 def _start(setup: Setup, number: int) -> Any:
@@ -191,7 +211,9 @@ async def _answer(reference: Any) -> Any:
         raise
     except RayError as error:
         told = f"an actor of the Ray cluster failed: {type(error).__name__}: {error}"
-        raise RayFailed(f"{told}: each machine needs podium-server[ray] and the same Python") from error
+        remedy = "run the same command again: it continues the batch"
+        needs = "each machine needs podium-server[ray] and the same Python"
+        raise RayFailed(f"{told}: {remedy}; {needs}") from error
     if isinstance(answer, Broken):
         raise (ConfigError if answer.is_config else JournalError)(answer.told)
     return answer

@@ -59,12 +59,17 @@ def check(config: Config, host: str, port: int) -> Sequence[Finding]:
     try:
         app = App(config)
     except PodiumError as error:
-        found += [Finding(line, "error") for line in str(error).splitlines()]
+        # a finding about the journal may have told the same
+        found += [Finding(line, "error") for line in str(error).splitlines() if not _is_told(line, found)]
     else:
         for model in app.catalogue:
             found += [*_of_model(model), *_of_costs(model, keys)]
         found += anyio.run(_of_connections, app)
     return [*dict.fromkeys(found), _of_address(host, port)]
+
+
+def _is_told(line: str, found: Sequence[Finding]) -> bool:
+    return any(line in finding.told for finding in found)
 
 
 def _of_model(model: ServedModel) -> list[Finding]:

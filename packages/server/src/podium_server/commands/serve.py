@@ -3,8 +3,9 @@
 import gc
 import signal
 import sys
+from asyncio import get_running_loop
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -89,8 +90,16 @@ def _config(screen: Screen, path: Path | None) -> Iterator[Config]:
 
 async def _serve(screen: Screen, app: App, host: str, port: int) -> None:
     """Serve until a signal stops the process."""
-    signal.signal(signal.SIGTERM, _stopped)  # uvicorn calls it after it has stopped
-    with listen(host, port) as listening, _stop_logged():
+    starting, is_serving = anyio.CancelScope(), False
+    loop = get_running_loop()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if not is_serving:  # else the server has stopped in order: uvicorn calls this at its end
+            loop.call_soon_threadsafe(starting.cancel)
+
+    signal.signal(signal.SIGTERM, stop)
+    with starting, listen(host, port) as listening, _stop_logged():
         async with app.opened():
             screen.note(f"podium: serving {_names(app)} at {url_of(listening)}/v1")
             for model in app.catalogue:
@@ -103,9 +112,8 @@ async def _serve(screen: Screen, app: App, host: str, port: int) -> None:
             models = ",".join(model.name for model in app.catalogue)
             facts = {"url": url_of(listening), "models": models, "keys": app.has_keys}
             log_server("started", version=__version__, **facts)
-            # In a task group of `opened`, the exit would be part of an exception group.
-            with suppress(SystemExit):
-                await HttpServer(app.asgi(), app.settings, app.stop).serve([listening])
+            is_serving = True
+            await HttpServer(app.asgi(), app.settings, app.stop).serve([listening])
 
 
 @contextmanager
@@ -114,11 +122,6 @@ def _stop_logged() -> Iterator[None]:
         yield
     finally:
         log_server("stopped")
-
-
-def _stopped(number: int, frame: FrameType | None) -> None:
-    del number, frame
-    raise SystemExit(0)
 
 
 def _names(app: App) -> str:

@@ -5,6 +5,7 @@ from typing import Literal, Protocol
 
 import anyio
 
+from podium.types import Result
 from podium_server.jobs.table import StoredJob
 
 Why = Literal["cancelled", "abandoned", "stopped", "lost"]
@@ -46,6 +47,8 @@ class Job:
         """Headers for the client whose request began the job."""
         self.refusal: Exception | None = None
         """Why a new job did not begin."""
+        self.result: Result | None = None
+        """The result of the run, after it has ended; `None` also for a run that ended without one."""
         self.decided = anyio.Event()
         """Set when the work has begun, or has ended."""
 

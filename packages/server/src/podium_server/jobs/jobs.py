@@ -12,12 +12,14 @@ from anyio.abc import TaskGroup
 
 from podium.errors import JournalError
 from podium.secrets import scrub
+from podium_server.api.errors import fault_of
 from podium_server.jobs.failures import RETRY_SECONDS, is_temporary
 from podium_server.jobs.job import Job, JobLost, Postponed, Work
 from podium_server.jobs.leases import Lease
 from podium_server.jobs.line import Line
 from podium_server.jobs.table import QUEUE, Also, JobTable, StoredJob
 from podium_server.keys import KeyRefused, RateLimited
+from podium_server.turn import RunCancelled
 
 LOGGER = logging.getLogger("podium")
 PERIOD = 2.0
@@ -30,6 +32,8 @@ _LEAVE_SECONDS = 5.0
 Check = Callable[[], Awaitable[None]]
 Kind = Callable[[Job], Work]
 """Makes the work of a job."""
+OnEnd = Callable[[str, str], object]
+"""Gets the state of an ended run, as `GET /v1/runs` has it, and the code of its problem or an empty text."""
 
 
 class Jobs:
@@ -59,6 +63,8 @@ class Jobs:
         self._most = most
         self._queued = queued
         self._on_cancels = on_cancels
+        self.on_end: OnEnd = lambda state, code: None  # noqa: ARG005 - nobody counts
+        """Called when a run has ended for good."""
         self._period = period
         self._line = Line()
         self._lease = Lease(table, self._line)
@@ -92,6 +98,11 @@ class Jobs:
     def is_idle(self) -> bool:
         """Whether this process executes no job."""
         return not self._held
+
+    @property
+    def count(self) -> int:
+        """The number of jobs that this process executes."""
+        return len(self._held)
 
     def find(self, job_id: str) -> Job | None:
         """Return a job that this process executes."""
@@ -293,6 +304,8 @@ class Jobs:
         if is_done:
             self._line.ended(job.stored.caller_id)
             await self.table.remove(job.job_id, job.holder)
+            if job.result is not None and job.result.status != "waiting":
+                self.on_end(job.result.status, "" if job.result.problem is None else job.result.problem.code)
         elif job.why not in ("stopped", "lost"):
             await self._end(job, work, failure)
 
@@ -315,6 +328,10 @@ class Jobs:
                 await self.table.remove(job.job_id, job.holder)
             else:
                 await self.table.fail(job.job_id, job.holder, kept)
+            if failure is None:
+                self.on_end("stopped", RunCancelled.code)
+            else:
+                self.on_end("failed", fault_of(failure).code)
 
     async def _try_again(self, job: Job, failure: Exception) -> None:
         """Return a job to the queue. If its caller was refused, its other jobs wait too."""

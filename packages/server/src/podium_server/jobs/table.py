@@ -169,8 +169,12 @@ class JobTable(SqlTables):
 
     async def has_room(self, most: int) -> bool:
         """Return whether the queue has fewer than `most` jobs."""
+        return await self.queued(most) < most
+
+    async def queued(self, most: int) -> int:
+        """Return the number of jobs that wait in the queue, or `most` if there are more."""
         rows = await self.transaction(lambda each: each.fetch(_QUEUED, most), reads=True)
-        return bool(rows[0]["number"] < most)
+        return int(rows[0]["number"])
 
     async def find(self, job_id: str) -> StoredJob | None:
         """Return a job; `None` if there is none, or it has ended."""

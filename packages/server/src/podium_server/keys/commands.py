@@ -223,7 +223,7 @@ def _costs(days: Sequence[Day]) -> dict[str, float]:
 
 def _table(screen: Screen, rows: Sequence[tuple[Key, Sequence[Day]]]) -> Table:
     heads = ("name", "id", "state", "role", "today", "this month", "last used")
-    columns = (Column(head, no_wrap=True) for head in heads)
+    columns = (Column(head, overflow="fold") for head in heads)
     table = Table(*columns, box=None, header_style="dim", pad_edge=False)
     for key, days in rows:
         costs = _costs(days)

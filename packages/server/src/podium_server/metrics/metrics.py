@@ -55,6 +55,39 @@ class Metrics:
         )
         running = Gauge("podium_requests_in_flight", "Running requests.", registry=self._registry)
         running.set_function(in_flight)
+        self._jobs = Counter(
+            "podium_background_runs",
+            "Runs in the background that this process has ended, by state, and the code of their problem.",
+            ["state", _ERROR],
+            registry=self._registry,
+        )
+
+    def show_jobs(self, running: Callable[[], float]) -> None:
+        """Add the metrics of runs in the background.
+
+        Args:
+            running: returns the number of runs that this process executes.
+        """
+        gauge = Gauge(
+            "podium_background_runs_in_flight",
+            "Runs in the background that this process executes.",
+            registry=self._registry,
+        )
+        gauge.set_function(running)
+        self._queued = Gauge(
+            "podium_background_runs_queued",
+            "Runs in the background that wait in the queue of all processes.",
+            registry=self._registry,
+        )
+
+    def job_ended(self, state: str, code: str) -> None:
+        """Count a run in the background.
+
+        Args:
+            state: its state, as `GET /v1/runs` has it.
+            code: the code of its problem; empty if it has none.
+        """
+        self._jobs.labels(state, code).inc()
 
     def ended(self, record: Record, status: int) -> None:
         """Count a request.
@@ -68,6 +101,12 @@ class Metrics:
         if record.first_token is not None:
             self._first.labels(record.route, record.model).observe(record.first_token)
 
-    def text(self) -> bytes:
-        """Return all metrics in Prometheus' format."""
+    def text(self, queued: float | None = None) -> bytes:
+        """Return all metrics in Prometheus' format.
+
+        Args:
+            queued: the number of runs that wait in the queue; `None` if there is no queue.
+        """
+        if queued is not None:
+            self._queued.set(queued)
         return generate_latest(self._registry)

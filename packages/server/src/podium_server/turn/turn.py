@@ -11,7 +11,7 @@ import anyio.to_thread
 from podium.errors import PlannerError, RunFailed
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, answered
-from podium.types import Part, Problem, Result, RunEnded
+from podium.types import Part, Problem, Result, RunEnded, RunResumed, RunStarted
 from podium.usage import Usage
 from podium_server.keys import Admission
 from podium_server.models import ServedModel
@@ -65,6 +65,8 @@ class Turn:
         self.model = facts.model
         self.created = int(time())
         """When the turn began, in seconds of Unix time."""
+        self._is_replayed = facts.recorded is not None
+        """Whether the answer is that of an earlier request."""
         self._answer: ChatAnswer | None = None
         self._misfit: Problem | None = None
         """Why the answer does not have the requested form."""
@@ -75,7 +77,7 @@ class Turn:
         headers = {"x-podium-run-id": self.run_id, "x-podium-model": self.model.versioned_id}
         if self._facts.effort is not None:
             headers["x-podium-effort"] = self._facts.effort
-        if self._facts.recorded is not None:
+        if self._is_replayed:
             headers["idempotent-replayed"] = "true"
         if self._answer is not None:
             headers["x-podium-status"] = str(self.summary["status"])
@@ -154,6 +156,7 @@ class Turn:
             if result.answer:
                 yield TextPiece(result.answer)
             return
+        is_executed = isinstance(self.model.conductor, HostedConductor)
         with self._facts.live.publishing(self.run_id) as publish:
             async with (
                 aclosing(call.events(stream=self._facts.asked.stream)) as events,
@@ -161,6 +164,7 @@ class Turn:
             ):
                 async for event, text in guarded:
                     publish(event)
+                    is_executed |= isinstance(event, RunStarted | RunResumed)
                     if isinstance(self.model.conductor, HostedConductor):
                         self.run_id = event.run_id  # it gives its runs ids of its own
                     if isinstance(event, RunEnded) and event.run_id == self.run_id:
@@ -169,6 +173,7 @@ class Turn:
                         yield ProgressPiece(told)
                     if text:
                         yield self._text(text)
+        self._is_replayed = not is_executed  # it waited for another replica
         await self._check(call.answer())
         if rest := call.rest():
             yield TextPiece(rest)

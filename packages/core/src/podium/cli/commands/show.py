@@ -10,7 +10,7 @@ from podium.cli import drawing
 from podium.cli.arguments import AsJson, ConfigPath, Run
 from podium.cli.live import LiveState, RunTable, run_notes
 from podium.cli.numbers import counted
-from podium.cli.result_json import problem_line, result_json, status_line, step_outputs
+from podium.cli.result_json import charge_line, problem_line, result_json, status_line, step_outputs
 from podium.cli.run_lookup import find_run, local_time, look, nested_events, read_family, short_id
 from podium.cli.screen import Screen, reporting
 from podium.config import find_journal
@@ -69,8 +69,8 @@ def _show(
     if result.answer:
         screen.result(f"\n{result.answer}")
     screen.result(f"\n{status_line(result)}")
-    if problem := problem_line(result):
-        screen.result(problem)
+    for line in filter(None, [charge_line(result), problem_line(result)]):
+        screen.result(line)
     if result.forecast is not None and result.rounds:
         screen.result("")
         outcomes = result.rounds[0].outcomes

@@ -57,6 +57,7 @@ class ResponseWork:
                 self._job.is_admitted = True
                 self._job.begin(turn.headers)
                 last = await self._answer(turn, writer)
+                self._job.result = turn.answer.result
         except RunFailed as error:
             if error.result is None or error.result.status != "waiting":
                 raise

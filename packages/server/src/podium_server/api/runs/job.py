@@ -57,7 +57,10 @@ class RunWork:
         is_new = request.kind == "begin" and not await self._has_begun()
         async with self._turns.admitted_run(caller, asked_of(request, run_id), is_new=is_new) as turn:
             self._job.is_admitted = True
-            turn.settle(await execute(turn, request, [entry.event for entry in entries], self._on_event))
+            self._job.result = result = await execute(
+                turn, request, [entry.event for entry in entries], self._on_event
+            )
+            turn.settle(result)
 
     async def end(self, failure: Exception | None) -> Mapping[str, str] | None:
         """Return the end of a run that did not begin; the journal has the end of any other run."""
