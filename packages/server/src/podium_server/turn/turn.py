@@ -66,7 +66,7 @@ class Turn:
         self.created = int(time())
         """When the turn began, in seconds of Unix time."""
         self._is_replayed = facts.recorded is not None
-        """Whether the answer is that of an earlier request."""
+        """Whether an earlier request has made the answer."""
         self._answer: ChatAnswer | None = None
         self._misfit: Problem | None = None
         """Why the answer does not have the requested form."""
