@@ -32,9 +32,9 @@ serve: $(UV)
 test: $(UV)
 	$(RUN) $(PYTEST) -m 'not (long or nightly)'
 
-# Tests that kill processes, the examples in their own processes, many examples for each property, the newest MCP
-# SDK, and the packages with their own environments.
-test-long: $(UV) test-openai-agents test-inspect test-train test-trainers newest-mcp
+# Tests that kill processes or use Chromium, the examples in their own processes, many examples for each property,
+# and the packages with their own locks.
+test-long: $(UV) test-openai-agents test-inspect test-train
 	$(RUN) $(PYTEST) --timeout 300 -m 'long or hypothesis' --hypothesis-profile=long
 
 # It has its own lock, because it needs openai 3 and crewai needs openai 2.
@@ -135,7 +135,7 @@ train-tiny: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m podium_train.tiny --seeds 1 --out .tiny
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
-nightly: $(PYTHONS:%=test-%) lowest properties soak mutation wheels test-trainers-long test-clients test-open-webui test-verl test-ray train-tiny
+nightly: $(PYTHONS:%=test-%) lowest properties soak mutation wheels newest-mcp test-trainers test-trainers-long test-clients test-open-webui test-verl test-ray train-tiny
 
 $(PYTHONS:%=test-%): test-%: $(UV)
 	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST) --timeout 300 -m 'not nightly'
