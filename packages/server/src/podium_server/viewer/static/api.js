@@ -9,7 +9,18 @@ export class ApiError extends Error {
 }
 
 const TOKEN = "podium-token";
+const MOST_SKEW = 2000;  // milliseconds; the header Date has whole seconds
 let csrf = null;
+let skew = 0;
+let refused = () => {};
+
+// Calls `act` when the server refuses a request because the session has ended.
+export function whenRefused(act) {
+  refused = act;
+}
+
+// The time of the server in seconds of Unix time. The clock of this machine may be wrong.
+export const serverNow = () => (Date.now() + skew) / 1000;
 
 // `podium open` writes an address with a token. The page keeps the token, and removes it from the address.
 export function takeToken() {
@@ -33,6 +44,9 @@ export async function request(method, path, { body, headers = {}, signal } = {})
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "unreachable", "The server does not answer. Check that it is running.");
   }
+  const ahead = Date.parse(response.headers.get("date")) - Date.now();
+  skew = Math.abs(ahead) > MOST_SKEW ? ahead : 0;
+  if (response.status === 401 && path !== "/session") refused();
   if (!response.ok) throw await errorOf(response);
   return response;
 }

@@ -1,7 +1,7 @@
 // Two runs side by side: status, costs, plans, steps and answers.
 
 import { costOf, planned, tokensOf } from "./fold.js";
-import { count, line, seconds, shortId, usd } from "./format.js";
+import { count, elapsed, line, seconds, shortId, usd } from "./format.js";
 import { useKeys } from "./keys.js";
 import { useRun } from "./live.js";
 import { runHref, stepHref } from "./place.js";
@@ -12,7 +12,7 @@ import { html, useEffect } from "./vendor/htm-preact.js";
 
 const ROWS = [
   ["cost", (run) => usd(run.cost ?? costOf(run))],
-  ["time", (run) => seconds(run.at)],
+  ["time", (run) => (run.status === "running" ? elapsed : seconds)(run.now)],
   ["calls", (run) => count(run.calls)],
   ["tokens read", (run) => count(tokensOf(run).input)],
   ["tokens written", (run) => count(tokensOf(run).output)],

@@ -4,7 +4,7 @@ export function newRun(id) {
   return {
     id, status: "loading", model: "", question: "", workers: [], limits: null, labels: [], recalls: null,
     rounds: [], answer: "", problem: null, cost: null, at: 0, calls: 0, began: null, ended: null, seen: -1,
-    writing: null,
+    writing: null, zero: null, now: 0,
   };
 }
 
@@ -14,11 +14,17 @@ export function fold(run, event) {
   if (event.number !== undefined) {
     if (event.number <= run.seen) return;
     run.seen = event.number;
-    run.began ??= event.recorded - event.at;
+    run.zero = event.recorded - event.at;  // later than the begin by the time of interruptions
+    run.began ??= run.zero;
     run.ended = event.recorded;
   }
   run.at = Math.max(run.at, event.at);
   HANDLERS[event.type]?.(run, event);
+}
+
+// Sets how many seconds the run has taken; `time` is null if it is not carried out now.
+export function tick(run, time) {
+  run.now = time === null || run.zero === null ? run.at : Math.max(run.at, time - run.zero);
 }
 
 const HANDLERS = {
@@ -34,9 +40,7 @@ const HANDLERS = {
     });
   },
   run_resumed(run, event) {
-    run.status = "running";
-    run.problem = null;
-    run.workers = event.workers;
+    Object.assign(run, { status: "running", problem: null, cost: null, workers: event.workers });
     run.limits = event.limits ?? run.limits;
     for (const round of run.rounds) for (const step of round.steps) if (step.status === "running") reset(step);
   },
@@ -185,7 +189,7 @@ function ended(attempt, outcome) {
 
 function reset(step) {
   for (const each of step.attempts) if (each.status === "running") each.status = "cancelled";
-  Object.assign(step, { status: "pending", outcome: null, text: "", writer: null });
+  Object.assign(step, { status: "pending", outcome: null, text: "", writer: null, started: null });
 }
 
 // The steps of the plan, without the call that judges the answer.

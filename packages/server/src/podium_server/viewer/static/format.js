@@ -31,6 +31,9 @@ export function seconds(value) {
   return whole < 3600 ? `${Math.floor(whole / 60)} min ${whole % 60} s` : `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
 }
 
+// A time that goes on: its last digit would change with each drawing.
+export const elapsed = (value) => (value < 60 ? `${Math.floor(value)} s` : seconds(Math.floor(value)));
+
 export const count = (value) => value.toLocaleString("en");
 
 export function tokens(usage) {

@@ -1,7 +1,7 @@
 // What a run has spent, beside its limits.
 
 import { costOf, tokensOf } from "./fold.js";
-import { count, seconds, usd } from "./format.js";
+import { count, elapsed, seconds, usd } from "./format.js";
 import { html } from "./vendor/htm-preact.js";
 
 export function Gauges({ run }) {
@@ -16,7 +16,7 @@ export function Gauges({ run }) {
       more=${skipped ? `, ${count(skipped)} skipped` : ""} />
     <${Gauge} name="tokens read" value=${used.input} most=${limits.input_tokens} write=${count} />
     <${Gauge} name="tokens written" value=${used.output} most=${limits.output_tokens} write=${count} />
-    <${Gauge} name="time" value=${run.at} most=${limits.seconds} write=${seconds} />
+    <${Gauge} name="time" value=${run.now} most=${limits.seconds} write=${run.status === "running" ? elapsed : seconds} />
   </div>`;
 }
 

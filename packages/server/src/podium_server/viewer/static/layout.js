@@ -62,17 +62,32 @@ function curve(from, to, points, isDown) {
 // The earlier steps of the same round on an access list.
 export const seenBy = (step) => (step.access ?? []).filter((each) => typeof each === "number");
 
-// Back from the last step: before each step, the step on whose end it waited. Each step with the one before.
-export function criticalPath(round) {
+// Back from the last step: before each step, the step on whose end it waited or waits. Each step with the one before.
+export function criticalPath(round, now) {
   const path = new Map();
-  if (!round.plan?.steps.length) return path;
+  if (!round.plan?.steps.length || round.steps.every((step) => step.status === "pending")) return path;
+  const ends = endsOf(round, now);
   let at = round.plan.steps.length - 1;
-  while (at !== undefined && !path.has(at)) {
-    const here = at;
-    const before = seenBy(round.plan.steps[here]).filter((each) => round.steps[each].outcome?.ended != null);
-    const end = (index) => round.steps[index].outcome.ended;
-    at = before.length ? before.reduce((late, each) => (end(each) > end(late) ? each : late)) : undefined;
-    path.set(here, at);
+  while (at !== undefined) {
+    const { outcome, started } = round.steps[at];
+    const begun = outcome?.started ?? started ?? Infinity;
+    // A step that needs only some of the steps that it sees does not wait for the others.
+    const before = seenBy(round.plan.steps[at]).filter((each) => ends[each] != null && ends[each] <= begun);
+    const last = before.length ? before.reduce((late, each) => (ends[each] > ends[late] ? each : late)) : undefined;
+    path.set(at, last);
+    at = last;
   }
   return path;
+}
+
+// When each step ended, null if it never began. A step at work ends now at the earliest, and a step that waits
+// ends later than those that it waits for.
+function endsOf(round, now) {
+  const ends = [];
+  round.plan.steps.forEach((step, index) => {
+    const { outcome, status } = round.steps[index];
+    if (outcome !== null) ends.push(outcome.ended);
+    else ends.push(status === "running" ? now : 1 + Math.max(now, ...seenBy(step).map((each) => ends[each] ?? 0)));
+  });
+  return ends;
 }

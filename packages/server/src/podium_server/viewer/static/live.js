@@ -1,12 +1,15 @@
 // The state of a run while its events arrive. Many events change the page once.
 
-import { fold, newRun } from "./fold.js";
+import { serverNow } from "./api.js";
+import { tellChange } from "./changes.js";
+import { fold, newRun, tick } from "./fold.js";
 import { follow } from "./stream.js";
 import { useCallback, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
 const MOST_AT_ONCE = 2000;
 const BETWEEN = 40;  // milliseconds between two drawings, so that input has time
 const BETWEEN_HIDDEN = 200;
+const SECOND = 1000;
 
 // Returns the run, the state of its stream, an error, and a function that connects again.
 export function useRun(id) {
@@ -17,15 +20,20 @@ export function useRun(id) {
     const queue = [];
     let timer = null;
     let stream = "loading";
+    const isAtWork = () => stream === "live" && run.current.status === "running";
     const draw = () => {
       timer = null;
+      const before = run.current.status;
       for (const event of queue.splice(0, MOST_AT_ONCE)) fold(run.current, event);
+      tick(run.current, isAtWork() ? serverNow() : null);
+      if (!["loading", run.current.status].includes(before)) tellChange();
       setShown({ run: run.current, stream, error: null });
       if (queue.length) plan();
     };
     const plan = () => {
       timer ??= setTimeout(draw, document.hidden ? BETWEEN_HIDDEN : BETWEEN);
     };
+    const clock = setInterval(() => isAtWork() && plan(), SECOND);
     const stop = follow(id, {
       onEvent: (event) => {
         queue.push(event);
@@ -35,11 +43,12 @@ export function useRun(id) {
         stream = state;
         plan();
       },
-      onError: (error) => setShown({ run: run.current, stream: "ended", error }),
+      onError: (error) => setShown({ run: run.current, stream: "over", error }),
     });
     return () => {
       stop();
       clearTimeout(timer);
+      clearInterval(clock);
     };
   }, [id, turn]);
   return { ...shown, again: useCallback(() => setTurn((now) => now + 1), []) };

@@ -1,6 +1,6 @@
 // The box of a step in the graph of a plan.
 
-import { line, seconds } from "./format.js";
+import { elapsed, line, seconds } from "./format.js";
 import { HEIGHT, WIDTH } from "./layout.js";
 import { glyph } from "./status.js";
 import { html } from "./vendor/htm-preact.js";
@@ -8,11 +8,9 @@ import { html } from "./vendor/htm-preact.js";
 export function Node({ node, run, round, index, isAt, isHot, href }) {
   const step = round.steps[index];
   const { status, attempts, outcome } = step;
-  const asked = run.workers[round.plan?.steps[index]?.worker] ?? "";
-  const worker = step.worker ?? asked;
-  const isFallback = asked && worker !== asked;
+  const { asked, worker, isFallback, name } = workersOf(run, round, step);
   const calls = attempts.length > 1 ? `${attempts.length} calls` : "";
-  const name = isFallback ? `${line(asked, 30)} → ${line(worker, 30)}` : line(worker, 40);
+  const took = html`<span class="took dim">${timeOf(step, run.now)}</span>`;  // two names need the whole first line
   const told = [`Step ${index}`, line(worker, 40), status, isFallback && `in place of ${line(asked, 40)}`, calls];
   return html`<g class=${`node s-${status}${isHot ? " hot" : ""}${isAt ? " at" : ""}`}
     transform=${`translate(${node.x - WIDTH / 2} ${node.y - HEIGHT / 2})`}>
@@ -20,8 +18,8 @@ export function Node({ node, run, round, index, isAt, isHot, href }) {
     <g aria-hidden="true">
       <foreignObject width=${WIDTH} height=${HEIGHT}><div class="inside">
         <div><svg class="sign" viewBox="0 0 12 12">${glyph(status)}</svg><b class="cut">${index} ${name}</b>
-          <span class="dim">${outcome?.started != null && !isFallback && seconds(outcome.ended - outcome.started)}</span></div>
-        <div><span class="cut dim">${line(step.subtask ?? "", 60)}</span><span class="calls">${calls}</span></div>
+          ${!isFallback && took}</div>
+        <div><span class="cut dim">${line(step.subtask ?? "", 60)}</span><span class="calls">${calls}</span>${isFallback && took}</div>
       </div></foreignObject>
       <svg class="sign-far" x="24" y="9" width="34" height="34" viewBox="0 0 12 12">${glyph(status)}</svg>
       <text x="76" y="38" class="number-far">${index}</text>
@@ -31,4 +29,17 @@ export function Node({ node, run, round, index, isAt, isHot, href }) {
       <rect class="cover" width=${WIDTH} height=${HEIGHT} rx="7" />
     </a>
   </g>`;
+}
+
+// The worker of the plan, the worker that was called, and both as a text.
+export function workersOf(run, round, step) {
+  const asked = run.workers[round.plan?.steps[step.index]?.worker] ?? "";
+  const worker = step.worker ?? asked;
+  const isFallback = asked !== "" && worker !== asked;
+  return { asked, worker, isFallback, name: isFallback ? `${line(asked, 30)} → ${line(worker, 30)}` : line(worker, 40) };
+}
+
+function timeOf({ status, started, outcome }, now) {
+  if (outcome !== null) return outcome.started == null ? "" : seconds(outcome.ended - outcome.started);
+  return status === "running" && started !== null ? elapsed(Math.max(0, now - started)) : "";
 }

@@ -21,7 +21,7 @@ function Plan({ run, round, at, href, hasKeys = true }) {
   const space = useSpace(box);
   const isDown = space.width < NARROW;
   const drawn = useMemo(() => placed(round, isDown), [round.plan, round.plan ? 0 : round.steps.length, round.draft.length, isDown]);
-  const path = criticalPath(round);
+  const path = criticalPath(round, run.now);
   const { scale, zoom, fit, isWhole } = useZoom(box, space, drawn);
   const working = planned(round).findIndex((step) => step.status === "running");
   const handlers = useScroll(box, space, drawn, scale, at, { working, seen: run.seen });
