@@ -12,10 +12,10 @@ export function Approval({ run, round, onDone }) {
     try {
       const body = action === "edit" ? { why, plan: { steps: draft.map(stepOf) } } : { why };
       await post(runPath(run.id, `/${action}`), body);
-      onDone();
     } catch (error) {
       setState({ isBusy: false, error });
     }
+    onDone();  // also after an error: perhaps another person has decided
   };
   const button = (action, words, kind = "") => html`<button class=${kind} disabled=${state.isBusy} onClick=${() => decide(action)}>${words}</button>`;
   return html`<section class="approval" aria-label="Approval">

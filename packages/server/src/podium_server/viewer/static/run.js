@@ -47,7 +47,7 @@ export function RunPage({ id, place, readsOnly }) {
       ${round && html`<${RoundView} run=${run} round=${round} at=${step?.index} />`}
       ${run.status === "waiting" && round?.approval?.state === "asked" && (readsOnly
         ? html`<p class="wait banner">The plan waits for an approval: <code>podium approve ${shortId(id)}</code> approves it, and <code>podium refuse ${shortId(id)}</code> refuses it.</p>`
-        : html`<${Approval} run=${run} round=${round} onDone=${again} />`)}
+        : html`<${Approval} run=${run} round=${round} key=${round.number} onDone=${again} />`)}
       ${run.status !== "queued" && html`<h2>Answer</h2><${Answer} run=${run} />`}
     </div>
     ${step && html`<${StepPanel} key=${`${round.number}.${step.index}`} run=${run} round=${round} step=${step} close=${runHref(id)} />`}
@@ -91,7 +91,7 @@ function RoundView({ run, round, at }) {
   return html`<section aria-label=${`Round ${round.number}`}>
     <div class="section"><h2>Plan</h2><p class="dim">${sentences(
       line(round.why, 200),
-      round.planner && `written by ${line(round.planner, 40)}${round.isFallback ? " (fallback)" : ""}`,
+      round.planner && (round.plan || round.isPlanning) && `written by ${line(round.planner, 40)}${round.isFallback ? " (fallback)" : ""}`,
       round.approval?.state !== "changed" && line(round.plannerWhy ?? "", 200),
       decided(round.approval),
     )}</p></div>

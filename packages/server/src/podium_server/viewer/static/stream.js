@@ -1,12 +1,13 @@
-// Reads the events of a run, and connects again with Last-Event-ID after a lost connection.
+// Reads the events of a run, and connects again with Last-Event-ID: after a lost connection at once, and
+// after the end of the stream now and then, because a person or a program may continue or delete the run.
 
 import { ApiError, request, runPath } from "./api.js";
 
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 10_000;
-const ENDS = new Set(["run_ended", "run_stopped"]);
+const LOOK = 3000;
 
-// Calls onEvent with each event, onState with "live", "lost" or "ended", and onError with an error of the server.
+// Calls onEvent with each event, onState with "live", "lost" or "over", and onError with an error of the server.
 export function follow(id, { onEvent, onState, onError }) {
   const stop = new AbortController();
   run().catch((error) => {
@@ -23,16 +24,13 @@ export function follow(id, { onEvent, onState, onError }) {
         const response = await request("GET", runPath(id, "/events?pieces=true"), { headers, signal: stop.signal });
         onState("live");
         wait = FIRST_WAIT;
-        let type = null;
         for await (const event of frames(response.body)) {
           if (event.id !== undefined) last = event.id;
           if (event.type === "error") throw new ApiError(0, event.data.error?.code, event.data.error?.message);
-          if (event.id !== undefined) type = event.type;
           onEvent(event.data);
         }
-        // The stream ends when no process executes the run.
-        onState(type === null || ENDS.has(type) ? "ended" : "idle");
-        return;
+        onState("over");  // no process executes the run
+        await aLook(stop.signal);
       } catch (error) {
         if (stop.signal.aborted) return;
         if (error instanceof ApiError && error.status >= 400 && error.status < 500) throw error;
@@ -42,6 +40,23 @@ export function follow(id, { onEvent, onState, onError }) {
       }
     }
   }
+}
+
+// Resolves after some time, and at once when the person comes back to the page; a hidden page does not look.
+function aLook(stopped) {
+  return new Promise((resolve) => {
+    const done = new AbortController();
+    const end = () => {
+      clearInterval(timer);
+      done.abort();
+      resolve();
+    };
+    const look = () => document.hidden || end();
+    const timer = setInterval(look, LOOK);
+    addEventListener("focus", look, { signal: done.signal });
+    document.addEventListener("visibilitychange", look, { signal: done.signal });
+    stopped.addEventListener("abort", end, { signal: done.signal });
+  });
 }
 
 async function* frames(body) {
