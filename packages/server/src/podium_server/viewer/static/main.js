@@ -1,6 +1,6 @@
 // The frame of the viewer: the session, the place, the theme and the keyboard.
 
-import { findSession, login, logout, takeToken } from "./api.js";
+import { findSession, login, logout, takeToken, whenRefused } from "./api.js";
 import { Budgets } from "./budgets.js";
 import { Compare } from "./compare.js";
 import { HELP, useKeys } from "./keys.js";
@@ -22,7 +22,10 @@ function App() {
   const change = () => setShade(nextTheme());
   useKeys({ "?": () => setHelp(!isHelp), t: change });
   const open = () => findAccess().then(setAccess);
-  useEffect(open, []);
+  useEffect(() => {
+    whenRefused(() => findAccess().then((found) => setAccess({ ...found, hasEnded: true })));
+    open();
+  }, []);
   const leave = () => logout().then(open, open);
   return html`
     <header>
@@ -68,6 +71,7 @@ function Gate({ access, retry }) {
   };
   return html`<form class="note login" onSubmit=${enter}>
     <h1>Log in</h1>
+    ${access.hasEnded && html`<p class="wait banner" role="status">The session has ended.</p>`}
     <p>Enter an API key of this server. The browser keeps a session, and not the key.</p>
     <label>API key <input name="key" type="password" autocomplete="off" required autofocus /></label>
     ${error && html`<p class="bad" role="alert">${error.message}</p>`}

@@ -1,0 +1,117 @@
+"""The viewer in Chromium while other people and programs change what it shows."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+from server.chat.test_completions import team
+from server.runs.conftest import Http
+from server.viewer.conftest import STEPS, ended, start
+from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.podium_server import Served
+
+from podium.aio import run_sync
+from podium_server.keys import KeyStore
+
+pytestmark = pytest.mark.long
+
+APPROVAL = '\n[policy]\napprove = "later"\n'
+
+
+def test_a_plan_that_is_refused_elsewhere(
+    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
+) -> None:
+    """The page of a run that waits shows the decision of another person, without an action."""
+    upstream.reply = team
+    served = serve(models=APPROVAL)
+    client = http(served)
+    run_id = start(client)
+    ended(client, run_id)
+    page.goto(f"{served.root}/#/runs/{run_id}")
+    expect(page.get_by_label("Approval")).to_be_visible()
+    client.post(f"/runs/{run_id}/refuse", json={"why": "It costs too much."}).raise_for_status()
+    expect(page.get_by_text("The plan was refused by local: It costs too much.")).to_be_visible()
+    expect(page.locator(".head .badge")).to_have_text("failed")
+    expect(page.get_by_label("Approval")).to_have_count(0)
+
+
+def test_a_decision_that_comes_too_late(
+    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, faults: list[str]
+) -> None:
+    """The page shows the decision of the other person at once."""
+    upstream.reply = team
+    served = serve(models=APPROVAL)
+    client = http(served)
+    run_id = start(client)
+    ended(client, run_id)
+    page.add_init_script("Object.defineProperty(document, 'hidden', {value: true})")  # it does not look again
+    page.goto(f"{served.root}/#/runs/{run_id}")
+    expect(page.get_by_label("Approval")).to_be_visible()
+    client.post(f"/runs/{run_id}/refuse", json={}).raise_for_status()
+    ended(client, run_id)
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator(".head .badge")).to_have_text("failed")
+    expect(page.get_by_label("Approval")).to_have_count(0)
+    faults.clear()
+
+
+def test_a_run_that_is_resumed_elsewhere(
+    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
+) -> None:
+    """The page of a failed run follows the run that a program continues."""
+    may_end = threading.Event()
+
+    def fail(call: Call) -> Reply:
+        return whole({"error": {"message": "out of memory"}}, status=500)
+
+    def reply(call: Call) -> Reply:
+        may_end.wait(20)
+        return says(call, "facts")
+
+    upstream.reply = fail
+    served = serve(models="[retry]\nattempts = 1\n")
+    client = http(served)
+    run_id = start(client, plan={"steps": STEPS[:1]})
+    assert ended(client, run_id)["status"] == "failed"
+    page.goto(f"{served.root}/#/runs/{run_id}")
+    expect(page.locator(".head .badge")).to_have_text("failed")
+    upstream.reply = reply
+    client.post(f"/runs/{run_id}/resume", json={}).raise_for_status()
+    expect(page.locator(".head .badge")).to_have_text("running")
+    expect(page.get_by_label("Step 0, one, running")).to_be_visible()
+    may_end.set()
+    expect(page.locator(".head .badge")).to_have_text("ok")
+    expect(page.locator(".body > pre")).to_have_text("facts")
+
+
+@pytest.mark.parametrize("place", ["", "#/runs/{}"])
+def test_a_session_that_ends(
+    keyed: Served,
+    url: str,
+    upstream: ChatServer,
+    new_key: Callable[..., str],
+    http: Http,
+    page: Page,
+    faults: list[str],
+    place: str,
+) -> None:
+    """After the key was revoked, the page asks for another key, and then shows the same place."""
+    upstream.reply = team
+    key, other = new_key(day_cost=2.0, role="see"), new_key(role="see")
+    client = http(keyed, key)
+    run_id = start(client, plan={"steps": STEPS})
+    ended(client, run_id)
+    page.goto(f"{keyed.root}/{place.format(run_id)}")
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_text("Why is the sky blue?")).to_be_visible()
+    expect(page.get_by_role("meter", name="budget")).to_be_visible()
+    run_sync(lambda: KeyStore(url).revoke("key 0"))
+    expect(page.get_by_text("The session has ended.")).to_be_visible()
+    expect(page.get_by_role("button", name="Log out")).to_have_count(0)
+    expect(page.get_by_role("meter", name="budget")).to_have_count(0)
+    faults.clear()
+    page.get_by_label("API key").fill(other)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_text("Why is the sky blue?")).to_be_visible()
