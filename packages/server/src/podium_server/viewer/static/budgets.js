@@ -1,6 +1,7 @@
 // The budgets of the key of the session: what is spent and reserved of them.
 
 import { get } from "./api.js";
+import { onChange } from "./changes.js";
 import { exactly, usd } from "./format.js";
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 
@@ -22,8 +23,10 @@ export function Budgets() {
     };
     const timer = { isOn: true, id: setInterval(look, REFRESH) };
     look();
+    const forget = onChange(look);
     return () => {
       timer.isOn = false;
+      forget();
       clearInterval(timer.id);
     };
   }, []);
@@ -36,7 +39,7 @@ function Budget({ budget, isKnown }) {
   const ends = `The next ${period} begins at ${exactly(budget.ends)}.`;
   const wide = (amount) => (WIDTH * Math.min(amount, most)) / most;
   return html`<span class=${`budget${spent + reserved >= 0.8 * most ? " high" : ""}`} title=${`${told}. ${ends}`}>
-    <span class="dim">${period}</span> <b>${isKnown ? usd(spent) : "unknown"}</b> <span class="dim">of ${usd(most)}</span>
+    <span class="dim">${period}</span> <b>${isKnown ? usd(spent) : "unknown"}</b> <span class="dim">of ${usd(most)}${isKnown && reserved > 0 && `, ${usd(reserved)} reserved`}</span>
     <svg width=${WIDTH} height="6" role="meter" aria-label=${told} aria-valuemin="0" aria-valuemax=${most} aria-valuenow=${Math.min(spent + reserved, most)}>
       <rect class="all" width=${WIDTH} height="6" rx="3" />
       <rect class="reserved" width=${wide(spent + reserved)} height="6" rx="3" />

@@ -1,6 +1,7 @@
 // The list of runs: pages, new runs, and runs that have changed.
 
 import { get, listRuns, runPath } from "./api.js";
+import { tellChange } from "./changes.js";
 import { useCallback, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
 const REFRESH = 2000;
@@ -45,7 +46,10 @@ export function useRunList(filters) {
         const stale = current.current.runs.filter((each) => ["queued", "running"].includes(each.status) && !seen.has(each.id));
         const changed = await Promise.all(stale.slice(0, 5).map((each) => get(runPath(each.id))));
         const runs = merged(current.current.runs, [...page.data, ...changed]);
-        if (timer.isOn) set({ runs, error: null, state: "ready" });
+        if (!timer.isOn) return;
+        const statuses = new Map(current.current.runs.map((each) => [each.id, each.status]));
+        if (runs.some((each) => each.status !== statuses.get(each.id))) tellChange();
+        set({ runs, error: null, state: "ready" });
       } catch (error) {
         if (timer.isOn) set({ error });
       }
