@@ -1,6 +1,7 @@
 """The pages of the viewer in a window as narrow as a telephone."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -56,3 +57,40 @@ def test_nothing_is_wider_than_the_window(
     page.get_by_role("button", name="Edit").click()
     expect(page.get_by_label("Subtask of step 2")).to_be_visible()
     assert page.evaluate(WIDTHS) == [360, 360]
+
+
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_a_step_below_the_plan_is_shown(
+    served: Served,
+    upstream: ChatServer,
+    http: Http,
+    page: Page,
+    motion: Literal["reduce", "no-preference"],
+) -> None:
+    """A link to a step, and a click on one, go to its panel; closing it goes back to the step in the plan."""
+    upstream.reply = team
+    client = http(served)
+    run_id = start(client, plan={"steps": STEPS})
+    ended(client, run_id)
+    page.emulate_media(reduced_motion=motion)
+    page.set_viewport_size({"width": 390, "height": 700})
+    page.goto(f"{served.root}/#/runs/{run_id}")
+    page.get_by_label("Step 0, one, ok").click()
+    panel = page.get_by_label("Step 0", exact=True)
+    expect(panel).to_be_focused()
+    expect(panel.get_by_role("heading", name="Step 0")).to_be_in_viewport(ratio=1)
+    page.keyboard.press("j")
+    expect(page.get_by_label("Step 1", exact=True)).to_be_focused()
+    page.keyboard.press("k")
+    page.keyboard.press("Escape")
+    expect(page.get_by_label("Step 0, one, ok")).to_be_focused()
+    expect(page.get_by_label("Step 0, one, ok")).to_be_in_viewport(ratio=1)
+    page.goto(f"{served.root}/#/runs/{run_id}/1.2")
+    page.reload()
+    expect(page.get_by_label("Step 2", exact=True)).to_be_focused()
+    expect(page.get_by_role("heading", name="Step 2")).to_be_in_viewport(ratio=1)
+    page.set_viewport_size({"width": 1280, "height": 700})
+    page.goto(f"{served.root}/#/runs/{run_id}")
+    page.get_by_label("Step 0, one, ok").click()
+    expect(panel).to_be_visible()
+    expect(page.get_by_label("Step 0, one, ok")).to_be_focused()

@@ -2,17 +2,33 @@
 
 import { get, runPath } from "./api.js";
 import { line, seconds, tokens, usd, visible } from "./format.js";
+import { workersOf } from "./node.js";
 import { runHref, stepHref } from "./place.js";
 import { Badge } from "./status.js";
 import { Text, Trouble } from "./text.js";
-import { html, useEffect, useState } from "./vendor/htm-preact.js";
+import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+
+const BELOW = "(max-width: 900px)";  // as in style.css: the panel is below the plan
+
+// Moves the focus to a panel that is below the plan, and back when it is closed.
+function useArrival(panel) {
+  useEffect(() => {
+    if (!matchMedia(BELOW).matches) return undefined;
+    const from = document.activeElement;
+    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    panel.current.focus({ preventScroll: true });
+    panel.current.scrollIntoView({ behavior: isStill ? "instant" : "smooth" });
+    return () => from.isConnected && from.focus();
+  }, []);
+}
 
 export function StepPanel({ run, round, step, close }) {
+  const panel = useRef(null);
+  useArrival(panel);
   const outcome = step.outcome;
   const isCheck = round.plan && step.index >= round.plan.steps.length;
-  const worker = step.worker ?? run.workers[round.plan?.steps[step.index]?.worker] ?? "";
-  return html`<aside class="panel" aria-label=${`Step ${step.index}`}>
-    <header><h2>${isCheck ? "Check of the answer" : `Step ${step.index}`} <span class="dim">${line(worker, 40)}</span></h2>
+  return html`<aside class="panel" ref=${panel} tabindex="-1" aria-label=${`Step ${step.index}`}>
+    <header><h2>${isCheck ? "Check of the answer" : `Step ${step.index}`} <span class="dim">${workersOf(run, round, step).name}</span></h2>
       <${Badge} status=${step.status} />
       <a class="button quiet" href=${close} aria-label="Close the step">Close</a></header>
     ${outcome && html`<${Trouble} problem=${outcome.problem} />`}
