@@ -6,6 +6,7 @@ export const HELP = [
   ["j, k", "next or previous run or step"],
   ["Enter", "open the run"],
   ["c", "mark the run for a comparison"],
+  ["C", "compare the two marked runs"],
   ["/", "search"],
   ["f", "fit the plan into the window"],
   ["+, −", "zoom"],

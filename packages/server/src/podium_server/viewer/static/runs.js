@@ -9,13 +9,13 @@ import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
 const ROW = 45;
 const STATES = ["queued", "running", "waiting", "ok", "partial", "failed", "stopped", "dead"];
-let kept = { search: "", status: "", top: 0 };
+let kept = { search: "", status: "", top: 0, marked: [] };
 
 export function Runs() {
   const [filters, setFilters] = useState(kept);
   const [asked, setAsked] = useState(kept.search);
   const [at, setAt] = useState(-1);
-  const [marked, setMarked] = useState([]);
+  const { marked } = filters;
   const search = useRef(null);
   const list = useRunList({ search: filters.search, status: filters.status });
   const change = (changed) => setFilters((kept = { ...kept, ...changed }));
@@ -24,11 +24,12 @@ export function Runs() {
     const timer = setTimeout(() => asked !== kept.search && change({ search: asked }), 250);
     return () => clearTimeout(timer);
   }, [asked]);
-  const mark = (id) => setMarked(marked.includes(id) ? marked.filter((each) => each !== id) : [...marked, id].slice(-2));
+  const mark = (id) => change({ marked: marked.includes(id) ? marked.filter((each) => each !== id) : [...marked, id].slice(-2) });
   const move = (by) => setAt(Math.max(0, Math.min(at + by, list.runs.length - 1)));
   useKeys({
     j: () => move(1), k: () => move(-1), "/": () => search.current.focus(),
     Enter: () => list.runs[at] && (location.hash = runHref(list.runs[at].id)),
+    C: () => marked.length === 2 && (location.hash = compareHref(...marked)),
     c: () => list.runs[at] && mark(list.runs[at].id),
   });
   return html`<div class="list">
@@ -41,7 +42,7 @@ export function Runs() {
         ${STATES.map((each) => html`<option value=${each}>${each}</option>`)}
       </select>
       ${marked.length === 2
-        ? html`<a class="button main" href=${compareHref(...marked)}>Compare the two runs</a>`
+        ? html`<a class="button main" title="Compare the two runs (C)" href=${compareHref(...marked)}>Compare the two runs</a>`
         : marked.length === 1 && html`<span class="dim">Mark another run to compare.</span>`}
     </div>
     ${list.error && html`<p class="bad banner" role="alert">${list.error.message}</p>`}
