@@ -30,7 +30,7 @@ def waiting_for(may_end: threading.Event, name: str = "two") -> Callable[[Call],
 
 
 def test_the_clock_of_a_run(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
-    """The times of the run and of its running step go on without an event, also if the browser's clock is wrong."""
+    """The times of a run and its running step go on without an event, also with a wrong clock."""
     may_end = threading.Event()
     upstream.reply = waiting_for(may_end)
     client = http(served)
@@ -51,11 +51,8 @@ def test_the_clock_of_a_run(served: Served, upstream: ChatServer, http: Http, pa
 
 def critical(page: Page) -> list[int]:
     """Return the steps on the critical path."""
-    return [
-        at
-        for at, node in enumerate(page.locator(".node").all())
-        if "hot" in (node.get_attribute("class") or "")
-    ]
+    classes = [node.get_attribute("class") or "" for node in page.locator(".node").all()]
+    return [at for at, each in enumerate(classes) if "hot" in each.split()]
 
 
 def test_the_critical_path_has_the_steps_that_the_run_waits_for(

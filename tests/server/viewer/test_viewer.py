@@ -3,7 +3,8 @@
 import json
 import re
 import sqlite3
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +14,7 @@ from playwright.sync_api import Page, expect
 from server.chat.test_completions import team
 from server.runs.conftest import Http
 from server.viewer.conftest import STEPS, ended, start
-from servers.chat_server import Call, ChatServer, Reply, says
+from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says
 from servers.podium_server import Served
 
 from podium.journal import SqlJournal
@@ -96,6 +97,11 @@ def test_an_invalid_change_is_told_and_nothing_is_lost(
     page.get_by_label("Steps that step 0 sees").fill("5")
     page.get_by_role("button", name="Approve the changed plan").click()
     expect(page.get_by_role("alert")).to_contain_text("step 0")
+    page.get_by_label("Steps that step 0 sees").fill("abc")
+    page.get_by_role("button", name="Approve the changed plan").click()
+    told = "plan.steps[0].access[0]: write the number of an earlier step, or 'previous'"
+    expect(page.get_by_role("alert")).to_have_text(told)
+    page.get_by_label("Steps that step 0 sees").fill("5")
     assert page.get_by_label("Steps that step 0 sees").input_value() == "5"
     assert client.get(f"/runs/{run_id}").json()["status"] == "waiting"
     faults.clear()
@@ -130,6 +136,18 @@ def test_a_step_is_removed_from_a_plan_that_waits(
     expect(page.get_by_text("The plan was changed by local.")).to_be_visible()
     made = ended(client, run_id)["rounds"][0]["plan"]["steps"]
     assert [each["access"] for each in made] == [[], [0], [0, 1]]
+
+
+@pytest.mark.long
+def test_a_run_without_a_plan(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+    """The page does not say that somebody wrote a plan."""
+    upstream.reply = lambda call: says(call, "I have no plan.")
+    client = http(served)
+    run_id = start(client)
+    assert ended(client, run_id)["status"] == "failed"
+    page.goto(f"{served.root}/#/runs/{run_id}")
+    expect(page.get_by_text("The round has no plan.")).to_be_visible()
+    expect(page.get_by_text("Written by")).to_have_count(0)
 
 
 @pytest.mark.long
@@ -187,7 +205,11 @@ def test_search_keys_and_a_comparison(served: Served, upstream: ChatServer, http
     page.keyboard.press("Escape")
     for key in ("j", "c", "j", "c"):
         page.keyboard.press(key)
-    page.get_by_role("link", name="Compare the two runs").click()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="A pear?")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("checkbox", checked=True)).to_have_count(2)
+    page.keyboard.press("C")
     expect(page.get_by_role("heading", name=re.compile("A pear|A plum"))).to_have_count(2)
     expect(page.get_by_label("Plan of round 1")).to_have_count(2)
     page.keyboard.press("Escape")
@@ -254,6 +276,22 @@ def test_the_budgets_of_the_key(
     told = re.compile(r"budget of this day: \$0\.002\d+ spent and \$0 reserved of \$2\.00")
     expect(page.get_by_role("meter", name=told)).to_be_visible()
     expect(page.get_by_role("meter")).to_have_count(2)
+    may_end = threading.Event()
+
+    def late(call: Call) -> Iterator[Part]:
+        while not may_end.is_set():
+            yield Pause(0.02)
+        yield from team(call).parts
+
+    upstream.reply = lambda call: Reply(late(call))
+    run_id = start(client, plan={"steps": STEPS})
+    page.goto(f"{keyed.root}/#/runs/{run_id}")
+    day = page.locator(".budget").first
+    expect(day).to_contain_text(re.compile(r"of \$2\.00, \$\d\.\d+ reserved"), timeout=10_000)
+    with page.expect_response("**/keys/self"):  # after the next look, there are seconds without one
+        pass
+    may_end.set()
+    expect(day).not_to_contain_text("reserved", timeout=2500)
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ import { exactly, usd } from "./format.js";
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 
 const REFRESH = 5000;
+const SETTLED = 500;  // the bill of a run comes after its last event
 const WIDTH = 72;
 
 export function Budgets() {
@@ -23,7 +24,7 @@ export function Budgets() {
     };
     const timer = { isOn: true, id: setInterval(look, REFRESH) };
     look();
-    const forget = onChange(look);
+    const forget = onChange(() => setTimeout(look, SETTLED));
     return () => {
       timer.isOn = false;
       forget();
