@@ -22,6 +22,9 @@ from podium_server.turn import LivePieces, Written, public_data
 class Form(Protocol):
     """Writes the recorded events of a run."""
 
+    def first(self, after: int) -> int:
+        """Return the number of the first event that it needs to write the events after a number."""
+
     def of(self, entry: Entry) -> list[bytes]:
         """Return the frames of an event."""
 
@@ -31,6 +34,10 @@ class Form(Protocol):
 
 class PodiumForm:
     """The events as the journal has them."""
+
+    def first(self, after: int) -> int:
+        """Return the next number: no event depends on earlier ones."""
+        return after + 1
 
     def of(self, entry: Entry) -> list[bytes]:
         """Return one frame, whose id is the number of the event."""
@@ -51,6 +58,11 @@ class AgUiForm:
 
     def __init__(self, run_id: str) -> None:
         self._events = AgUiEvents(run_id)
+
+    def first(self, after: int) -> int:
+        """Return 0: the text of an event depends on all earlier ones."""
+        del after
+        return 0
 
     def of(self, entry: Entry) -> list[bytes]:
         """Return the frames of an event; the last has the number of the event as its id."""
@@ -103,7 +115,7 @@ class EventStream:
             pieces = None
             if self._live is not None:
                 pieces = stack.enter_context(self._live.of(self._run_id, follower.wake))
-            seen, is_told = 0, False
+            seen, is_told = self._form.first(after), False
             while True:
                 job = await self._job()  # before the events, so that the last events are read
                 is_open = job is not None or await self._is_running()

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from podium.errors import PlanInvalid
 from podium.types import Plan
@@ -46,13 +47,21 @@ class PromptsQuery(Body):
     step: Annotated[int | None, Field(ge=0, lt=2**31, description="Only the steps with this number.")] = None
 
 
+def _check_seen(value: object) -> object:
+    if isinstance(value, int) or value == "previous":
+        return value
+    told = "write the number of an earlier step, or 'previous'"
+    raise PydanticCustomError("refused", "{told}", {"told": told})
+
+
 class PlanStep(Body):
     """A step of a plan."""
 
     worker: Annotated[int | str, Field(description="The name of a worker, or its number.")]
     subtask: Annotated[str, Field(min_length=1)]
     access: Annotated[
-        list[int | Literal["previous"]], Field(description="The earlier steps that the worker sees.")
+        list[Annotated[int | Literal["previous"], BeforeValidator(_check_seen)]],
+        Field(description="The earlier steps that the worker sees."),
     ] = Field(default_factory=list)
     enough: int | None = None
     label: int | None = None
