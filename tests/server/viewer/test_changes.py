@@ -1,5 +1,6 @@
 """The viewer in Chromium while other people and programs change what it shows."""
 
+import sqlite3
 import threading
 from collections.abc import Callable
 
@@ -83,6 +84,23 @@ def test_a_run_that_is_resumed_elsewhere(
     may_end.set()
     expect(page.locator(".head .badge")).to_have_text("ok")
     expect(page.locator(".body > pre")).to_have_text("facts")
+
+
+def test_a_run_whose_process_died(served: Served, upstream: ChatServer, http: Http, page: Page) -> None:
+    """It is stopped on its page, too, and its clock stands still."""
+    upstream.reply = team
+    client = http(served)
+    run_id = start(client, plan={"steps": STEPS[:1]})
+    ended(client, run_id)
+    journal = served.app.journal
+    assert journal is not None
+    with sqlite3.connect(str(journal.url).removeprefix("sqlite:///")) as database:
+        kept = "(SELECT max(number) - 2 FROM podium_events)"
+        database.execute(f"DELETE FROM podium_events WHERE number > {kept}")  # noqa: S608
+        database.execute("UPDATE podium_runs SET state = 'running'")
+    page.goto(f"{served.root}/#/runs/{run_id}")
+    expect(page.locator(".head .badge")).to_have_text("stopped")
+    expect(page.get_by_label("Step 0, one, pending")).to_be_visible()
 
 
 def test_a_session_that_ends(

@@ -27,6 +27,11 @@ export function tick(run, time) {
   run.now = time === null || run.zero === null ? run.at : Math.max(run.at, time - run.zero);
 }
 
+// Marks a run as stopped that no process carries out any more; a process that died recorded no event of it.
+export function leave(run) {
+  if (run.status === "running") HANDLERS.run_stopped(run, { problem: null });
+}
+
 const HANDLERS = {
   run_queued(run, event) {
     Object.assign(run, { status: "queued", model: event.model, question: event.question, began: event.created });

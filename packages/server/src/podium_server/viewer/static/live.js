@@ -2,7 +2,7 @@
 
 import { serverNow } from "./api.js";
 import { tellChange } from "./changes.js";
-import { fold, newRun, tick } from "./fold.js";
+import { fold, leave, newRun, tick } from "./fold.js";
 import { follow } from "./stream.js";
 import { useCallback, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
@@ -25,6 +25,7 @@ export function useRun(id) {
       timer = null;
       const before = run.current.status;
       for (const event of queue.splice(0, MOST_AT_ONCE)) fold(run.current, event);
+      if (stream === "over" && !queue.length) leave(run.current);
       tick(run.current, isAtWork() ? serverNow() : null);
       if (!["loading", run.current.status].includes(before)) tellChange();
       setShown({ run: run.current, stream, error: null });
