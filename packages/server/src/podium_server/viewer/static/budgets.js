@@ -7,7 +7,7 @@ import { html, useEffect, useState } from "./vendor/htm-preact.js";
 
 const REFRESH = 5000;
 const SETTLED = 500;  // the bill of a run comes after its last event
-const WIDTH = 72;
+const WIDTH = 40;
 
 export function Budgets() {
   const [found, setFound] = useState({ budgets: [], isKnown: true });
