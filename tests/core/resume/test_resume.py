@@ -197,16 +197,15 @@ async def test_a_run_that_ended_ok_is_returned_as_recorded() -> None:
     assert len(await recorded(journal, "x")) > len(events)
 
 
-@pytest.mark.parametrize("kind", ["cut", "fallback", "not accepted"])
+@pytest.mark.parametrize("kind", ["cut", "not accepted"])
 async def test_a_partial_run_with_nothing_left_to_do_stays_as_recorded(kind: str) -> None:
     """Every step behind its answer has ended, and nothing is called or written again."""
     journal = MemoryJournal()
     worker = ScriptedWorker("a", Completion("half", "length") if kind == "cut" else "all")
-    planner = ScriptedWorker("planner", "none" if kind == "fallback" else ONE)
+    planner = ScriptedWorker("planner", ONE)
     made = Conductor(
         ChatPlanner(planner),
         [worker],
-        fallback_planner=FixedPlanner(ONE) if kind == "fallback" else None,
         accept=(lambda _question, _answer: "too short") if kind == "not accepted" else None,
         journal=journal,
     )

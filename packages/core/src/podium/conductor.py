@@ -252,10 +252,11 @@ class Conductor(Worker):
         """Resume a recorded run after a crash, a cancellation, a failure or an approval.
 
         Recorded results are reused and not paid for again. Steps that failed in the latest round run again,
-        each with up to `Retry.attempts` new calls. By default, the recorded limits of the run apply, not the
-        limits of this conductor. The time limit `Limits.seconds` starts again. Earlier spending counts
-        against all other limits. If the run ended `ok` or has no steps left, its recorded result is returned
-        and nothing is written.
+        each with up to `Retry.attempts` new calls. If the fallback planner wrote the plan with which the run
+        ended, the planner is asked again; if it fails again, this plan stays. By default, the recorded limits
+        of the run apply, not the limits of this conductor. The time limit `Limits.seconds` starts again.
+        Earlier spending counts against all other limits. If the run ended `ok` or has no steps left, its
+        recorded result is returned and nothing is written.
 
         Args:
             run_id: the run's id.

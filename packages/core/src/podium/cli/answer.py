@@ -113,9 +113,10 @@ def show_answer(screen: Screen, result: Result) -> None:
 def _hint(result: Result, config: Path | None) -> str:
     """Return the commands that help with a run that has no complete answer."""
     short = quote(short_id(result.run_id))
-    if result.problem is not None and result.problem.code == FALLBACK:
-        return ""  # resuming would run the fallback's plan again
     resume = command(f"resume {short}", config)
+    if result.problem is not None and result.problem.code == FALLBACK:
+        is_asked = any(call.asked and call.problem is not None for call in result.proposals)
+        return f": ask the planner again with `{resume}`" if is_asked else ""  # the policy forbids the call
     if result.problem is not None and result.problem.code == LimitExceeded.code:
         return f": {_with_higher_limit(resume, result.problem.message)}"
     match result.status:

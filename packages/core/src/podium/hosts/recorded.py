@@ -5,6 +5,7 @@ from typing import Final
 
 from podium.aio import events_of
 from podium.conductor import Conductor
+from podium.errors import PlannerError
 from podium.run import Listener, RunOptions
 from podium.types import Event, Message, Plan, Result, RunEnded
 
@@ -15,7 +16,7 @@ class RecordedRun:
     """A run that an earlier call may have recorded under the same id.
 
     If the recorded run is `ok`, its result is returned. If it is `failed` or `partial`, it is resumed:
-    failed steps run again, and recorded results are reused.
+    a planner that wrote no plan is asked again, failed steps run again, and recorded results are reused.
 
     Args:
         conductor: the conductor.
@@ -56,7 +57,11 @@ class RecordedRun:
             emit(event)
 
         options = self._options
-        await self._conductor.run(self._asked, on_event=tell, **options)
+        try:
+            await self._conductor.run(self._asked, on_event=tell, **options)
+        except PlannerError:
+            if self._is_begun or self.before is None:
+                raise  # else the recorded run has no plan, and is resumed below
         if self.before is not None and self.before.status in _UNFINISHED:
             self._is_begun = True
             await self._conductor.resume(

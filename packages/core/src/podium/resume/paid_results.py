@@ -56,6 +56,9 @@ class PaidResults:
     """The id of the run that recorded the results, if it is another run."""
     plans: dict[int, PlanReady] = field(default_factory=dict)
     """The plan of each round, by number."""
+    stand_ins: set[int] = field(default_factory=set)
+    """Numbers of the rounds whose planner is asked again, because the fallback planner wrote the plan. If
+    there is still no other plan, this plan is used again."""
     proposals: dict[int, list[Proposal]] = field(default_factory=dict)
     """The planner calls of each round, by number."""
     decisions: dict[int, ApprovalGiven] = field(default_factory=dict)
@@ -78,6 +81,12 @@ class PaidResults:
         """Add an outcome; outcomes of a run are added in the order in which its steps ended."""
         self._added += 1
         self._outcomes.setdefault(key, []).append((self._added, outcome))
+
+    def forget_plan(self, number: int) -> None:
+        """Remove the plan of a round, and the decision on it."""
+        self.plans.pop(number, None)
+        self.decisions.pop(number, None)
+        self.stand_ins.discard(number)
 
     def position(self, key: str, number: int, step: int) -> tuple[bool, int] | None:
         """Return the rank of the outcome that `take` would return; `None` if there is none.

@@ -122,6 +122,7 @@ class RunRecorder:
         known = self._plans.get(number)
         at, run_id = (0.0, self._log.run_id) if known is None else (known.at, known.run_id)
         by = plan.planner or PlannedBy("user", "the plan was changed")
+        self.paid_results.forget_plan(number)
         self.paid_results.plans[number] = PlanReady(
             run_id=run_id,
             at=at,
@@ -131,7 +132,6 @@ class RunRecorder:
             why=by.why,
             is_fallback=by.is_fallback,
         )
-        self.paid_results.decisions.pop(number, None)
 
     def tell(self, event: Event) -> None:
         """Record an event, unless it is already recorded."""
@@ -164,7 +164,7 @@ class RunRecorder:
                 return event.proposal in self.paid_results.proposals.get(event.round, ())
             case PlanReady():
                 ready = self._plans.get(event.round)
-                return ready is not None and ready.plan == event.plan and ready.planner == event.planner
+                return ready is not None and _told(ready) == _told(event)
             case StepEnded():
                 known = self._ends.get((event.round, event.step))
                 return event.outcome.reused and known is not None and _is_same(known, event)
@@ -262,6 +262,10 @@ class RunRecorder:
     async def aclose(self) -> None:
         """Write the remaining records, and release the run."""
         await self._log.aclose()
+
+
+def _told(ready: PlanReady) -> tuple[Plan, str, bool]:
+    return ready.plan, ready.planner, ready.is_fallback
 
 
 def _is_same(known: StepEnded, again: StepEnded) -> bool:

@@ -77,6 +77,8 @@ def paid_results_of(
     latest = max((e.round for e in events if isinstance(e, RoundStarted)), default=0) if again else inf
     standing = _standing(events)
     paid_results = _read(events, workers, latest, standing)
+    if again and _has_stand_in(events, paid_results):
+        paid_results.stand_ins.add(max(paid_results.plans))
     stand = {id(event.outcome) for event in events[standing:] if isinstance(event, StepEnded)}
     calls = list(calls_of(events))
     for call in calls:
@@ -187,6 +189,19 @@ def _standing(events: Sequence[Event]) -> int:
         ):
             standing = position
     return standing
+
+
+def _has_stand_in(events: Sequence[Event], paid_results: PaidResults) -> bool:
+    """Return whether the run has ended with a plan that its fallback planner wrote."""
+    for event in reversed(events):
+        if isinstance(event, PlanReady):
+            return False  # the run was interrupted, or waits for approval
+        if isinstance(event, RunEnded) and event.result.status != "waiting":
+            break
+    number = max(paid_results.plans, default=0)
+    ready, proposals = paid_results.plans.get(number), paid_results.proposals.get(number, ())
+    # A plan that was given to the run has no proposals.
+    return ready is not None and ready.is_fallback and any(each.role == "fallback" for each in proposals)
 
 
 def _forget_decision(paid_results: PaidResults, number: int, plan: Plan) -> None:

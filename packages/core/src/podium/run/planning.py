@@ -80,6 +80,8 @@ class PlanRequester:
     steps."""
     proposals: list[Proposal] = field(default_factory=list)
     """Every planner call, in order, including calls that were not made."""
+    may_fall_back: bool = True
+    """Whether the fallback planner is called if there is still no plan."""
     _early: EarlyStart | None = field(default=None, init=False)
     """Starts steps of the text that the planner writes; `None` if no step may start early."""
 
@@ -92,7 +94,8 @@ class PlanRequester:
         context, before = self.context, len(self.proposals)
         if self.on_step is not None:
             self._early = EarlyStart(context, self.on_step)
-        planner, fallback = context.settings.planner, context.settings.fallback_planner
+        planner = context.settings.planner
+        fallback = context.settings.fallback_planner if self.may_fall_back else None
         asked = self._known() or await self._ask(planner, self.turns, "plan")
         self._early = None
         if asked.made and isinstance(asked.error, PlanError):

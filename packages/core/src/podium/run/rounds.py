@@ -33,6 +33,7 @@ from podium.run.earlier_plan import EarlierPlan, earlier_plan, is_out, no_answer
 from podium.run.no_plan import CODES, fallback_problem, planned_by
 from podium.run.plan_request import order_of
 from podium.run.planning import PlanRequester
+from podium.run.recorded_plan import new_plan, recorded_plan
 from podium.secrets.boundary import BUGS
 from podium.types.conclusion import answer_of, answer_outcome, conclusion, missing, steps_of, told
 from podium.types.events import PlannerEnded, PlanReady, RoundStarted
@@ -215,17 +216,14 @@ class Rounds:
             for proposal in paid_results.proposals.get(number, ()):
                 proposals.append(proposal)
                 context.tell(PlannerEnded, round=number, proposal=proposal)
-            if number in paid_results.plans:
-                # The plan or the policy may have changed since it was recorded.
-                plan = paid_results.plans[number].plan
-                labels, previous = context.labels, context.previous.labels
-                context.policy.verify(plan, context.settings.pool.cards, labels, previous)
-                return plan
+        if (plan := recorded_plan(context, number)) is not None:
+            return plan
         if given is not None:
             return given
         # A later plan may keep the answer or repeat a plan, so its steps start only when it is complete.
         on_step = execution.add if number == 1 else None
-        return await PlanRequester(context, number, turns, self._has_answer, on_step, proposals).make()
+        asking = PlanRequester(context, number, turns, self._has_answer, on_step, proposals)
+        return await new_plan(asking)
 
     def _is_repeated(self, plan: Plan) -> bool:
         if any(step.previous for step in plan.steps):
