@@ -203,7 +203,8 @@ def test_check_calls_no_model(folder: Path, batch: Batch, upstream: ChatServer) 
     assert "maximum cost: $10.00" in told
     assert upstream.calls == []
     batch("in.jsonl", "--model", "alone")
-    assert "expected cost: $0.0045 to $0.0045" in batch("in.jsonl", "--model", "alone", "--check").stdout
+    again = ("in.jsonl", "--model", "alone", "--check", "--name", "again", "--out", "again.jsonl")
+    assert "expected cost: $0.0045 to $0.0045" in batch(*again).stdout
     (folder / "in.jsonl").write_text("{")
     assert "✗ line 1" in batch("in.jsonl", "--check", code=1).stdout
 

@@ -73,6 +73,9 @@ def test_parquet(folder: Path, batch: Batch, upstream: ChatServer) -> None:
     rows = {row["id"]: row for row in parquet.read_table(folder / "out.parquet").to_pylist()}
     assert len(rows) == 20
     assert (rows["q7"]["answer"], rows["q7"]["input_tokens"]) == ("answer to question 7", 211)
+    usage = {row["id"]: row["usage"] for row in read(folder / "out.parquet.jsonl")}
+    for ident, counts in usage.items():
+        assert {name: rows[ident][name] for name in counts} == counts
     assert (rows["q13"]["status"], rows["q13"]["problem_code"]) == ("failed", "worker_refused")
     (bad,) = parquet.read_table(folder / "bad.parquet").to_pylist()
     assert (bad["line"], bad["input"]) == (14, '{"id": "q13", "query": "question 13"}')
@@ -81,7 +84,8 @@ def test_parquet(folder: Path, batch: Batch, upstream: ChatServer) -> None:
     rows = parquet.read_table(folder / "out.parquet").to_pylist()
     assert sorted(row["status"] for row in rows) == ["ok"] * 20
     assert parquet.read_table(folder / "bad.parquet").num_rows == 0
-    write(folder / "one.jsonl", [chat("c", "by chat")])
+    write(folder / "one.jsonl", [chat("c", "by chat"), response("r", "by response")])
     batch("one.jsonl", "--out", "one.parquet")  # the name of the input is no obstacle
-    (row,) = parquet.read_table(folder / "one.parquet").to_pylist()
-    assert (row["id"], row["http_status"], row["output_tokens"]) == ("c", 200, 7)
+    for row in parquet.read_table(folder / "one.parquet").to_pylist():
+        assert (row["http_status"], row["output_tokens"]) == (200, 7)
+        assert {name: row[name] for name in usage["q7"]} == usage["q7"]

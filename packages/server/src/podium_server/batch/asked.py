@@ -9,6 +9,8 @@ from podium.errors import ConfigError
 from podium_server.batch import parquet
 from podium_server.models import Catalogue
 
+_ENDINGS = (".jsonl", ".ndjson", ".parquet")
+"""Endings of results and failures."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -34,7 +36,11 @@ class Asked:
         return [each for each in (self.out, self.failures) if each is not None]
 
     def check_files(self) -> None:
-        """Raise `ConfigError` if two files are the same, or if pyarrow is missing."""
+        """Raise `ConfigError` if two files are the same, an ending is unknown, or pyarrow is missing."""
+        for target in self.targets:
+            if target.suffix not in _ENDINGS:
+                told = f"{target} has no ending of a file that podium batch writes"
+                raise ConfigError(f"{told}: choose a name with {' or '.join(_ENDINGS)}")
         files = [self.questions, *(lines_of(target) for target in self.targets)]
         if len({file.resolve() for file in files}) < len(files):
             told = "the input, the results and the failures need different files"
@@ -75,6 +81,17 @@ def batch_name(named: str | None, questions: Path) -> str:
         form = "up to 100 letters, digits, `.`, `_` and `-`, with a letter or digit first"
         raise ConfigError(f"--name {name!r:.80} is invalid: write {form}")
     return name
+
+
+def results_of(questions: Path) -> Path:
+    """Return the default file of the results.
+
+    Raises:
+        ConfigError: the input is a folder.
+    """
+    if questions.is_dir():
+        raise ConfigError(f"{questions} cannot be read: it is a folder")
+    return questions.with_suffix(".results.jsonl")
 
 
 def lines_of(target: Path) -> Path:

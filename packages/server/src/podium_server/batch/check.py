@@ -1,15 +1,17 @@
 """`podium batch --check`: reads the whole input, and forecasts the cost. No model is called."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from statistics import quantiles
 
 import anyio
 
 from podium.cli import counted, money
 from podium.conductor import Conductor
-from podium.journal import Journal
+from podium.journal import SqlJournal
+from podium_server.batch.earlier import done_runs
 from podium_server.batch.input import BadLine, Input
+from podium_server.batch.kept import Kept
 from podium_server.batch.question_size import Mark, too_long
 
 _MOST_RUNS = 200
@@ -17,41 +19,61 @@ _MOST_RUNS = 200
 _FEWEST_RUNS = 5
 
 
-def check(lines: Input, journal: Journal, run_cost: float | None) -> Iterator[tuple[Mark, str]]:
+def check(
+    lines: Input, kept: Kept, journal: SqlJournal, run_cost: float | None
+) -> Iterator[tuple[Mark, str]]:
     """Yield each finding: its mark, and a text.
 
     Args:
         lines: the input.
+        kept: the lines that earlier commands have finished.
         journal: has the costs of earlier runs.
         run_cost: replaces the cost limit of each run, in USD; `None` keeps the limits of the models.
     """
-    models: Counter[str] = Counter()
+    lines_of, runs_of = Counter[str](), Counter[str]()
     limits: dict[str, float | None] = {}
-    for line in lines:
+    recorded, costs = anyio.run(_recorded, journal, kept)
+    if lines.repeated:
+        yield "!", lines.repeated_told
+    for each in lines:
+        is_done = kept.status_of(each) is not None
+        line = each if is_done else kept.checked(each)
         if isinstance(line, BadLine):
             yield "✗", f"line {line.number}: {line.error}"
-        else:
-            name, conductor = line.model.name, line.model.conductor
-            assert isinstance(conductor, Conductor)  # a hosted conductor has no journal
-            models[name] += 1
-            limits[name] = run_cost or conductor.limits.cost
-            if finding := too_long(line, run_cost):
-                yield finding
-    for name, count in models.items():
+            continue
+        name, conductor = line.model.name, line.model.conductor
+        assert isinstance(conductor, Conductor)  # a hosted conductor has no journal
+        lines_of[name] += 1
+        if is_done or line.run_id in recorded:
+            continue
+        runs_of[name] += 1
+        limits[name] = run_cost or conductor.limits.cost
+        if finding := too_long(line, run_cost):
+            yield finding
+    for name, count in lines_of.items():
         yield "✓", f"{counted(count, 'line')} for the model {name}"
-    total = models.total()
+    total = runs_of.total()
+    if done := lines_of.total() - total:
+        yield "✓", f"{counted(done, 'line')} already finished: no call is made"
     if None in limits.values():
         yield "✓", "maximum cost: unknown, because the runs have no cost limit (--max-cost)"
     else:
-        most = sum(count * (limits[name] or 0.0) for name, count in models.items())
+        most = sum(count * (limits[name] or 0.0) for name, count in runs_of.items())
         yield "✓", f"maximum cost: {money(most)}, the sum of the cost limits of {counted(total, 'run')}"
-    yield "✓", f"expected cost: {anyio.run(_expected, journal, total)}"
+    yield "✓", f"expected cost: {_expected(costs, total)}"
 
 
-async def _expected(journal: Journal, count: int) -> str:
-    """Return the expected cost of some runs, from the costs of the latest runs of the journal."""
+async def _recorded(journal: SqlJournal, kept: Kept) -> tuple[Collection[str], Sequence[float]]:
+    """Return the recorded runs that are not run again, and the costs of the latest runs of the journal."""
     rows = await journal.runs(limit=_MOST_RUNS)
     costs = [row.cost for row in rows if row.cost is not None and row.state == "ok"]
+    return await done_runs(journal, kept), costs
+
+
+def _expected(costs: Sequence[float], count: int) -> str:
+    """Return the expected cost of some runs, from the costs of recorded runs."""
+    if not count:
+        return f"{money(0.0)}, because no run is left"
     if len(costs) < _FEWEST_RUNS:
         return f"unknown, because the journal has fewer than {_FEWEST_RUNS} runs of known cost"
     deciles = quantiles(costs, n=10)

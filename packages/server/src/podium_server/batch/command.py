@@ -1,6 +1,5 @@
 """`podium batch`: answer the questions of a file."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,12 +12,13 @@ from podium.cli import ConfigPath, Screen, above_zero, counted, reporting
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
-from podium_server.batch.asked import Asked, batch_name, lines_of
+from podium_server.batch.asked import Asked, batch_name, lines_of, results_of
 from podium_server.batch.budget import Budget
 from podium_server.batch.check import check as check_input
 from podium_server.batch.input import Input
+from podium_server.batch.kept import Kept
 from podium_server.batch.line_runner import LineRunner, RunsLines
-from podium_server.batch.output import Files, Kept
+from podium_server.batch.output import Files
 from podium_server.batch.progress import Progress, shown
 from podium_server.batch.runner import Runner
 from podium_server.models import make_catalogue
@@ -88,7 +88,7 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
     with reporting() as screen:
         asked = Asked(
             questions=questions,
-            out=out or questions.with_suffix(".results.jsonl"),
+            out=out or results_of(questions),
             failures=failures,
             name=batch_name(name, questions),
             model=model,
@@ -113,16 +113,19 @@ def _run(screen: Screen, asked: Asked, path: Path | None, *, only_check: bool) -
     asked.check_files()
     asked.check_prices(catalogue)
     lines = Input(asked.questions, asked.name, catalogue, asked.model)
-    if only_check:
-        _check(screen, lines, journal, asked.max_cost)
-        return
     kept = Kept(asked.name, asked.retries)
+    if only_check:
+        kept.read(lines_of(asked.out))
+        _check(screen, lines, kept, journal, asked.max_cost)
+        return
     failures = None if asked.failures is None else lines_of(asked.failures)
     budget = Budget(asked.budget)
     with Files(lines_of(asked.out), failures, kept, lines.form) as files:
         budget.spent, budget.unknown = kept.cost, kept.unknown
         note = _nothing if asked.quiet else screen.note
-        progress = Progress(lines.count, Counter(kept.statuses), budget, note)
+        if lines.repeated:
+            note(f"podium: warning: {lines.repeated_told}")
+        progress = Progress(lines.count, budget, note)
         on_ray = None if asked.ray is None else _on_ray(asked, config, lines, note)
         runner = Runner(
             lines=on_ray or LineRunner(catalogue, journal, asked.max_cost),
@@ -169,10 +172,10 @@ def _exit(screen: Screen, progress: Progress) -> None:
         raise typer.Exit(_FAILED)
 
 
-def _check(screen: Screen, lines: Input, journal: SqlJournal, run_cost: float | None) -> None:
+def _check(screen: Screen, lines: Input, kept: Kept, journal: SqlJournal, run_cost: float | None) -> None:
     """Show what is wrong with the lines; exit with 1 if a line is wrong."""
     is_good = True
-    for mark, told in check_input(lines, journal, run_cost):
+    for mark, told in check_input(lines, kept, journal, run_cost):
         screen.result(f"{mark} {told}")
         is_good = is_good and mark != "✗"
     if not is_good:

@@ -10,7 +10,7 @@ from podium.errors import RunHeld
 from podium.journal import RunRow, SqlJournal
 from podium.resume import result_of
 from podium_server.batch.budget import Budget
-from podium_server.batch.output import Kept
+from podium_server.batch.kept import Kept
 
 _LOOK_SECONDS = 0.5
 
@@ -28,7 +28,7 @@ async def charge_earlier(
     for row in await _stopped(journal, kept.name, note):
         if row.run_id in done:
             continue
-        if row.state == "ok" or (row.state in ("partial", "failed") and not kept.retries):
+        if _is_done(row, kept):
             found.add(row.run_id)
             budget.charge(row.cost)
         else:
@@ -38,18 +38,32 @@ async def charge_earlier(
     return found
 
 
+async def done_runs(journal: SqlJournal, kept: Kept) -> Collection[str]:
+    """Return the recorded runs of the batch that are not run again.
+
+    Raises:
+        JournalError: the journal cannot be used.
+    """
+    return {row.run_id for row in await _recorded(journal, kept.name) if _is_done(row, kept)}
+
+
+def _is_done(row: RunRow, kept: Kept) -> bool:
+    return row.state == "ok" or (row.state in ("partial", "failed") and not kept.retries)
+
+
+async def _recorded(journal: SqlJournal, name: str, ids: Collection[str] | None = None) -> Sequence[RunRow]:
+    """Return the recorded runs of the batch; with `ids`, only these."""
+    is_ours = re.compile(rf"{re.escape(name)}-[0-9a-f]+")
+    rows = await journal.runs(prefix=f"{name}-", limit=None, ids=ids)
+    return [row for row in rows if is_ours.fullmatch(row.run_id)]
+
+
 async def _stopped(journal: SqlJournal, name: str, note: Callable[[str], None]) -> Sequence[RunRow]:
     """Return the runs of the batch, when no process executes them: only then their costs are known.
 
     A process that was killed on another machine holds its runs until its lease ends.
     """
-    is_ours = re.compile(rf"{re.escape(name)}-[0-9a-f]+")
-
-    async def look(ids: Collection[str] | None = None) -> Sequence[RunRow]:
-        rows = await journal.runs(prefix=f"{name}-", limit=None, ids=ids)
-        return [row for row in rows if is_ours.fullmatch(row.run_id)]
-
-    rows, end = await look(), anyio.current_time() + 2 * journal.lease
+    rows, end = await _recorded(journal, name), anyio.current_time() + 2 * journal.lease
     held = [row.run_id for row in rows if row.state == "running"]
     if not held:
         return rows
@@ -59,8 +73,8 @@ async def _stopped(journal: SqlJournal, name: str, note: Callable[[str], None]) 
             told = "another process executes runs of this batch"
             raise RunHeld(f"{told}: wait for the end of its command, or choose another --name")
         await anyio.sleep(_LOOK_SECONDS)
-        held = [row.run_id for row in await look(held) if row.state == "running"]
-    return await look()
+        held = [row.run_id for row in await _recorded(journal, name, held) if row.state == "running"]
+    return await _recorded(journal, name)
 
 
 async def _so_far(journal: SqlJournal, run_id: str) -> float | None:

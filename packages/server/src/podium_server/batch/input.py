@@ -8,9 +8,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
+from podium.cli import counted
 from podium.errors import ConfigError, PodiumError
 from podium_server.api.bodies import read_body
 from podium_server.batch.answer import Request
+from podium_server.batch.line_json import json_bytes, read_object
 from podium_server.batch.openai_lines import OpenAILine
 from podium_server.batch.question import Question
 from podium_server.http import BadRequest
@@ -74,9 +76,18 @@ class Input:
             self._model = next(iter(catalogue)) if model is None else self._find(model)
         except ModelUnknown as error:
             raise ConfigError(f"--model: {error}") from None
-        self.count = sum(1 for _ in self._texts())
+        self.count = 0
         """The number of lines that are not empty."""
+        self.repeated = 0
+        """The number of lines without an id that are equal to an earlier line."""
+        self._count()
         self.form: Form = "openai" if self._is_openai() else "plain"
+
+    @property
+    def repeated_told(self) -> str:
+        """The warning about repeated lines."""
+        told = f"{counted(self.repeated, 'line')} without an id, equal to earlier lines"
+        return f"{told}: each is a run of its own, and is paid for"
 
     def __iter__(self) -> Iterator[Line | BadLine]:
         seen: dict[bytes, int] = {}
@@ -95,6 +106,22 @@ class Input:
                 yield self._line(number, given, seen)
             except PodiumError as error:
                 yield BadLine(number=number, id=ident, given=given, error=error)
+
+    def _count(self) -> None:
+        seen = set[bytes]()
+        for _, raw in self._texts():
+            self.count += 1
+            key = sha256(raw.strip(b"\r\n")).digest()[: _DIGITS // 2]
+            if key in seen and self._has_no_id(raw):
+                self.repeated += 1
+            seen.add(key)
+
+    def _has_no_id(self, raw: bytes) -> bool:
+        try:
+            given = self._object(raw)
+        except BadRequest:
+            return False
+        return "custom_id" not in given and given.get("id") is None
 
     def _texts(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that are not empty, each with its number."""
@@ -124,16 +151,9 @@ class Input:
     def _object(self, raw: bytes) -> dict[str, Any]:
         try:
             text = raw.decode("utf-8")
-            if self._path.suffix == ".txt":
-                return {"query": text.strip("\r\n")}
-            given = json.loads(text)
         except UnicodeDecodeError as error:
             raise BadRequest("the line is not UTF-8 text") from error
-        except (ValueError, RecursionError) as error:
-            raise BadRequest(f"the line is not JSON: {error}") from error
-        if not isinstance(given, dict):
-            raise BadRequest("the line is not a JSON object")
-        return given
+        return {"query": text.strip("\r\n")} if self._path.suffix == ".txt" else read_object(text)
 
     def _line(self, number: int, given: dict[str, Any], seen: dict[bytes, int]) -> Line:
         read = read_request(given, self.form)
@@ -172,7 +192,7 @@ def read_request(given: Mapping[str, Any], form: Form) -> OpenAILine | Question:
         if name not in kind.model_fields:
             told = f"{name!r:.80} is not a field of a line: {_choice(name, 'fields', fields)}"
             raise BadRequest(told, code="unknown_parameter", param=name)
-    raw = json.dumps(given).encode()
+    raw = json_bytes(given)
     return read_body(raw, OpenAILine) if form == "openai" else read_body(raw, Question)
 
 

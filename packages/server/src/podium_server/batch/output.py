@@ -5,15 +5,18 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from podium.errors import ConfigError
 from podium.secrets import scrub
 from podium_server.batch.input import BadLine, Form, Line
-from podium_server.batch.record import PENDING, Record
+from podium_server.batch.line_json import json_text
+from podium_server.batch.record import Record
+
+if TYPE_CHECKING:
+    from podium_server.batch.kept import Kept
 
 
 class LinesFile:
@@ -43,7 +46,7 @@ class LinesFile:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Append a line."""
-        left = memoryview(f"{json.dumps(row, ensure_ascii=False)}\n".encode("utf-8", "replace"))
+        left = memoryview(f"{json_text(row)}\n".encode())
         while left:
             left = left[self._file.write(left) :]
 
@@ -60,13 +63,16 @@ class LinesFile:
         if not self._path.exists():
             return
         new = self._path.with_name(f"{self._path.name}.new")
-        with new.open("wb") as file:
-            for raw, row in _rows(self._path):
-                if keeps(row):
-                    file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
+        try:
+            with new.open("wb") as file:
+                for raw, row in _rows(self._path):
+                    if keeps(row):
+                        file.write(raw)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self._path)
+        finally:
+            new.unlink(missing_ok=True)
 
 
 def rows(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -103,43 +109,6 @@ def _lock(descriptor: int, path: Path) -> None:
         ) from error
 
 
-@dataclass(slots=True)
-class Kept:
-    """The lines of the results of earlier commands that stay."""
-
-    name: str
-    """The name of the batch."""
-    retries: bool
-    """Whether failed lines are run again."""
-    runs: dict[str, str] = field(default_factory=dict)
-    """The id of the run of each line, by the id of the line."""
-    statuses: dict[str, int] = field(default_factory=dict)
-    cost: float = 0.0
-    unknown: int = 0
-    """The number of runs of unknown cost."""
-
-    def keeps(self, row: Mapping[str, Any]) -> bool:
-        """Return whether a line of the results stays, and remember it.
-
-        Raises:
-            ConfigError: the line is of another batch.
-        """
-        state = row.get("podium", row)
-        status, run_id = state.get("status"), state.get("run_id")
-        if status is None or (run_id is not None and run_id.rpartition("-")[0] != self.name):
-            told = f"the results have lines of another batch than {self.name!r}"
-            raise ConfigError(f"{told}: choose another --out, or the same --name")
-        if status in PENDING or (self.retries and status != "ok"):
-            return False
-        self.runs[row.get("custom_id", row["id"])] = run_id
-        self.statuses[status] = self.statuses.get(status, 0) + 1
-        if state["cost"] is None:
-            self.unknown += 1
-        else:
-            self.cost += state["cost"]
-        return True
-
-
 class Files:
     """The results and the failures of a batch.
 
@@ -150,7 +119,7 @@ class Files:
         form: the form of the input.
     """
 
-    def __init__(self, results: Path, failures: Path | None, kept: Kept, form: Form) -> None:
+    def __init__(self, results: Path, failures: Path | None, kept: "Kept", form: Form) -> None:
         self._form = form
         with ExitStack() as stack:
             self._results = stack.enter_context(LinesFile(results, kept.keeps))

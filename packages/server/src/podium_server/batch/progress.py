@@ -25,19 +25,21 @@ class Progress:
 
     Args:
         total: the number of lines.
-        kept: the number of finished lines of earlier commands, by status.
         budget: the money.
         note: writes a line for the user.
     """
 
-    def __init__(self, total: int, kept: Counter[str], budget: Budget, note: Callable[[str], None]) -> None:
-        self.counts = Counter(kept)
+    def __init__(self, total: int, budget: Budget, note: Callable[[str], None]) -> None:
+        self.counts = Counter[str]()
         """The finished lines, by status."""
+        self.earlier = 0
+        """The lines that earlier commands have finished."""
+        self.others = 0
+        """The results of lines that are not in the input."""
         self.budget = budget
         self.total = total
         self.running = 0
         """The lines whose runs have begun; lines that wait for the budget do not count."""
-        self._earlier = kept.total()
         self.note = note
         """Writes a line for the user."""
         self._told = 0
@@ -61,6 +63,11 @@ class Progress:
             yield
         finally:
             self.running -= 1
+
+    def keep(self, status: str) -> None:
+        """Count a line that an earlier command has finished."""
+        self.counts[status] += 1
+        self.earlier += 1
 
     def end(self, record: Record) -> None:
         """Count a line that has ended, and name it if it has no complete answer."""
@@ -86,7 +93,10 @@ class Progress:
         """Return the counts at the end as one line."""
         known = [f"{count:,} {status.replace('_', ' ')}" for status, count in sorted(self.counts.items())]
         seconds = duration(monotonic() - self._began)
-        return f"{counted(self.total, 'line')}: {', '.join(known) or 'none'}; {self.spent()}; {seconds}"
+        told = f"{counted(self.total, 'line')}: {', '.join(known) or 'none'}; {self.spent()}; {seconds}"
+        if self.others:
+            told += f"; and {counted(self.others, 'result')} of lines that are not in the input"
+        return told
 
     def spent(self) -> str:
         """Return the money that is spent and left."""
@@ -97,7 +107,7 @@ class Progress:
 
     def pace(self) -> str:
         """Return the runs per second of this command, and the expected time until the end."""
-        rate = (self.done - self._earlier) / max(monotonic() - self._began, 1e-9)
+        rate = (self.done - self.earlier) / max(monotonic() - self._began, 1e-9)
         left = f"{duration((self.total - self.done) / rate)} left" if rate else "time left unknown"
         return f"{rate:.1f}/s, {left}"
 

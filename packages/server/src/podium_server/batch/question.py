@@ -21,7 +21,7 @@ from podium_server.turn import Asked, Recorded, Turns
 class Question(Body):
     """A line of a batch."""
 
-    id: Annotated[str | int, Field(union_mode="left_to_right")] | None = None
+    id: Annotated[Annotated[str, Field(min_length=1)] | int, Field(union_mode="left_to_right")] | None = None
     query: str | list[dict[str, Any]] | None = None
     question: str | None = None
     messages: list[dict[str, Any]] | None = None

@@ -11,11 +11,11 @@ from podium.journal import SqlJournal
 from podium_server.batch.budget import Budget
 from podium_server.batch.earlier import charge_earlier
 from podium_server.batch.input import BadLine, Line
+from podium_server.batch.kept import Kept
 from podium_server.batch.line_runner import RunsLines
-from podium_server.batch.output import Files, Kept
+from podium_server.batch.output import Files
 from podium_server.batch.progress import Progress
 from podium_server.batch.record import Record, invalid, not_started
-from podium_server.http import BadRequest
 from podium_server.keys import BudgetSpent
 
 
@@ -70,23 +70,18 @@ class Runner:
                 tasks.start_soon(work, receive.clone())
             async with send:
                 for line in lines:
-                    if self._is_kept(line):
-                        await anyio.lowlevel.checkpoint()
+                    status = self.kept.status_of(line)
+                    if status is None:
+                        await send.send(self.kept.checked(line))
                     else:
-                        await send.send(line)
+                        self.progress.keep(status)
+                        await anyio.lowlevel.checkpoint()
+                self.progress.others = len(self.kept.runs) - self.progress.earlier
         if errors:
             raise errors[0]
 
-    def _is_kept(self, line: Line | BadLine) -> bool:
-        return isinstance(line, Line) and self.kept.runs.get(line.id) == line.run_id
-
     async def _finish(self, line: Line | BadLine, recorded: Collection[str]) -> None:
         """Run a line, and write how it ended."""
-        if isinstance(line, Line) and line.id in self.kept.runs:
-            told = (
-                f"the results have the id {line.id!r:.80} with another question: choose another id or --out"
-            )
-            line = BadLine(number=line.number, id=line.id, given=line.given, error=BadRequest(told))
         record = invalid(line) if isinstance(line, BadLine) else await self._run(line, recorded)
         self.files.write(line, record)
         self.progress.end(record)
