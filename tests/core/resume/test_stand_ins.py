@@ -2,7 +2,7 @@
 
 import pytest
 
-from podium import ChatPlanner, Conductor, ScriptedWorker
+from podium import ChatPlanner, Conductor, Limits, ScriptedWorker
 from podium.errors import PlannerError
 from podium.hosts import RecordedRun
 from podium.journal import MemoryJournal
@@ -19,8 +19,10 @@ pytestmark = pytest.mark.anyio
 class Team:
     """A conductor in a journal, with its models."""
 
-    def __init__(self, journal: MemoryJournal, plan: Reply, *, has_fallback: bool = True) -> None:
-        self.planner = ScriptedWorker("planner", plan)
+    def __init__(
+        self, journal: MemoryJournal, plan: Reply, *, has_fallback: bool = True, latency: float = 0.0
+    ) -> None:
+        self.planner = ScriptedWorker("planner", plan, latency=latency)
         self.workers = [ScriptedWorker("a", "a said"), ScriptedWorker("b", "b said")]
         fallback = FixedPlanner(FALLBACK) if has_fallback else None
         planner = ChatPlanner(self.planner)
@@ -70,6 +72,15 @@ async def test_a_planner_that_fails_again() -> None:
         assert again.problem.code == "planner_fallback"
     repaired = Team(journal, BETTER.replace("[0]", "[]"))
     assert (await repaired.conductor.resume("x")).answer == "b said"
+
+
+async def test_a_planner_that_is_too_slow_again() -> None:
+    """It does not use up the time of the run, so the plan and the answer stay."""
+    journal = MemoryJournal()
+    assert (await Team(journal, "none").conductor.run("What?", run_id="x")).status == "partial"
+    team = Team(journal, FALLBACK, latency=30.0)
+    result = await team.conductor.resume("x", limits=Limits(seconds=0.2))
+    assert (result.status, result.answer) == ("partial", "a said")
 
 
 async def test_another_plan_needs_another_approval() -> None:

@@ -3,6 +3,10 @@
 If the fallback planner wrote the plan with which the run ended, the planner is asked again first.
 """
 
+from contextlib import suppress
+
+import anyio
+
 from podium.errors import PlannerError
 from podium.execution.run_context import RunContext
 from podium.run.planning import PlanRequester
@@ -43,11 +47,11 @@ async def new_plan(asking: PlanRequester) -> Plan:
     if paid_results is None or number not in paid_results.stand_ins:
         return await asking.make()
     asking.may_fall_back = False
-    try:
+    seconds = (context.ledger.deadline - context.clock()) / 2  # the other half is for the recorded plan
+    with suppress(PlannerError), anyio.move_on_after(seconds):
         plan = await asking.make()
-    except PlannerError:
-        recorded = recorded_plan(context, number, stands_in=True)
-        assert recorded is not None
-        return recorded
-    paid_results.forget_plan(number)
-    return plan
+        paid_results.forget_plan(number)
+        return plan
+    recorded = recorded_plan(context, number, stands_in=True)
+    assert recorded is not None
+    return recorded
