@@ -471,6 +471,18 @@ def test_planner_that_may_not_be_asked_is_named(podium: Podium, config: Path, se
     assert not any(plans(call) for call in server.calls)
 
 
+def test_planner_that_failed_is_asked_again(podium: Podium, config: Path, server: ChatServer) -> None:
+    """The hint names the command, which uses the plan of the planner in place of the fallback's."""
+    config.write_text(config.read_text().replace("[planner]\n", '[planner]\nfallback = "rule"\n'))
+    server.reply = lambda call: says(call, "no plan" if plans(call) else "forty-one")
+    told = podium("run", "What is it?").stderr
+    known = re.search(r"ask the planner again with `podium resume (\w+)`", told)
+    assert known is not None, told
+    server.reply = lambda call: says(call, PLAN if plans(call) else "forty-two")
+    again = podium("resume", known[1])
+    assert (again.exit_code, again.stdout) == (0, "forty-two\n")
+
+
 @pytest.mark.long
 def test_help_at_the_approval_prompt(
     spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
