@@ -118,7 +118,7 @@ def test_events_after_a_lost_connection(
         lines = stream.iter_lines()
         types_of(lines, "step_ended")
         assert listening(url, "count(pg_terminate_backend(pid))") == 2
-        assert until(lambda: listening(url) == 2)
+        assert until(lambda: listening(url) == 2, 30)
         released.set()
         assert types_of(lines, "run_ended")[-1] == "run_ended"
 
@@ -160,7 +160,7 @@ def test_a_queued_run_that_fails(
     run_id = start(replicas[0], limits={"steps": 1000})["id"]
     with ThreadPoolExecutor() as threads:
         stream = threads.submit(replicas[1].get, f"/runs/{run_id}/events")
-        assert until(lambda: listening(url) == 2)
+        assert until(lambda: listening(url) == 2, 30)
         released.set()
         answer = stream.result()
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "invalid_request")
