@@ -58,7 +58,7 @@ def answered(folder: Path, more: str = "") -> str:
 
 @contextmanager
 def opened(
-    folder: Path, run_id: str, *options: str, **environ: str
+    page: Page | None, folder: Path, run_id: str, *options: str, **environ: str
 ) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """Open a run with the command, and yield the address that it writes."""
     command = [sys.executable, "-m", "podium", "open", run_id, *options]
@@ -75,6 +75,8 @@ def opened(
             assert process.stdout is not None
             yield process.stdout.readline().strip(), process
         finally:
+            if page is not None:
+                page.goto("about:blank")  # else it finds no server when it looks for changes
             process.terminate()
             process.wait(20)
 
@@ -82,7 +84,7 @@ def opened(
 def test_a_run_of_the_command_line(folder: Path, page: Page) -> None:
     """It is shown without an API key; the token leaves the address, and Ctrl-C ends the command."""
     run_id = answered(folder)
-    with opened(folder, run_id[:8], "--no-browser") as (url, process):
+    with opened(page, folder, run_id[:8], "--no-browser") as (url, process):
         page.goto(url)
         expect(page.get_by_role("heading", name="Why is the sky blue?")).to_be_visible()
         assert page.url.endswith(f"/#/runs/{run_id}")
@@ -92,6 +94,7 @@ def test_a_run_of_the_command_line(folder: Path, page: Page) -> None:
         expect(page.get_by_label("Step 1", exact=True)).to_be_visible()
         page.goto(f"{url.partition('#')[0]}#/")
         expect(page.get_by_role("row")).to_have_count(1)
+        page.goto("about:blank")
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
         told = process.stderr.read()
@@ -103,7 +106,7 @@ def test_a_run_of_the_command_line(folder: Path, page: Page) -> None:
 def test_the_prompts_need_the_key_of_the_endpoint(folder: Path, page: Page) -> None:
     """With the key, the prompts are made from the record; no model is called."""
     run_id = answered(folder)
-    with opened(folder, run_id, "--no-browser", **{KEY: "sk-test"}) as (url, _):
+    with opened(page, folder, run_id, "--no-browser", **{KEY: "sk-test"}) as (url, _):
         page.goto(f"{url}/1.1")
         page.get_by_text("Prompt", exact=True).click()
         expect(page.locator("details pre").last).to_contain_text("facts")
@@ -112,7 +115,7 @@ def test_the_prompts_need_the_key_of_the_endpoint(folder: Path, page: Page) -> N
 def test_only_the_holder_of_the_address_sees_runs(folder: Path, page: Page, faults: list[str]) -> None:
     """Other users, pages of other sites and other names are refused; nothing can be changed."""
     run_id = answered(folder)
-    with opened(folder, run_id, "--no-browser") as (url, _):
+    with opened(page, folder, run_id, "--no-browser") as (url, _):
         place = urlsplit(url)
         token = {"authorization": f"Bearer {place.fragment.split('/')[2]}"}
         with httpx2.Client(base_url=f"http://{place.netloc}") as client:
@@ -134,7 +137,7 @@ def test_only_the_holder_of_the_address_sees_runs(folder: Path, page: Page, faul
 def test_a_plan_that_waits_is_not_approved_here(folder: Path, page: Page) -> None:
     """The page names the commands in place of the form."""
     run_id = answered(folder, '\n[policy]\napprove = "later"\n')
-    with opened(folder, run_id, "--no-browser") as (url, _):
+    with opened(page, folder, run_id, "--no-browser") as (url, _):
         page.goto(url)
         expect(page.get_by_text(f"podium approve {run_id[:12]}")).to_be_visible()
         expect(page.get_by_role("button", name="Approve")).to_have_count(0)
@@ -146,7 +149,7 @@ def test_the_browser_gets_no_token_in_its_arguments(folder: Path) -> None:
     script, seen = folder / "browser", folder / "seen"
     script.write_text(f'#!/bin/sh\necho "$1" > {seen}.part\nmv {seen}.part {seen}\n')
     script.chmod(0o700)
-    with opened(folder, run_id, BROWSER=f"{script} %s") as (url, _):
+    with opened(None, folder, run_id, BROWSER=f"{script} %s") as (url, _):
         while not seen.exists():
             time.sleep(0.02)
         page = Path(urlsplit(seen.read_text().strip()).path)
@@ -169,7 +172,7 @@ def test_a_run_that_another_process_executes(folder: Path, upstream: ChatServer,
         running = threads.submit(conductor.run_sync, "Why is the sky blue?", on_event=events.append)
         while not any(isinstance(each, StepStarted) and each.step == 1 for each in events):
             time.sleep(0.02)
-        with opened(folder, events[0].run_id, "--no-browser") as (url, _):
+        with opened(page, folder, events[0].run_id, "--no-browser") as (url, _):
             page.goto(url)
             expect(page.get_by_label("Step 0, one, ok")).to_be_visible()
             expect(page.get_by_label("Step 1, two, running")).to_be_visible()
@@ -182,7 +185,7 @@ def test_a_run_that_another_process_executes(folder: Path, upstream: ChatServer,
 def test_an_unknown_run(folder: Path) -> None:
     """The command says so, and starts no server."""
     answered(folder)
-    with opened(folder, "none") as (url, process):
+    with opened(None, folder, "none") as (url, process):
         assert process.wait(20) == 2
         assert url == ""
         assert process.stderr is not None
