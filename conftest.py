@@ -136,8 +136,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
 
 def pytest_collection_finish() -> None:
     """Exclude all imported objects from later garbage collections."""
-    gc.freeze()
     gc.enable()
+    gc.collect()  # Python makes full collections rare only after a first one
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")
