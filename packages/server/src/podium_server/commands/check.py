@@ -47,7 +47,9 @@ def check(config: Config, host: str, port: int) -> Sequence[Finding]:
     keys: Sequence[Key] = ()
     try:
         access, keys = find_keys(config), valid_keys(config)
-    except (ConfigError, JournalError) as error:
+    except ConfigError as error:  # the models may have the same finding, which is told once
+        found += [Finding(line, "error") for line in str(error).splitlines()]
+    except JournalError as error:
         found.append(Finding(f"journal: {error}", "error"))
     else:
         told = "there are none, so only programs of this machine can use the server"
@@ -59,17 +61,12 @@ def check(config: Config, host: str, port: int) -> Sequence[Finding]:
     try:
         app = App(config)
     except PodiumError as error:
-        # a finding about the journal may have told the same
-        found += [Finding(line, "error") for line in str(error).splitlines() if not _is_told(line, found)]
+        found += [Finding(line, "error") for line in str(error).splitlines()]
     else:
         for model in app.catalogue:
             found += [*_of_model(model), *_of_costs(model, keys)]
         found += anyio.run(_of_connections, app)
     return [*dict.fromkeys(found), _of_address(host, port)]
-
-
-def _is_told(line: str, found: Sequence[Finding]) -> bool:
-    return any(line in finding.told for finding in found)
 
 
 def _of_model(model: ServedModel) -> list[Finding]:
