@@ -67,8 +67,8 @@ async def test_the_card_tells_name_and_skills(agent: Worker, served: Served) -> 
     """What is given replaces it."""
     assert agent.card.name == "parrot"
     assert agent.card.description == "Says things. Skills: Saying: Repeats what it is told."
-    other = await RemoteAgent(served.url).worker(name="bird", price=FREE, safe_to_repeat=False)
-    assert (other.card.name, other.card.price, other.safe_to_repeat) == ("bird", FREE, False)
+    other = await RemoteAgent(served.url).worker(name="bird", price=FREE, acts=True)
+    assert (other.card.name, other.card.price, other.acts) == ("bird", FREE, True)
 
 
 async def test_artifacts_are_the_answer(agent: Worker) -> None:

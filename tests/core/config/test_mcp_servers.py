@@ -114,12 +114,12 @@ def test_check_shows_what_a_server_offers(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["check", "--config", str(path)])
     assert done.exit_code == 0
     assert "test.echo (tool): Say what it is told." in done.stdout
-    assert "test.send (tool): not used; not safe to repeat; Send a message" in done.stdout
+    assert "test.send (tool): not used; acts; Send a message" in done.stdout
     done = CliRunner().invoke(app, ["check", "--json", "--config", str(path)])
     part = json.loads(done.stdout)["parts"][0]
     assert (part["role"], part["ok"]) == ("mcp server", True)
     echo = next(offer for offer in part["offers"] if offer["name"] == "echo")
-    assert (echo["worker"], echo["safe_to_repeat"]) == ("test.echo", True)
+    assert (echo["worker"], echo["acts"]) == ("test.echo", False)
     assert not (tmp_path / "log.txt").exists()
 
 

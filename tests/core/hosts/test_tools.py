@@ -207,8 +207,8 @@ async def test_a_tool_that_may_have_done_its_work_is_not_called_again() -> None:
         raise TimeoutError("no answer")
 
     worker = ToolWorker(TEXT, send, card=Card(name="mail", price=FREE))
-    for repeatable, expected in ((False, 1), (True, 3)):
-        worker.safe_to_repeat = repeatable
+    for acts, expected in ((True, 1), (False, 3)):
+        worker.acts = acts
         calls.clear()
         conductor = Conductor(
             FixedPlanner(Plan((Step(0, "Bern"),))), [worker], retry=Retry(attempts=3, first_wait=0.001)

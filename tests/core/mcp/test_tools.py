@@ -112,8 +112,8 @@ async def test_cards_tell_names_descriptions_and_arguments(server: McpServer) ->
     assert {"test.echo", "test.add", "test.send"} <= workers.keys()
     assert workers["test.echo"].card.description == "Say what it is told."
     assert '"a" (integer), "b" (integer)' in workers["test.add"].card.description
-    assert workers["test.echo"].safe_to_repeat
-    assert not workers["test.send"].safe_to_repeat
+    assert not workers["test.echo"].acts
+    assert workers["test.send"].acts
     with pytest.raises(ConfigError, match=r"has no tool 'sing': it has add, data"):
         await server.workers(tools=["sing"])
 
@@ -176,8 +176,8 @@ async def test_resources_are_read(server: McpServer) -> None:
 async def test_offers_say_what_there_is(server: McpServer) -> None:
     """Tools, resources and templates, with what their hints say."""
     offers = {offer.name: offer for offer in await server.offers()}
-    assert (offers["echo"].kind, offers["echo"].safe_to_repeat) == ("tool", True)
-    assert (offers["send"].kind, offers["send"].safe_to_repeat) == ("tool", False)
+    assert (offers["echo"].kind, offers["echo"].acts) == ("tool", False)
+    assert (offers["send"].kind, offers["send"].acts) == ("tool", True)
     assert (offers["today"].kind, offers["today"].uri) == ("resource", "notes://today")
     assert (offers["notes"].kind, offers["notes"].uri) == ("template", "notes://{day}/{topic}")
 

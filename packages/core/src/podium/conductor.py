@@ -12,6 +12,7 @@ from podium.aio.resources import ResourceGroup, Resources
 from podium.aio.sync import run_sync
 from podium.budget.limits import Limits
 from podium.budget.spend import Spend
+from podium.errors import ConfigError
 from podium.execution.external_scheduler import StepStarter
 from podium.execution.retry_policy import OnFailure, Retry
 from podium.execution.run_context import Accept, ConductorSettings, RunRequest
@@ -28,7 +29,7 @@ from podium.run.nested import run_nested
 from podium.run.request import RunOptions, journal_of, new_request, within_call
 from podium.run.runner import RunSession
 from podium.run.settings_check import check_planner, check_settings, logged_warnings
-from podium.types.events import ApprovalGiven, Event
+from podium.types.events import ActionDecided, ApprovalGiven, Event
 from podium.types.forecast import Forecast
 from podium.types.messages import Completion, Query
 from podium.types.plan import Plan
@@ -104,6 +105,7 @@ class Conductor(Worker):
         self.policy = policy or Policy()
         self.retry = retry or Retry()
         self.show_question = show_question
+        self.acts = any(worker.acts for worker in self.pool)
         own = card or CARD
         self.card = replace(own, labels=own.labels.union(*(other.labels for other in self.pool.cards)))
         self._settings = ConductorSettings(
@@ -300,39 +302,60 @@ class Conductor(Worker):
         request = within_call(request)
         return await with_listener(on_event, lambda listen: self._run(request, listen))
 
-    async def decide(
+    async def decide(  # noqa: PLR0913 - one parameter for each fact of a decision
         self,
         run_id: str,
         *,
-        approved: bool,
+        approved: bool | None = None,
         plan: Plan | None = None,
+        action: int | None = None,
+        done: bool | None = None,
         by: str = "",
         why: str = "",
         journal: Journal | None = None,
     ) -> None:
-        """Record the approval or rejection of a waiting run's plan. Call `resume` to continue the run.
+        """Record a decision: on a plan or an action that waits, or on the end of an action.
+
+        Call `resume` to continue the run.
 
         Args:
             run_id: the run's id.
-            approved: whether the plan may run.
+            approved: whether the waiting plan, or the waiting actions, may run.
             plan: the changed plan; `None` changes nothing.
+            action: the step of the action, from 0; `None` means the plan, or all actions that wait.
+            done: whether an action was carried out whose end is unknown, instead of `approved`. With `False`,
+                `resume` carries it out; this also holds for an action that has failed.
             by: the person or program that decided.
             why: the reason.
             journal: the journal of the run; `None` means the conductor's journal.
 
         Raises:
-            ConfigError: the conductor has no journal, or the run does not wait for a decision.
+            ConfigError: the conductor has no journal, the run does not wait for such a decision, or not
+                exactly one of `approved` and `done` is given.
             RunUnknown: the journal has no run with this id.
             RunHeld: another process executes the run.
             PlanForbidden: the policy does not allow the changed plan.
         """
         journal = journal_of(self._settings, journal)
+        if (approved is None) == (done is None) or (done is not None and action is None):
+            raise ConfigError("decide either `approved`, or `done` together with `action`")
         if plan is not None:  # the run checks again that a previous round exists
             plan.fit(len(self.pool), self.limits.plan_steps, previous=True)
         async with self._open():
-            given = ApprovalGiven(
-                run_id=run_id, at=0.0, round=0, approved=approved, plan=plan, by=by, why=why
-            )
+            given: ApprovalGiven | ActionDecided
+            if action is not None and done is not None:
+                given = ActionDecided(run_id=run_id, at=0.0, round=0, step=action, done=done, by=by, why=why)
+            else:
+                given = ApprovalGiven(
+                    run_id=run_id,
+                    at=0.0,
+                    round=0,
+                    step=action,
+                    approved=bool(approved),
+                    plan=plan,
+                    by=by,
+                    why=why,
+                )
             await decide(journal, given, self.pool.names, self._verify)
 
     def _verify(self, plan: Plan, labels: frozenset[str]) -> None:

@@ -85,6 +85,8 @@ class PodiumError(Exception):
 
     code: str = "podium"
     """Stable name of the error, the same in every release."""
+    actions: tuple[Any, ...] = ()
+    """The actions (`podium.types.Action`) that the run had begun when the error ended it."""
 
 
 class ConfigError(PodiumError):

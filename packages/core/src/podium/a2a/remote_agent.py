@@ -47,11 +47,11 @@ class RemoteAgent:
     def __repr__(self) -> str:
         return f"RemoteAgent({self.url!r})"
 
-    async def worker(self, *, safe_to_repeat: bool = True, **options: Unpack[CardOptions]) -> AgentWorker:
+    async def worker(self, *, acts: bool = False, **options: Unpack[CardOptions]) -> AgentWorker:
         """Request the agent's card, and return a worker with the name and skills on it.
 
         Args:
-            safe_to_repeat: whether a second call does no harm; see `Worker.safe_to_repeat`.
+            acts: whether a task of the agent is an action; see `Worker.acts`.
             options: see `CardOptions`.
 
         Raises:
@@ -69,12 +69,12 @@ class RemoteAgent:
                     raise WorkerTimeout(told) from error
                 self._check_hosts(card)
         worker = AgentWorker(connection, card, card=_card_of(card, options), seconds=self._seconds)
-        worker.safe_to_repeat = safe_to_repeat
+        worker.acts = acts
         return worker
 
-    def worker_sync(self, *, safe_to_repeat: bool = True, **options: Unpack[CardOptions]) -> AgentWorker:
+    def worker_sync(self, *, acts: bool = False, **options: Unpack[CardOptions]) -> AgentWorker:
         """Call `worker` from synchronous code."""
-        return run_sync(lambda: self.worker(safe_to_repeat=safe_to_repeat, **options))
+        return run_sync(lambda: self.worker(acts=acts, **options))
 
     def _check_hosts(self, card: Any) -> None:
         """Raise an error if the card would send the headers to another host.

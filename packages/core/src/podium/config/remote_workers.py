@@ -40,7 +40,7 @@ def make_agent_worker(name: str, section: A2aSection, source: Source) -> AgentWo
     with source.at("workers", name):
         agent = RemoteAgent(section.url, headers={**section.headers, **headers}, seconds=section.seconds)
         return agent.worker_sync(
-            safe_to_repeat=section.safe_to_repeat,
+            acts=section.acts,
             name=name,
             description=section.description,
             price=section.price,

@@ -148,8 +148,8 @@ class A2aSection(Section):
     """Shown to the planner; default: the description in the agent's card."""
     seconds: Seconds = 300.0
     """Timeout of a task, in seconds."""
-    safe_to_repeat: bool = True
-    """Whether Podium may retry a task that may have run."""
+    acts: bool = False
+    """Whether a task of the agent is an action: it may change something, so it must not happen twice."""
     price: PriceTable | None = None
     """USD per million tokens."""
     labels: list[str] = Field(default_factory=list)

@@ -110,7 +110,12 @@ class AnswerWays:
         """Return a step with the smallest sets of steps that give it enough inputs."""
         if state.visible is not None:
             return frozenset({state.index})
-        inputs = [way for seen in state.step.access if (way := best[seen]) is not None]
+        inputs = [
+            way
+            for seen in state.step.access
+            if (way := best[seen]) is not None
+            and (self._graph[seen].outcome is None or state.takes(self._graph[seen]))
+        ]
         must = [best[seen] for seen in state.step.references]
         count = self._graph.fewest_inputs(state)
         if len(inputs) < count or None in must:

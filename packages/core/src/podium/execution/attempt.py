@@ -19,14 +19,16 @@ from podium.errors import (
     WorkerBroken,
     WorkerError,
     WorkerFailed,
+    WorkerRefused,
     WorkerTimeout,
+    WorkerUnavailable,
 )
 from podium.execution.external_scheduler import HostExit
 from podium.execution.run_context import RunContext, answering, outer_run
 from podium.secrets.boundary import BUGS, Boundary
 from podium.types.events import WorkerRunEnded
 from podium.types.messages import Completion, FinishReason, Part, storable, usage_or_estimate
-from podium.types.outcome import Call, Problem, total_cost
+from podium.types.outcome import ActionEnd, Call, Problem, total_cost
 from podium.usage import Usage, is_well_formed
 from podium.workers.call_history import CallRecord
 from podium.workers.circuit_breaker import CircuitBreaker
@@ -79,6 +81,27 @@ class Attempt:
     def is_open(self) -> bool:
         """Whether the call has no answer and no error yet: it is running, or was stopped."""
         return self.completion is None and self.error is None
+
+    @property
+    def action_end(self) -> ActionEnd:  # noqa: PLR0911 - one case for each end
+        """How the action of this call ended."""
+        if self.completion is not None:
+            return "done"
+        if not self.is_sent:
+            return "not_done"
+        if self.reservation.books_itself:  # a nested run: its own actions are in the log one by one
+            outer = outer_run(self.request.caller)
+            has_acted = outer is not None and any(log.has_begun for log in outer.actions)
+            return "failed" if has_acted else "not_done"
+        match self.error:
+            case None | WorkerBroken():
+                return "unknown"
+            case WorkerTimeout() | WorkerUnavailable() as error:
+                return "unknown" if error.maybe_paid else "not_done"
+            case WorkerRefused() as error if not error.maybe_paid:
+                return "not_done"
+            case _:
+                return "failed"
 
     def call(self) -> Call:
         """Return the call with its tokens and cost."""

@@ -3,13 +3,14 @@
 The graph only decides. `scheduler` starts, stops and ends the steps.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
 from podium.execution.retry_policy import OnFailure
 from podium.execution.run_context import PreviousRound
 from podium.execution.step_state import StepState
 from podium.prompts.subtask import mentioned
+from podium.resume.action_log import AGAIN
 from podium.types.outcome import Outcome, Problem, StepStatus
 from podium.types.plan import Plan, Step, label_of
 
@@ -24,16 +25,23 @@ class DependencyGraph:
     Args:
         on_failure: what happens to a step that lacks an input. With `replan` it is skipped, and the plan may
             continue later as with `note`.
-        has_previous: whether the previous round has an output for steps that list "previous".
+        acts: returns whether the steps of a worker are actions.
+        previous: the previous round, for steps that list "previous".
         names: the names of the run's texts.
     """
 
     def __init__(
-        self, on_failure: OnFailure, *, has_previous: bool = False, names: Collection[str] = ()
+        self,
+        on_failure: OnFailure,
+        *,
+        acts: Callable[[int], bool],
+        previous: PreviousRound,
+        names: Collection[str] = (),
     ) -> None:
         self._names = names
         self._on_failure = on_failure
-        self._has_previous = has_previous
+        self._acts = acts
+        self._previous = previous
         self._states: list[StepState] = []
         self._superseded: list[StepState] = []
         self.plan: Plan | None = None
@@ -63,12 +71,13 @@ class DependencyGraph:
             if other.index == index:
                 number = max(number, other.following)
         labels = {seen: label_of(self._states[seen].step, seen) for seen in step.references}
-        state = StepState(index, step, number, mentioned(step.subtask, labels, self._names))
+        subtask = mentioned(step.subtask, labels, self._names)
+        state = StepState(index, step, number, subtask, acts=self._acts(step.worker))
         for seen in step.access:
             before = self._states[seen]
             before.dependents.append(state)
             state.blocked += before.outcome is None
-            state.good += before.is_good
+            state.good += state.takes(before)
         self._states.append(state)
         return state
 
@@ -97,32 +106,39 @@ class DependencyGraph:
     def verdict(self, state: StepState) -> Verdict:
         """Return what to do with a step, based on the steps that have ended.
 
-        A step that can no longer start is skipped only after the plan is complete.
+        A step that can no longer start is skipped only after the plan is complete. An action also starts only
+        then, and only if its inputs are complete.
         """
-        if state.visible is not None or state.outcome is not None:
+        if state.visible is not None or state.outcome is not None or (state.acts and self.plan is None):
             return "wait"
+        if state.acts and state.step.previous and not self._previous.is_whole:
+            return "wait" if state.blocked else "skip"
         if state.good >= state.least or self._bridges(state):
             return "start"
         if not state.is_lacking or self.plan is None:
             return "wait"
-        if self._on_failure == "fail":
+        if self._on_failure == "fail" and any(map(self._has_failed, state.step.access)):
             return "abort"
         return "wait" if state.blocked else "skip"
+
+    def _has_failed(self, index: int) -> bool:
+        outcome = self._states[index].outcome
+        return outcome is not None and outcome.status != "ok"
 
     def _bridges(self, state: StepState) -> bool:
         """Return whether a step runs with a note on its missing inputs.
 
         A note requires that at least one input exists.
         """
-        if self._on_failure != "note" or state.blocked or self._refers_to_nothing(state):
+        if self._on_failure != "note" or state.acts or state.blocked or self._refers_to_nothing(state):
             return False
-        return bool(state.good) or (state.step.previous and self._has_previous)
+        return bool(state.good) or (state.step.previous and bool(self._previous.visible))
 
     def fewest_inputs(self, state: StepState) -> int:
         """Return how many inputs a step needs at least, if the other inputs have no output."""
-        if self._on_failure not in ("note", "replan"):
+        if self._on_failure not in ("note", "replan") or state.acts:
             return state.least
-        may_have_none = state.step.previous and self._has_previous
+        may_have_none = state.step.previous and bool(self._previous.visible)
         return min(state.least, 0 if may_have_none else 1)
 
     def _refers_to_nothing(self, state: StepState) -> bool:
@@ -131,27 +147,42 @@ class DependencyGraph:
 
     def lack(self, state: StepState) -> Problem:
         """Return why a step is skipped: the steps that it depends on and that have no output."""
-        outcomes = [outcome for seen in state.step.access if (outcome := self._states[seen].outcome)]
+        inputs = [self._states[seen] for seen in state.step.access]
+        outcomes = [each.outcome for each in inputs if each.outcome is not None]
         bad = [f"step {one.step} {_ENDS[one.status]}" for one in outcomes if one.status != "ok"]
-        return Problem("dependency", f"it lacks an input: {', '.join(bad)}")
+        if not state.acts:
+            return Problem("dependency", f"it lacks an input: {', '.join(bad)}")
+        bad += [f"step {each.index} is incomplete" for each in inputs if each.is_good and not each.is_whole]
+        if state.step.previous and not self._previous.is_whole:
+            bad.append("the previous round is incomplete")
+        return Problem("dependency", f"an action is carried out only from complete inputs: {', '.join(bad)}")
 
-    def show(self, state: StepState, labels: frozenset[str], previous: PreviousRound) -> None:
+    def is_whole(self, state: StepState) -> bool:
+        """Return whether the output of a step is complete, and was made from complete inputs."""
+        outcome = state.outcome
+        if outcome is None or outcome.status != "ok":
+            return False
+        if outcome.problem is not None and outcome.problem.code != AGAIN:
+            return False
+        shown = state.step.access if outcome.shown is None else outcome.shown
+        whole = not state.step.previous or self._previous.is_whole
+        return whole and len(shown) >= state.least and all(self._states[seen].is_whole for seen in shown)
+
+    def show(self, state: StepState, labels: frozenset[str]) -> None:
         """Set what a step that can start sees; with `enough`, the steps that ended first.
 
         Args:
             state: the state of the step.
             labels: the labels of the data that every step sees.
-            previous: the previous round, for steps that list it.
         """
         step, states = state.step, self._states
         good: Sequence[int] = step.access
         if state.good < len(good):
-            good = [seen for seen in good if states[seen].is_good]
+            good = [seen for seen in good if state.takes(states[seen])]
         if step.enough is not None and len(good) > step.enough:
             good = sorted(sorted(good, key=lambda seen: states[seen].rank)[: step.enough])
         seen = good if len(good) >= state.least else step.access
-        if not step.previous:
-            previous = PreviousRound()
+        previous = self._previous if step.previous else PreviousRound()
         state.visible = (*previous.visible, *[states[index].as_shown() for index in seen])
         state.labels = labels.union(previous.labels, *[states[index].written for index in good])
         if len(good) < len(step.access):
@@ -166,7 +197,7 @@ class DependencyGraph:
         """
         if self.plan is not None:
             for state in reversed(self._states[:-1]):
-                if state.outcome is None and not state.is_wanted:
+                if state.outcome is None and not state.acts and not state.is_wanted:
                     yield state
 
     def keyed(self, status: StepStatus) -> tuple[tuple[str, Outcome], ...]:

@@ -108,8 +108,10 @@ class FallbackOrder:
             or left < 1
         ):
             raise RetriesExhausted(error)
-        if error.maybe_paid and not self.context.settings.pool.workers[number].safe_to_repeat:
-            raise RetriesExhausted(error, "the call may have had its effect, and is not safe to repeat")
+        if self.context.settings.acts(self.own) and attempt.action_end != "not_done":
+            raise RetriesExhausted(
+                error, "the call may have reached the worker, and actions are not repeated"
+            )
         others = [other for other in self._listed() if other != number]
         ready = [other for other in others if not self.rest(other)]
         wait, because = self._wait(attempt, error, made, deadline)

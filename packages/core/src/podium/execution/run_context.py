@@ -16,6 +16,7 @@ from podium.journal.answer_cache import Cache
 from podium.journal.journal import Journal
 from podium.planners.planner import Planner
 from podium.policy import Policy
+from podium.resume.action_log import ActionLog
 from podium.resume.paid_results import PaidResults
 from podium.types.events import Event, StepEnded
 from podium.types.messages import Message, Sampling, Tools
@@ -55,6 +56,16 @@ class ConductorSettings:
     journal: Journal | None = None
     show_question: bool = True
     """Whether workers see the question in addition to their subtask."""
+
+    def acts(self, number: int) -> bool:
+        """Return whether a step of this worker is an action: the worker, or one of its fallbacks, may act."""
+        others = self.retry.fallbacks_of(number, self.pool)
+        return any(self.pool.workers[each].acts for each in (number, *others))
+
+    def actions_of(self, plan: Plan) -> tuple[int, ...]:
+        """Return the indices of the steps of a plan that are actions."""
+        acting = {number for number in {step.worker for step in plan.steps} if self.acts(number)}
+        return tuple(index for index, step in enumerate(plan.steps) if step.worker in acting)
 
     @property
     def planners(self) -> tuple[Planner, ...]:
@@ -127,6 +138,8 @@ class PreviousRound:
     """The steps of the previous round that have an output, in its plan's order."""
     labels: frozenset[str] = frozenset()
     """The labels of these outputs."""
+    is_whole: bool = True
+    """Whether these outputs are complete, and were made from complete inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +166,8 @@ class RunContext:
     """The answers that were longer than their token limit."""
     paid_results: PaidResults | None = None
     """Results that are already paid for; `None` if the run is new and not recorded."""
+    actions: ActionLog = field(default_factory=ActionLog)
+    """The actions that were begun in this run, the runs around it and its nested runs."""
     depth: int = 0
     """Number of outer runs."""
     emit: Callable[[Event], None] | None = None
@@ -229,6 +244,8 @@ class OuterRun:
     context: RunContext
     ledgers: list[Ledger] = field(default_factory=list)
     """The ledgers of the nested runs, which give the cost of a call without a complete response."""
+    actions: list[ActionLog] = field(default_factory=list)
+    """The actions of the nested runs."""
     reservation: Reservation | None = None
     """The call's reservation; `None` until the call is made."""
     runs: OpenTasks = field(default_factory=OpenTasks)

@@ -13,6 +13,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.aio.interrupts import interrupt_of
 from podium.errors import ConfigError
+from podium.execution.actions import Approver, RoundActions
 from podium.execution.answer_reserve import AnswerReserve
 from podium.execution.dependencies import DependencyGraph
 from podium.execution.early_steps import EarlySteps
@@ -20,7 +21,7 @@ from podium.execution.external_scheduler import HostExit, Pause
 from podium.execution.paid_steps import PaidSteps
 from podium.execution.run_context import RunContext
 from podium.execution.step_runner import StepRunner
-from podium.execution.step_state import ABORTED, ENOUGH, STOPPED, SUPERSEDED, UNSEEN, StepState
+from podium.execution.step_state import ABORTED, ENOUGH, STOPPED, SUPERSEDED, UNSEEN, WAITING, StepState
 from podium.execution.stored_calls import StoredCalls
 from podium.policy import after
 from podium.resume.paid_results import PaidResults
@@ -41,6 +42,7 @@ class RoundScheduler:
         may_replan: whether another round is planned if a step fails.
         paid: results of earlier rounds that are reused; `None` if a new plan may repeat
             steps on purpose.
+        approve: decides on each action before it starts; `None` if the policy asks for no such approval.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class RoundScheduler:
         last: bool,
         may_replan: bool = False,
         paid: PaidResults | None = None,
+        approve: Approver | None = None,
     ) -> None:
         self._context = context
         self._number = number
@@ -60,7 +63,10 @@ class RoundScheduler:
         if on_failure == "replan" and not may_replan:
             on_failure = "note"
         self._graph = DependencyGraph(
-            on_failure, has_previous=bool(context.previous.visible), names=context.request.context
+            on_failure,
+            acts=context.settings.acts,
+            previous=context.previous,
+            names=context.request.context,
         )
         self._reserve = AnswerReserve(context, self._graph)
         self._paid_steps = PaidSteps(
@@ -69,6 +75,10 @@ class RoundScheduler:
         self._answering: StepState | None = None
         self._ended = 0
         self._stored = StoredCalls(context, number)
+        self._actions = RoundActions(context, number, self._stored)
+        self._approve = approve
+        self.waits: Problem | None = None
+        """Why an action, and the steps that need it, have not started: it waits for a person."""
         self._has_unwanted = False
         self.answer_sent = False
         """Whether a piece of the answer was sent before the round ended."""
@@ -96,8 +106,8 @@ class RoundScheduler:
             raise
         finally:
             for state in () if isinstance(self.broke, Pause) else self._graph:
-                if state.outcome is None:  # stopped before it could start
-                    self._end(state, self._stored.never_ran(state, STOPPED))
+                if state.outcome is None:  # stopped before it could start, or it waits for an approval
+                    self._end(state, self._stored.never_ran(state, self.waits or STOPPED))
             self._reserve.end()
 
     @property
@@ -113,6 +123,11 @@ class RoundScheduler:
     def labels(self) -> tuple[frozenset[str], ...]:
         """The labels of the steps' outputs, in the plan's order; empty for steps without an output."""
         return tuple(state.written for state in self._graph)
+
+    @property
+    def are_whole(self) -> tuple[bool, ...]:
+        """Whether each output is complete and was made from complete inputs, in the plan's order."""
+        return tuple(state.is_whole for state in self._graph)
 
     @property
     def paid(self) -> tuple[tuple[str, Outcome], ...]:
@@ -139,7 +154,7 @@ class RoundScheduler:
     def _prepare(self, plan: Plan) -> list[StepState]:
         """Set the complete plan, and return the steps that can start."""
         self._take(plan)
-        needed = plan.needed
+        needed = plan.reaching(len(plan.steps) - 1, *self._context.settings.actions_of(plan))
         for state in self._graph:
             if state.index not in needed:
                 self._give_up(state, UNSEEN)
@@ -175,7 +190,9 @@ class RoundScheduler:
                 raise ConfigError(f"step {index} was started before the steps on its access list had ended")
             if state.runner is not None:
                 raise ConfigError(f"step {index} was started twice")
-            await self._run(state)
+            await self._carry_out(state)
+            if self.waits is not None and not state.is_ended:
+                return self._stored.never_ran(state, self.waits)
             self._settle(self._release(state))
         assert state.outcome is not None
         return state.outcome
@@ -188,6 +205,7 @@ class RoundScheduler:
         self._stored.charge(index, outcome)
         if state.visible is None:
             state.visible, state.labels = (), self._shown_labels(state.step)
+            state.shown = outcome.shown
         self._end(state, replace(outcome, round=self._number, step=index, reused=True))
         self._settle(self._release(state))
 
@@ -236,7 +254,7 @@ class RoundScheduler:
                 if self._early.is_hosted and current not in self._early:
                     return
                 try:
-                    await self._run(current)
+                    await self._carry_out(current)
                 except BUGS as bug:
                     self.stop(bug)
                 except anyio.get_cancelled_exc_class():
@@ -261,7 +279,7 @@ class RoundScheduler:
         for state in todo:  # the loop appends to `todo`
             match self._graph.verdict(state):
                 case "start":
-                    self._graph.show(state, self._context.labels, self._context.previous)
+                    self._graph.show(state, self._context.labels)
                     self._has_unwanted = self._has_unwanted or state.shown is not None
                     ready.append(state)
                 case "skip":
@@ -274,8 +292,7 @@ class RoundScheduler:
 
     def _settle(self, ready: list[StepState]) -> list[StepState]:
         """End the steps that are paid for, refused or not needed, and return the other steps."""
-        if self._has_keys:
-            ready = self._recalled(ready)
+        ready = self._recalled(ready)
         while ready and self._reserve.refusal is not None:
             for state in ready:
                 self._end(state, self._stored.never_ran(state, self._reserve.refusal, "failed"))
@@ -291,12 +308,35 @@ class RoundScheduler:
         """End the steps that are already paid for, in the order in which they ended; return the others."""
         while True:
             ready = [state for state in ready if state.outcome is None]
-            found = self._paid_steps.first(ready)
+            found = self._recall(ready)
             if found is None:
                 return ready
             state, outcome = found
             self._end(state, outcome)
             ready += self._release(state)
+
+    def _recall(self, ready: list[StepState]) -> tuple[StepState, Outcome] | None:
+        for state in ready:
+            if state.acts and (outcome := self._actions.recall(state)) is not None:
+                return state, outcome
+        others = [state for state in ready if not state.acts] if self._has_keys else []
+        return self._paid_steps.first(others) if others else None
+
+    async def _carry_out(self, state: StepState) -> None:
+        """Run a step; an action only if it is approved. A step whose action waits has no outcome."""
+        if state.action is None or self._approve is None:
+            await self._run(state)
+            return
+        assert self._graph.plan is not None
+        problem = await self._approve(state.action, self._graph.plan, state.labels)
+        if state.outcome is not None:  # it was given up during the approval
+            return
+        if problem is None:
+            await self._run(state)
+        elif problem.code == WAITING:
+            self.waits = problem
+        else:
+            self._end(state, self._stored.never_ran(state, problem))
 
     async def _run(self, state: StepState) -> None:
         """Run a step in its own cancel scope."""
@@ -313,6 +353,9 @@ class RoundScheduler:
             last=state is self._graph.last,
             labels=state.labels,
             before=self._stored.lost(state.index),
+            acts=state.acts,
+            action=state.action,
+            repeats=self._actions.repeats(state),
         )
         deadline = min(context.ledger.deadline, context.clock() + context.settings.limits.step_seconds)
         outcome, is_left = None, False
@@ -366,6 +409,8 @@ class RoundScheduler:
     def _give_up(self, state: StepState, reason: Problem) -> None:
         if state.outcome is not None or state.reason is not None:
             return
+        if state.acts and state.scope is not None:
+            return  # the end of another step does not cancel an action
         state.reason = reason
         if state.scope is not None:
             state.scope.cancel()
@@ -375,7 +420,10 @@ class RoundScheduler:
     def _end(self, state: StepState, outcome: Outcome) -> None:
         if outcome.shown != state.shown:
             outcome = replace(outcome, shown=state.shown)
+        if state.acts and outcome.action is None:
+            outcome = replace(outcome, action="not_done")
         state.outcome, state.rank = outcome, self._ended
+        state.is_whole = self._graph.is_whole(state)
         self._ended += 1
         if state.visible is not None:
             state.written = after(

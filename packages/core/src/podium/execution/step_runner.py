@@ -19,10 +19,11 @@ from podium.execution.run_context import OuterRun, RunContext
 from podium.journal.answer_cache import Cache, answer_key, asking, look_up, remember
 from podium.prompts.render import worker_messages
 from podium.prompts.subtask import step_input
+from podium.resume.action_log import Execution, remedy
 from podium.secrets.boundary import BUGS, Boundary, add_place
 from podium.types.events import AttemptFailed, StepStarted
 from podium.types.messages import Completion
-from podium.types.outcome import Call, Outcome, Problem, StepStatus, shortfall, totals
+from podium.types.outcome import Action, ActionEnd, Call, Outcome, Problem, StepStatus, shortfall, totals
 from podium.types.plan import Step
 from podium.workers.circuit_breaker import CircuitBreaker
 from podium.workers.pool import take
@@ -53,6 +54,12 @@ class StepRunner:
     """The labels of all data that the worker sees."""
     before: Sequence[Call] = ()
     """Calls before the run was resumed. Their cost counts, but they do not count against `Retry.attempts`."""
+    acts: bool = False
+    """Whether the step is an action."""
+    action: Action | None = None
+    """What the action is asked to do; `None` for other steps, and for arguments that its worker refuses."""
+    repeats: Problem | None = None
+    """The problem of an agent that acted for an earlier plan, too; `None` if it did not."""
     has_started: bool = False
     """Whether the ledger has counted the start of the step."""
     bug: Exception | None = None
@@ -60,6 +67,8 @@ class StepRunner:
     _made: list[Attempt] = field(default_factory=list)
     _heard: Attempt | None = None
     """The call whose pieces are sent. `None` while two calls run: their pieces are held back."""
+    _execution: Execution | None = None
+    """The latest call of the action in the log of actions."""
     _reused: Completion | None = None
     _cache_key: str = ""
     _order: FallbackOrder | None = None
@@ -212,7 +221,7 @@ class StepRunner:
             attempt = await self._begin_once_it_fits(number, breaker)
             # A recorded nested run is not hedged: the second call would wait for the first.
             books_here = attempt.reservation.amount.calls or context.journal is None
-            if retry.hedge is not None and books_here and context.settings.pool[number].safe_to_repeat:
+            if retry.hedge is not None and books_here and not self.acts:
                 return await self._hedged(retry.hedge, attempt, held)
             await attempt.run(self._on_text)
             return attempt
@@ -263,6 +272,7 @@ class StepRunner:
             began=began,
             until=until if until < deadline else None,
         )
+        self._begin_action(attempt)
         self._made.append(attempt)
         self._heard = attempt
         if context.emit is not None:
@@ -274,8 +284,17 @@ class StepRunner:
                 worker=worker.card.name,
                 subtask=self.step.subtask,
                 reserved=reservation.amount,
+                action="" if self.action is None else self.action.key,
+                asked="" if self.action is None else self.action.asked,
             )
         return attempt
+
+    def _begin_action(self, attempt: Attempt) -> None:
+        """Add the action to the log before its worker is called."""
+        if self.action is not None:
+            action = replace(self.action, worker=attempt.card.name)
+            self._execution = Execution(action, is_nested_run=attempt.reservation.books_itself)
+            self.context.actions.begin(self._execution)
 
     def _request(self, number: int, deadline: float) -> Request:
         context, asked = self.context, self.context.request
@@ -311,7 +330,8 @@ class StepRunner:
 
         Limits of the answer's length are not in the key, because answers that were cut are not cached.
         """
-        if self.context.cache is None or (self.last and self.context.request.tools is not None):
+        has_tools = self.last and self.context.request.tools is not None
+        if self.context.cache is None or has_tools or self.acts:
             return None
         with Boundary(f"worker {self.context.settings.pool.names[number]!r}", WorkerFailed):
             identity = self.context.settings.pool.workers[number].identity
@@ -356,6 +376,8 @@ class StepRunner:
             self.on_text(self, text, attempt.number)
 
     def _tell_failed(self, attempt: Attempt, wait: float | None) -> None:
+        if self._execution is not None:  # only calls that did not reach the worker are repeated
+            self._execution.decide(done=False)
         ids = {"round": self.round, "step": self.index, "attempt": attempt.number}
         self.context.tell(AttemptFailed, **ids, call=attempt.call(), wait=wait)
 
@@ -369,14 +391,20 @@ class StepRunner:
                     good = good or attempt
         whole = self._reused if good is None else good.completion
         if whole is not None:  # paid for, even if its worker failed during its cleanup
-            status, problem = "ok", shortfall(whole)
+            status, problem = "ok", shortfall(whole) or self.repeats
         latest = good or (self._made[-1] if self._made else None)
         bill: Sequence[Attempt | Call] = [*self.before, *self._made] if self.before else self._made
         now = self.context.now()
         started = now if self._reused is not None else None
         if self._made:
             started = self._made[0].began - self.context.began
-        return Outcome(
+        action: ActionEnd | None = None
+        if self.acts:
+            action = "not_done" if latest is None else latest.action_end
+        if action == "unknown" and problem is not None and self.action is not None:
+            told = f"{problem.message}; it is not known whether the action was carried out"
+            problem = replace(problem, message=f"{told}: {remedy(self.action)}")
+        outcome = Outcome(
             round=self.round,
             step=self.index,
             worker=self.context.settings.pool.names[self.step.worker] if latest is None else latest.card.name,
@@ -392,6 +420,10 @@ class StepRunner:
             else (),
             reused=self._reused is not None,
             cache_key=self._cache_key,
+            action=action,
             started=started,
             ended=None if started is None else now,
         )
+        if self._execution is not None:
+            self._execution.end(outcome)
+        return outcome

@@ -4,7 +4,7 @@ import anyio
 
 from podium.execution.step_runner import StepRunner
 from podium.prompts.subtask import gap_of
-from podium.types.outcome import Outcome, Problem
+from podium.types.outcome import Action, Outcome, Problem
 from podium.types.plan import Step
 from podium.workers.worker import VisibleStep
 
@@ -14,17 +14,23 @@ STOPPED = Problem("cancelled", "the run was stopped")
 ENOUGH = Problem("enough", "the steps that depend on this step have enough other inputs")
 ABORTED = Problem("aborted", "another step failed, and on_failure is fail")
 
+WAITING = "waiting"
+"""Problem code: a plan or an action waits for approval."""
+
 
 class StepState:
     """A step and its state in a round."""
 
     __slots__ = (
+        "action",
+        "acts",
         "blocked",
         "dependents",
         "exact",
         "following",
         "good",
         "index",
+        "is_whole",
         "key",
         "labels",
         "least",
@@ -41,9 +47,15 @@ class StepState:
         "written",
     )
 
-    def __init__(self, index: int, step: Step, number: int, subtask: str) -> None:
+    def __init__(self, index: int, step: Step, number: int, subtask: str, *, acts: bool = False) -> None:
         self.index = index
         self.step = step
+        self.acts = acts
+        """Whether the step is an action."""
+        self.action: Action | None = None
+        """What the action is asked to do; `None` for other steps, and until its inputs are known."""
+        self.is_whole = False
+        """Whether its output is complete, and was made from complete inputs."""
         self.subtask = subtask
         """The subtask as other steps see it."""
         self.least = step.least
@@ -55,7 +67,7 @@ class StepState:
         self.blocked = 0
         """Number of steps of the access list that have not ended."""
         self.good = 0
-        """Number of steps of the access list that are `ok`."""
+        """Number of steps of the access list that are `ok`; for an action, that are also complete."""
         self.dependents: list[StepState] = []
         """The steps that depend on this step."""
         self.visible: tuple[VisibleStep, ...] | None = None
@@ -113,6 +125,15 @@ class StepState:
         """Whether another step waits for this step."""
         return any(state.is_undecided for state in self.dependents)
 
+    def takes(self, other: "StepState") -> bool:
+        """Return whether another step gives this step an input: an action needs a complete one."""
+        return other.is_whole if self.acts else other.is_good
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the step has an outcome."""
+        return self.outcome is not None
+
     @property
     def is_good(self) -> bool:
         """Whether the step is `ok`."""
@@ -120,10 +141,9 @@ class StepState:
 
     def released(self) -> "list[StepState]":
         """Update the counts of the steps that depend on this step after its end, and return them."""
-        good = self.is_good
         for state in self.dependents:
             state.blocked -= 1
-            state.good += good
+            state.good += state.takes(self)
         return self.dependents
 
     def as_shown(self) -> VisibleStep:

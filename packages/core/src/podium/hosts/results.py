@@ -51,7 +51,7 @@ def answered(result: Result, *, partial: Partial = "return") -> Result:
 def run_failed(message: str, result: Result) -> RunFailed:
     """Return the error for a result without a usable answer; its message has the run's id."""
     error = RunFailed(f"run {result.run_id}: {message}")
-    error.result = result
+    error.result, error.actions = result, result.actions
     return error
 
 

@@ -44,7 +44,7 @@ class ToolWorker(Worker):
 
     uses_tokens = False
     reads_prose = False
-    safe_to_repeat = False  # a tool may have side effects; hosts that know otherwise set it
+    acts = True  # a tool may have side effects; hosts that know otherwise set it
 
     def __init__(
         self,
@@ -83,6 +83,13 @@ class ToolWorker(Worker):
         if request.stream and done.text:
             yield done.text
         yield done
+
+    def asked(self, step_input: StepInput) -> str:
+        """Return the arguments as JSON: in the order of their names, and with the types of the schema."""
+        with worker_errors(self.card.name):
+            given = self._read(step_input)
+        defaults = {name: kind["default"] for name, kind in self._arguments.items() if "default" in kind}
+        return json.dumps(_canonical(defaults | given), sort_keys=True, ensure_ascii=False)
 
     def _text_argument(self) -> str | None:
         """Return the argument that gets a plain subtask; `None` if the tool needs a JSON object."""
@@ -181,6 +188,15 @@ def _object_in(subtask: str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _canonical(value: object) -> object:
+    """Return a JSON value with whole numbers as integers: 7.0 and 7 are equal in JSON."""
+    if isinstance(value, dict):
+        return {name: _canonical(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_canonical(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _complaint(error: ValidationError) -> str:

@@ -13,8 +13,8 @@ from podium.mcp.tools import (
     McpResource,
     McpTool,
     has_simple_variables,
-    is_safe_to_repeat,
     resource_description,
+    tool_acts,
     tool_description,
 )
 from podium.mcp.transports import Transport
@@ -34,8 +34,8 @@ class Offer:
     """Its description, on one line."""
     uri: str = ""
     """The URI of a resource or a template; empty for a tool."""
-    safe_to_repeat: bool = True
-    """Whether a second call does no harm."""
+    acts: bool = False
+    """Whether a call of it is an action; see `Worker.acts`."""
 
 
 class McpServer(SharedConnection):
@@ -85,7 +85,7 @@ class McpServer(SharedConnection):
             resources = await self._listed("resources", Client.resources)
             templates = await self._listed("resources", Client.templates)
         return [
-            *(Offer("tool", t["name"], tool_description(t), "", is_safe_to_repeat(t)) for t in tools),
+            *(Offer("tool", t["name"], tool_description(t), "", acts=tool_acts(t)) for t in tools),
             *(Offer("resource", r["name"], resource_description(r), r["uri"]) for r in resources),
             *(Offer("template", r["name"], resource_description(r), r["uriTemplate"]) for r in templates),
         ]

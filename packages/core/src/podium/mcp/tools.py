@@ -32,7 +32,7 @@ class McpTool(ToolWorker):
         super().__init__(_schema(tool.get("inputSchema") or _NO_ARGUMENTS), self._call_tool, card=card)
         self._server = server
         self._tool = str(tool["name"])
-        self.safe_to_repeat = is_safe_to_repeat(tool)
+        self.acts = tool_acts(tool)
 
     async def _call_tool(self, arguments: dict[str, Any]) -> Completion:
         result = await self._server.request(lambda client: client.call_tool(self._tool, arguments))
@@ -51,6 +51,8 @@ class McpResource(ToolWorker):
         card: the worker's card for the planner.
     """
 
+    acts = False
+
     def __init__(self, server: SharedConnection, uri: str, *, card: Card) -> None:
         names = _VARIABLE.findall(uri)
         schema = {"properties": {name: {"type": "string"} for name in names}, "required": names}
@@ -67,13 +69,14 @@ class McpResource(ToolWorker):
         return (self._server,)
 
 
-def is_safe_to_repeat(tool: Mapping[str, Any]) -> bool:
-    """Return whether the tool's annotations say that a second call does no harm.
+def tool_acts(tool: Mapping[str, Any]) -> bool:
+    """Return whether a call of the tool is an action.
 
-    A tool without annotations counts as not safe to repeat, which is the default of MCP.
+    It is not if the tool's annotations say that it only reads, or that a second call changes nothing more. A
+    tool without annotations acts, which is the default of MCP.
     """
     hints = tool.get("annotations") or {}
-    return bool(hints.get("readOnlyHint") or hints.get("idempotentHint"))
+    return not (hints.get("readOnlyHint") or hints.get("idempotentHint"))
 
 
 def has_simple_variables(uri_template: str) -> bool:

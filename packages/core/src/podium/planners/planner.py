@@ -49,6 +49,10 @@ class PlanRequest:
     """Indices in `cards` of the workers that read no prose; in the subtasks of these workers, outputs replace
     `{{n}}`.
     """
+    acts: tuple[int, ...] = ()
+    """Indices in `cards` of the workers whose steps are actions."""
+    done: tuple[str, ...] = ()
+    """The actions of earlier plans, each in words, with its end."""
     left: Remaining | None = None
     """The rest of the run's budget, rounded so that similar requests are equal; `None` if the budget has no
     limit.

@@ -53,7 +53,8 @@ def planner_messages(
         examples=_examples(
             spelling, len(request.cards), request.asked_steps, count=examples, reasons=reasons
         ),
-        workers=_workers(request, show) + _references(request.fills),
+        acts=" or its worker acts" if request.acts else "",
+        workers=_workers(request, show) + _references(request.fills) + _acts(request.acts),
         question=_conversation(request.query) + _texts(request.context),
         max_steps=request.asked_steps,
         left="" if request.left is None else _left(request.left),
@@ -62,6 +63,9 @@ def planner_messages(
     messages = [Message("system", fill("system")), Message("user", task)]
     for turn in request.turns:
         messages += [Message("assistant", turn.text), Message("user", turn.feedback)]
+    if request.done:
+        done = fill("done", actions="\n".join(f"- {action}" for action in request.done))
+        messages[-1] = Message("user", f"{messages[-1].text}\n\n{done}")
     return tuple(messages)
 
 
@@ -162,11 +166,17 @@ def _told_of_rates(rates: Sequence[MeasuredRate]) -> str:
 
 def _references(workers: Sequence[int]) -> str:
     """Return the prompt on `{{n}}`; empty if all workers read prose."""
-    if not workers:
-        return ""
+    return "\n\n" + fill("references", workers=_named(workers, "read")) if workers else ""
+
+
+def _acts(workers: Sequence[int]) -> str:
+    """Return the prompt on actions; empty if no worker acts."""
+    return "\n\n" + fill("acts", workers=_named(workers, "act")) if workers else ""
+
+
+def _named(workers: Sequence[int], verb: str) -> str:
     who = " and ".join(filter(None, (", ".join(map(str, workers[:-1])), str(workers[-1]))))
-    told = f"Worker {who} reads" if len(workers) == 1 else f"Workers {who} read"
-    return "\n\n" + fill("references", workers=told)
+    return f"Worker {who} {verb}s" if len(workers) == 1 else f"Workers {who} {verb}"
 
 
 def _card(number: int, card: Card, show: Show, kinds: Sequence[Kind]) -> str:

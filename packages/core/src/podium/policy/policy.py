@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
 from podium.errors import ConfigError, PlanForbidden
 from podium.policy.approval_request import Approve
@@ -11,6 +12,7 @@ from podium.policy.repair import pinned, replaced, with_twins
 from podium.policy.rules import Pin, Rule, listed, names
 from podium.types.plan import Plan
 
+Ask = Literal["plans", "actions"]
 _MOST_TOLD = 5
 """Maximum number of breaches in an error message."""
 
@@ -45,7 +47,10 @@ class Policy:
     replace: Callable[[Plan], Plan] | None = None
     """A function that returns a plan to run instead; `None` keeps plans."""
     approve: Approve | None = None
-    """Approves plans before they run; `None` means no approval."""
+    """Approves plans or actions before they start; `None` means no approval."""
+    ask: Ask = "plans"
+    """What `approve` approves: each plan before it runs, or each action at its arguments, while the other
+    steps run. A decision on an action counts for equal arguments."""
     also: tuple["Policy", ...] = ()
     """Further policies that must also allow a plan."""
     silent: bool = field(init=False, repr=False, compare=False)
@@ -69,6 +74,8 @@ class Policy:
             raise ConfigError(f"Policy.steps is {self.steps!r:.40}: write a whole number above 0")
         if not (self.approve is None or self.approve == "later" or callable(self.approve)):
             raise ConfigError(f"Policy.approve is {self.approve!r:.80}: set a function, or 'later'")
+        if self.ask not in get_args(Ask):
+            raise ConfigError(f"Policy.ask is {self.ask!r:.40}: write 'plans' or 'actions'")
         found = (self.denied, self.required, self.apart, self.steps, self.rules, self.pins, self.replace)
         said = self.allowed is not None or self.regions is not None or any(found)
         object.__setattr__(self, "silent", not said and all(part.silent for part in self.also))
@@ -90,14 +97,23 @@ class Policy:
 
     @property
     def approvers(self) -> tuple[Approve, ...]:
-        """The approvals that a plan needs, in order; `"later"` is last."""
-        asked = [part.approve for part in self.parts if part.approve is not None]
+        """All approvals that are needed, in order; `"later"` is last."""
+        return (*self.approvers_of("plans"), *self.approvers_of("actions"))
+
+    def approvers_of(self, ask: Ask) -> tuple[Approve, ...]:
+        """The approvals that a plan, or an action, needs, in order; `"later"` is last."""
+        asked = [part.approve for part in self.parts if part.approve is not None and part.ask == ask]
         return tuple(sorted(asked, key=lambda approve: approve == "later"))
 
     @property
-    def asks(self) -> bool:
+    def asks_plans(self) -> bool:
         """Whether plans need an approval."""
-        return bool(self.approvers)
+        return any(part.approve is not None and part.ask == "plans" for part in self.parts)
+
+    @property
+    def asks_actions(self) -> bool:
+        """Whether each action needs an approval."""
+        return any(part.approve is not None and part.ask == "actions" for part in self.parts)
 
     @property
     def waits(self) -> bool:

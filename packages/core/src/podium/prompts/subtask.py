@@ -112,6 +112,8 @@ def gap_of(outcome: Outcome) -> str:
     """Return why a step has no output, as other steps see it; empty if it has one."""
     if outcome.problem is not None and outcome.problem.code == "limit" and outcome.status != "ok":
         return REFUSED
+    if outcome.action == "unknown":
+        return "it is not known whether it was done"
     return _GAPS.get(outcome.status, "")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
+from podium.resume.action_log import Execution
 from podium.secrets import scrub
 from podium.types.events import ApprovalGiven, PlanReady
 from podium.types.messages import Message
@@ -71,6 +72,10 @@ class PaidResults:
     """By round and step: calls that failed, or whose end was not recorded."""
     unseen: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
     """The calls in `lost` whose cost is not part of a recorded outcome."""
+    actions: list[Execution] = field(default_factory=list)
+    """The recorded actions of the run and its nested runs."""
+    approvals: dict[str, ApprovalGiven] = field(default_factory=dict)
+    """The latest decision on each action that needed an approval, by `Action.key`."""
     charged: set[tuple[int, int, int]] = field(default_factory=set)
     """Round, step and attempt of every recorded call, which the ledger has already counted."""
     _outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)

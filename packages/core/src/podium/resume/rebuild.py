@@ -6,9 +6,11 @@ from typing import assert_never
 
 from podium.budget.limits import Limits
 from podium.errors import ConfigError, JournalBroken
+from podium.resume.action_log import executions_of
 from podium.resume.bills import UNKNOWN, Called, calls_of, unseen_proposal
 from podium.types.conclusion import conclusion
 from podium.types.events import (
+    ActionDecided,
     AnswerDelta,
     ApprovalAsked,
     ApprovalGiven,
@@ -166,6 +168,7 @@ def rounds_of(  # noqa: C901, PLR0912 - one case for each event
             case (
                 ApprovalAsked()
                 | ApprovalGiven()
+                | ActionDecided()
                 | StepStarted()
                 | AttemptFailed()
                 | NestedRunEnded()
@@ -241,8 +244,11 @@ def result_of(events: Sequence[Event], nested: Sequence[Sequence[Event]] | None 
     started, last = events[0], events[-1]
     names = next(e.workers for e in reversed(events) if isinstance(e, RunStarted | RunResumed))
     ended = next((e for e in reversed(events) if isinstance(e, RunEnded)), None)
+    own = executions_of((events, *(nested or ())))
+    actions = tuple(each.action for each in own if each.counts)
     if ended is not None and (has_ended(events) or ended is last):
-        return replace(ended.result, rounds=rounds, workers=names)
+        others = () if nested else (a for a in ended.result.actions if a.run_id != started.run_id)
+        return replace(ended.result, rounds=rounds, workers=names, actions=(*actions, *others))
     problem = last.problem if isinstance(last, RunStopped) else UNFINISHED
     answer, status, _ = conclusion(rounds)
     return Result(
@@ -252,6 +258,7 @@ def result_of(events: Sequence[Event], nested: Sequence[Sequence[Event]] | None 
         problem=problem,
         rounds=rounds,
         workers=names,
+        actions=actions,
         seconds=max(event.at for event in events),  # a decision on a waiting run has the time of its request
     )
 
@@ -274,17 +281,26 @@ def has_ended(events: Sequence[Event]) -> bool:
 
 def is_undecided(events: Sequence[Event]) -> bool:
     """Return whether the run has stopped to wait for a decision on its plan."""
-    return isinstance(events[-1], RunEnded) and waiting_for(events) is not None
+    return isinstance(events[-1], RunEnded) and bool(waiting_for(events))
 
 
-def waiting_for(events: Sequence[Event]) -> ApprovalAsked | None:
-    """Return the approval that the run waits for; `None` if it does not wait."""
-    for event in reversed(events):
-        if isinstance(event, ApprovalAsked):
-            return event
-        if isinstance(event, ApprovalGiven | PlanReady | StepStarted):
-            return None
-    return None
+def waiting_for(events: Sequence[Event]) -> tuple[ApprovalAsked, ...]:
+    """Return the approvals that the run waits for: of its plan, or of actions; empty if it does not wait."""
+    asked: dict[tuple[int, int | None], ApprovalAsked] = {}
+    for event in events:
+        match event:
+            case ApprovalAsked():
+                asked[event.round, event.step] = event
+            case ApprovalGiven():
+                asked.pop((event.round, event.step), None)
+            case PlanReady():
+                asked = {}
+            case StepStarted():
+                asked.pop((event.round, None), None)
+                asked.pop((event.round, event.step), None)
+            case _:
+                pass  # no decision
+    return tuple(asked.values())
 
 
 def is_aside(outcome: Outcome) -> bool:

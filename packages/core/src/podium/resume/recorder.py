@@ -13,6 +13,7 @@ from podium.resume.paid_results import PaidResults
 from podium.resume.rebuild import outcomes_of_lost, result_of, rounds_of
 from podium.resume.reuse import paid_results_of
 from podium.types.events import (
+    ActionDecided,
     AnswerDelta,
     ApprovalAsked,
     ApprovalGiven,
@@ -170,6 +171,8 @@ class RunRecorder:
                 return event.outcome.reused and known is not None and _is_same(known, event)
             case RunResumed() | PlannerStarted() | ApprovalAsked() | ApprovalGiven() | StepStarted():
                 return False
+            case ActionDecided():
+                return False
             case AttemptFailed() | NestedRunEnded() | WorkerRunEnded() | RunEnded() | RunStopped():
                 return False
             case PlanDelta() | StepDelta() | AnswerDelta():
@@ -210,7 +213,7 @@ class RunRecorder:
         try:
             await self._log.flush()
         except JournalError as error:
-            error.result = result
+            error.result, error.actions = result, result.actions
             raise
         return result
 

@@ -8,10 +8,12 @@ from dataclasses import replace
 from math import inf
 from typing import assert_never
 
+from podium.resume.action_log import executions_of
 from podium.resume.bills import calls_of
 from podium.resume.paid_results import PaidResults
 from podium.resume.rebuild import is_aside, renumbered, with_nested
 from podium.types.events import (
+    ActionDecided,
     AnswerDelta,
     ApprovalAsked,
     ApprovalGiven,
@@ -77,6 +79,7 @@ def paid_results_of(
     latest = max((e.round for e in events if isinstance(e, RoundStarted)), default=0) if again else inf
     standing = _standing(events)
     paid_results = _read(events, workers, latest, standing)
+    paid_results.actions = executions_of((events, *(nested or ())))
     if again and _has_stand_in(events, paid_results):
         paid_results.stand_ins.add(max(paid_results.plans))
     stand = {id(event.outcome) for event in events[standing:] if isinstance(event, StepEnded)}
@@ -99,7 +102,8 @@ def unbilled(events: Sequence[Event], workers: Sequence[str]) -> PaidResults:
     Failed steps do not run again. `paid_results_of` describes the arguments and exceptions.
     """
     free = [_unbilled(event) for event in events if not _is_call(event)]
-    return replace(paid_results_of(free, workers, again=False), run_id=events[0].run_id)
+    paid_results = paid_results_of(free, workers, again=False)
+    return replace(paid_results, actions=executions_of((events,)), run_id=events[0].run_id)
 
 
 def _is_call(event: Event) -> bool:
@@ -131,7 +135,7 @@ def _unbilled(event: Event) -> Event:
             return event
 
 
-def _read(  # noqa: C901 - one case for each event
+def _read(  # noqa: C901, PLR0912 - one case for each event
     events: Sequence[Event], workers: Sequence[str], latest: float, standing: int
 ) -> PaidResults:
     paid_results = PaidResults()
@@ -149,7 +153,10 @@ def _read(  # noqa: C901 - one case for each event
                 _forget_decision(paid_results, event.round, ready.plan)
                 paid_results.plans[event.round] = ready
             case ApprovalAsked():
-                paid_results.asked.add(event.round)
+                if event.step is None:
+                    paid_results.asked.add(event.round)
+            case ApprovalGiven() if event.step is not None:
+                paid_results.approvals[event.action] = event
             case ApprovalGiven():
                 plan = event.plan and renumbered(event.plan, names, workers)
                 paid_results.decisions[event.round] = replace(event, plan=plan)
@@ -158,6 +165,7 @@ def _read(  # noqa: C901 - one case for each event
                     paid_results.add(event.key, event.outcome)
             case (
                 PlannerStarted()
+                | ActionDecided()
                 | StepStarted()
                 | AttemptFailed()
                 | NestedRunEnded()

@@ -9,14 +9,16 @@ import anyio.to_thread
 
 from podium.errors import ConfigError, PodiumError
 from podium.execution.run_context import RunContext
+from podium.execution.step_state import WAITING
 from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest, Asked
+from podium.resume.action_log import executions_of
 from podium.resume.rebuild import waiting_for
 from podium.run.forecaster import forecast_plan
 from podium.secrets.boundary import BUGS, Boundary, add_place
-from podium.types.events import ApprovalAsked, ApprovalGiven, RunResumed, RunStarted
+from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunResumed, RunStarted
 from podium.types.messages import storable
-from podium.types.outcome import Problem
+from podium.types.outcome import Action, Problem
 from podium.types.plan import Plan
 
 Check = Callable[[Plan, frozenset[str]], None]
@@ -25,39 +27,68 @@ REFUSED = "refused"
 """Problem code: the plan was refused."""
 PAUSED = "paused"
 """Problem code: the step starter raised `Pause`; the run waits to be resumed."""
-WAITING = "waiting"
-"""Problem code: the run waits for the approval of its plan."""
 
 
-async def decide(journal: Journal, given: ApprovalGiven, workers: Sequence[str], check: Check) -> None:
-    """Record a decision on the plan of a waiting run.
+async def decide(
+    journal: Journal, given: ApprovalGiven | ActionDecided, workers: Sequence[str], check: Check
+) -> None:
+    """Record a decision on the plan or the actions of a waiting run, or on the end of an action.
 
     Args:
         journal: the journal of the run.
-        given: the decision.
+        given: the decision; without a step, an approval is for the plan or for all waiting actions.
         workers: the names of the pool's workers.
         check: checks a changed plan, with the labels of the run's query.
 
     Raises:
-        ConfigError: the run does not wait for a decision.
+        ConfigError: the run does not wait for such a decision.
         PlanForbidden: the policy does not allow the changed plan.
         JournalError: the run is held by another process, or the decision cannot be recorded.
     """
     log = await journal.claim(given.run_id)
     try:
-        asked = waiting_for([entry.event for entry in log.entries])
-        if asked is None:
-            told = f"run {given.run_id} does not wait for a decision: see `podium show {given.run_id}`"
-            raise ConfigError(told)
-        if given.plan is not None:
-            first = next(e.event for e in log.entries if isinstance(e.event, RunStarted))
-            check(given.plan, first.labels)
-        at, run_id = asked.at, given.run_id
+        events = [entry.event for entry in log.entries]
+        if isinstance(given, ActionDecided):
+            decisions: list[Event] = [_on_end(given, events)]
+        else:
+            decisions = [*_on_waiting(given, events)]
+            if given.plan is not None:
+                first = next(event for event in events if isinstance(event, RunStarted))
+                check(given.plan, first.labels)
+        at, run_id = decisions[0].at, given.run_id
         log.append(RunResumed(run_id=run_id, at=at, workers=tuple(workers), recovery=log.recovery))
-        log.append(replace(given, at=at, round=asked.round))
+        for decision in decisions:
+            log.append(decision)
         await log.flush()
     finally:
         await log.aclose()
+
+
+def _on_waiting(given: ApprovalGiven, events: Sequence[Event]) -> Sequence[ApprovalGiven]:
+    """Return the decision for each approval that the run waits for, and that is meant."""
+    waiting = [asked for asked in waiting_for(events) if given.step in (None, asked.step)]
+    if not waiting:
+        what = "a decision" if given.step is None else f"a decision on step {given.step}"
+        raise ConfigError(f"run {given.run_id} does not wait for {what}: see `podium show {given.run_id}`")
+    if given.plan is not None and waiting[0].step is not None:
+        raise ConfigError(f"run {given.run_id} waits for a decision on actions: a plan cannot be changed now")
+    return [
+        replace(given, at=asked.at, round=asked.round, step=asked.step, action=asked.action)
+        for asked in waiting
+    ]
+
+
+def _on_end(given: ActionDecided, events: Sequence[Event]) -> ActionDecided:
+    """Return the decision with the round of the latest action of its step that can be decided."""
+    found = [each.action for each in executions_of((events,)) if each.action.step == given.step]
+    for action in reversed(found):
+        if action.end == "unknown" or (action.end == "failed" and not given.done):
+            return replace(given, at=max(event.at for event in events), round=action.round)
+    ends = f": its end is {found[-1].end!r}" if found else ""
+    raise ConfigError(
+        f"step {given.step} of run {given.run_id} has no action whose end a person can decide{ends}: "
+        f"see `podium show {given.run_id}`"
+    )
 
 
 async def request_approval(
@@ -75,12 +106,12 @@ async def request_approval(
     """
     decided = None if context.paid_results is None else context.paid_results.decisions.get(number)
     asked = context.paid_results is not None and number in context.paid_results.asked
-    if not plan.steps or (decided is None and not asked and not context.policy.asks):
+    if not plan.steps or (decided is None and not asked and not context.policy.asks_plans):
         return plan
     try:
         if decided is None:
             context.tell(ApprovalAsked, round=number, plan=plan)
-            if context.policy.asks:  # without an approver, the plan keeps waiting
+            if context.policy.asks_plans:  # without an approver, the plan keeps waiting
                 decided = await _decide(context, number, plan, labels)
             if decided is None:
                 return Problem(WAITING, f"the plan of round {number} waits for approval")
@@ -94,13 +125,47 @@ async def request_approval(
         return Problem.of(error)
 
 
+async def request_action(
+    context: RunContext, action: Action, plan: Plan, labels: frozenset[str]
+) -> Problem | None:
+    """Return why an action may not start; `None` if it is approved.
+
+    A recorded decision counts for equal arguments of the same worker.
+
+    Args:
+        context: the context of the run.
+        action: the action.
+        plan: the plan of its round.
+        labels: the labels of the data that its worker sees.
+    """
+    known = {} if context.paid_results is None else context.paid_results.approvals
+    decided = known.get(action.key)
+    where = {"round": action.round, "step": action.step, "action": action.key}
+    try:
+        if decided is None:
+            context.tell(ApprovalAsked, plan=plan, asked=action.asked, **where)
+            decided = await _decide(context, action.round, plan, labels, action)
+            if decided is None:
+                return Problem(
+                    WAITING, f"step {action.step} waits for approval: {action.worker} {action.asked}"
+                )
+            facts = {"approved": decided.approved, "by": decided.by, "why": decided.why}
+            context.tell(ApprovalGiven, **where, **facts)
+    except PodiumError as error:
+        return Problem.of(error)
+    if decided.approved:
+        return None
+    who, why = f" by {decided.by}" if decided.by else "", f": {decided.why}" if decided.why else ""
+    return Problem(REFUSED, f"the action of step {action.step} was refused{who}{why}")
+
+
 async def _decide(
-    context: RunContext, number: int, plan: Plan, labels: frozenset[str]
+    context: RunContext, number: int, plan: Plan, labels: frozenset[str], action: Action | None = None
 ) -> ApprovalGiven | None:
     """Ask all approvers in order, each for the plan that the earlier ones approved; `None` means to wait."""
     given = partial(ApprovalGiven, run_id=context.request.run_id, at=context.now(), round=number)
     current = plan
-    for approve in context.policy.approvers:
+    for approve in context.policy.approvers_of("plans" if action is None else "actions"):
         if approve == "later":
             if context.request.caller is not None:
                 return given(approved=False, why="the approval is 'later', and a nested run cannot wait")
@@ -116,6 +181,8 @@ async def _decide(
             workers=context.settings.pool.names,
             query=context.request.query,
             labels=labels,
+            actions=context.settings.actions_of(current),
+            action=action,
             forecast=forecast_plan(
                 context.settings,
                 current,
@@ -129,6 +196,8 @@ async def _decide(
         except BUGS as bug:
             add_place(bug, request.run_id, f"`approve` in round {number}")
             raise
+        if isinstance(verdict, Plan) and action is not None:
+            raise ConfigError("approve returned a plan for an action: return True, False, or a reason")
         if isinstance(verdict, Plan):
             current = _checked(context, verdict, plan, labels)
         elif verdict is not True:

@@ -67,12 +67,14 @@ def earlier_plan(
     plan = current.plan
     if plan is None or not plan.steps:
         return None
-    has_previous, names = bool(context.previous.visible), context.request.context
-    graph = DependencyGraph("note", has_previous=has_previous, names=names)
+    graph = DependencyGraph(
+        "note", acts=context.settings.acts, previous=context.previous, names=context.request.context
+    )
     graph.take(plan)
     for state, outcome in zip(graph, steps_of(current), strict=False):
         if outcome.status in ("ok", "failed"):
             state.outcome = outcome
+            state.is_whole = graph.is_whole(state)
     ways = AnswerWays(context, graph)
     way = ways.best()
     if way is None or way.lacks is not None:

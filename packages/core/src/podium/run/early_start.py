@@ -45,7 +45,7 @@ class EarlyStart:
         policy = context.policy
         most = context.settings.limits.plan_steps
         self._asked = asked_steps(min(most, policy.most_steps or most), len(context.settings.pool))
-        self._stopped = bool(policy.approvers) or policy.needs_whole_plan
+        self._stopped = policy.asks_plans or policy.needs_whole_plan
 
     def add(self, step: Step) -> None:
         """Add the next step. If the policy forbids a step, this step and all later steps are not started."""

@@ -51,6 +51,6 @@ async def with_listener(
         raise raised[0]
     if raised:
         failed = ListenerFailed(f"on_event raised {type(raised[0]).__name__}: the run continued without it")
-        failed.result = result
+        failed.result, failed.actions = result, result.actions
         raise failed from raised[0]
     return result

@@ -66,6 +66,7 @@ def raise_unplanned(result: Result, cause: BaseException | None) -> None:
                 usage=result.usage,
                 cost=result.cost,
             )
+            error.actions = result.actions
             raise with_bill(error) from cause
 
 

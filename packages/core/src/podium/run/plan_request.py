@@ -62,6 +62,8 @@ def plan_request(
         may_keep=may_keep,
         shows_question=context.shows_question,
         fills=tuple(place for place, number in enumerate(order) if not workers[number].reads_prose),
+        acts=tuple(place for place, number in enumerate(order) if context.settings.acts(number)),
+        done=tuple(str(each) for each in context.actions.actions if each.run_id == context.request.run_id),
         max_tokens=None if planner.card is None else answer_bound(planner.card, context.ledger),
         deadline=min(deadline, context.ledger.deadline),
         middleware=context.request.middleware,

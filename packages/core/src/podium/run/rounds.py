@@ -20,6 +20,7 @@ from podium.execution.external_round import ExternalRound
 from podium.execution.external_scheduler import Pause
 from podium.execution.run_context import PreviousRound, RunContext
 from podium.execution.scheduler import RoundScheduler
+from podium.execution.step_state import WAITING
 from podium.plan_text.writer import write_plan
 from podium.planners.failure_feedback import failure_feedback
 from podium.planners.planner import Turn
@@ -28,7 +29,7 @@ from podium.policy import after
 from podium.prompts.subtask import shown_step
 from podium.resume.paid_results import PaidResults
 from podium.run.acceptance import AcceptanceCheck
-from podium.run.approval import PAUSED, WAITING, request_approval
+from podium.run.approval import PAUSED, request_action, request_approval
 from podium.run.earlier_plan import EarlierPlan, earlier_plan, is_out, no_answer, no_room, not_replanned
 from podium.run.no_plan import CODES, fallback_problem, planned_by
 from podium.run.plan_request import order_of
@@ -80,6 +81,8 @@ class Rounds:
     """Whether the latest plan was rejected, waits for approval, or was paused."""
     _labels: tuple[frozenset[str], ...] = field(default=(), init=False)
     """The labels of the outputs of the latest round's steps."""
+    _are_whole: tuple[bool, ...] = field(default=(), init=False)
+    """Whether these outputs are complete and were made from complete inputs."""
     _planner: PlannedBy | None = field(default=None, init=False)
     """The planner of the latest round's plan."""
     _paid: list[tuple[str, Outcome]] = field(default_factory=list, init=False)
@@ -152,7 +155,10 @@ class Rounds:
         context, why = self.context, begun.why
         last = not self._improvements and context.settings.accept is None
         context.tell(RoundStarted, round=number, why=why)
-        execution = RoundScheduler(context, number, last=last, may_replan=self._replans > 0, paid=begun.paid)
+        approve = partial(request_action, context) if context.policy.asks_actions else None
+        execution = RoundScheduler(
+            context, number, last=last, may_replan=self._replans > 0, paid=begun.paid, approve=approve
+        )
         proposals: list[Proposal] = []
         plan, refused = given, None
         self._planner = None
@@ -176,7 +182,7 @@ class Rounds:
                     execution.complete(Plan(()))
         finally:
             self.answer_sent = number if execution.answer_sent else self.answer_sent
-            self._labels = execution.labels
+            self._labels, self._are_whole = execution.labels, execution.are_whole
             self._paid += execution.paid
             self._failures = execution.failed
             self.done.append(
@@ -189,18 +195,22 @@ class Rounds:
                     why=why,
                 )
             )
-        if isinstance(execution.broke, Pause):
-            self.problem, self._stopped = (
-                Problem(PAUSED, f"the plan of round {number} was paused: resume the run"),
-                True,
-            )
-        elif execution.broke is not None:
-            raise execution.broke
+        self._stop(execution, number)
         if refused is not None:
             if not self._has_answer:
                 raise refused
             self.problem = Problem.of(refused)
         return self.done[-1]
+
+    def _stop(self, execution: RoundScheduler, number: int) -> None:
+        """Set why the run stops after a round that a host has paused, or in which an action waits."""
+        waits = execution.waits
+        if isinstance(execution.broke, Pause):
+            waits = Problem(PAUSED, f"the plan of round {number} was paused: resume the run")
+        elif execution.broke is not None:
+            raise execution.broke
+        if waits is not None:
+            self.problem, self._stopped = waits, True
 
     async def _plan(
         self,
@@ -247,6 +257,7 @@ class Rounds:
     def _tell_plan(self, number: int, plan: Plan, planner: PlannedBy) -> None:
         self._planner = planner
         facts = {"planner": planner.name, "why": planner.why, "is_fallback": planner.is_fallback}
+        facts["actions"] = self.context.settings.actions_of(plan)
         self.context.tell(PlanReady, round=number, plan=plan, **facts)
 
     async def _carry_out(self, number: int, plan: Plan, execution: RoundScheduler, begun: _Next) -> Plan:
@@ -282,7 +293,8 @@ class Rounds:
         answer = answer_of(current)
         if current.plan is None or answer is None or answer.tool_calls:
             return None
-        labels = self._labels[len(current.plan.steps) - 1]
+        shown = (len(current.plan.steps) - 1, *self.context.settings.actions_of(current.plan))
+        labels = frozenset[str]().union(*(self._labels[step] for step in shown))
         if self.context.settings.accept is not None:
             self._refused = await self._judged(current, answer.text, labels)
             if not self._refused:
@@ -337,14 +349,16 @@ class Rounds:
         names = self.context.request.context
         visible = [shown_step(plan, one.step, one.text, previous=True, names=names) for one in good]
         labels = frozenset[str]().union(*(self._labels[outcome.step] for outcome in good))
-        return PreviousRound(tuple(visible), labels)
+        is_whole = all(self._are_whole[outcome.step] for outcome in good)
+        return PreviousRound(tuple(visible), labels, is_whole)
 
     def _failed(self, current: Round) -> list[Outcome]:
         """Return the failed steps; empty if no further plan is allowed or useful."""
+        failed = [outcome for outcome in steps_of(current) if outcome.status == "failed"]
         has_whole_answer = answer_of(current) is not None and not missing(current)
-        if not self._replans or has_whole_answer or is_out(current):
-            return []
-        return [outcome for outcome in steps_of(current) if outcome.status == "failed"]
+        if has_whole_answer:  # another plan may carry out an action that has failed
+            failed = [outcome for outcome in failed if outcome.action in ("failed", "not_done")]
+        return [] if not self._replans or is_out(current) else failed
 
     def _recalled(self) -> PaidResults:
         """Return the paid results of all rounds so far."""

@@ -15,6 +15,7 @@ from podium.execution.step_state import STOPPED
 from podium.journal.answer_cache import Cache, MemoryCache
 from podium.journal.hash_chain import Head
 from podium.policy import Policy
+from podium.resume.action_log import ActionLog
 from podium.resume.recorder import RunRecorder
 from podium.run.acquire import acquire, started
 from podium.run.delivery import Delivery
@@ -37,7 +38,7 @@ from podium.types.events import (
 )
 from podium.types.explain import explain_proposal
 from podium.types.forecast import Forecast
-from podium.types.outcome import Problem
+from podium.types.outcome import Action, Problem
 from podium.types.plan import Plan
 from podium.types.result import Result
 
@@ -203,6 +204,7 @@ class RunSession:
             self._raise_for_listener()
         except BaseException as error:  # cancellations are recorded as well
             context.tell(RunStopped, problem=_problem_of(error))
+            _tell_actions(error, self._actions(context))
             raise
         self._cause = rounds.cause
         return await self._end(context, rounds, out_of_time=self._scope.cancelled_caught)
@@ -217,12 +219,16 @@ class RunSession:
             depth = outer.context.depth + 1
             ledger = outer.context.ledger.nested(settings.limits, depth, ledger.deadline)
             outer.ledgers.append(ledger)
+            actions = ActionLog(outer.context.actions)
+            outer.actions.append(actions)
             if outer.reservation is not None:
                 outer.context.ledger.release(outer.reservation)
         self._ledger = ledger
         paid_results = request.paid_results
         if paid_results is None and recorder is not None:
             paid_results = recorder.paid_results
+        if outer is None:
+            actions = ActionLog(recorded=() if paid_results is None else paid_results.actions)
         is_heard = recorder is not None or self._listeners or request.forecast
         return RunContext(
             settings=settings,
@@ -233,6 +239,7 @@ class RunSession:
             journal=self._journal,
             cache=self._cache(),
             paid_results=paid_results,
+            actions=actions,
             depth=depth,
             emit=self._emit if is_heard else None,
             recorded=None if recorder is None else self._recorded,
@@ -319,9 +326,23 @@ class RunSession:
             rounds=tuple(rounds.done),
             workers=context.settings.pool.names,
             tool_calls=rounds.tool_calls,
+            actions=self._actions(context),
             seconds=context.now(),
             forecast=self._forecast,
         )
+
+    def _actions(self, context: RunContext) -> tuple[Action, ...]:
+        """Return the actions of the run and its nested runs; for a nested run, only its own."""
+        found, run_id = context.actions.actions, self._request.run_id
+        return found if self._outer is None else tuple(each for each in found if each.run_id == run_id)
+
+
+def _tell_actions(error: BaseException, actions: tuple[Action, ...]) -> None:
+    """Add the actions of the run to the error that ended it."""
+    if isinstance(error, PodiumError):
+        error.actions = actions
+    elif actions:
+        error.add_note(f"actions of the run: {'; '.join(map(str, actions))}")
 
 
 def _problem_of(error: BaseException) -> Problem:

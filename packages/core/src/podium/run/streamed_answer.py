@@ -44,6 +44,6 @@ class StreamedAnswer:
         if not result.answer.startswith(self.text):
             told = "the answer differs from the streamed text: see the error's result"
             error = RunFailed(f"run {result.run_id}: {told}")
-            error.result = result
+            error.result, error.actions = result, result.actions
             raise error
         return result.answer[len(self.text) :]

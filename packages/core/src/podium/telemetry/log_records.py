@@ -11,6 +11,7 @@ from typing import Any, assert_never
 
 from podium.secrets import scrub
 from podium.types.events import (
+    ActionDecided,
     AnswerDelta,
     ApprovalAsked,
     ApprovalGiven,
@@ -91,7 +92,7 @@ def _told(event: Event) -> _Told:
             return _told_of_step(event)
         case RoundStarted() | PlannerStarted() | ApprovalGiven() | NestedRunEnded() | WorkerRunEnded():
             return logging.NOTSET, "", None, {}
-        case PlanDelta() | StepDelta() | AnswerDelta():
+        case ActionDecided() | PlanDelta() | StepDelta() | AnswerDelta():
             return logging.NOTSET, "", None, {}
         case _:
             assert_never(event)

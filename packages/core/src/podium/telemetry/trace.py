@@ -16,6 +16,7 @@ from podium.telemetry.describe import Attributes, as_parts, asked, bill, blame, 
 from podium.telemetry.instruments import Instruments
 from podium.telemetry.tree import Place, Tree
 from podium.types.events import (
+    ActionDecided,
     AnswerDelta,
     ApprovalAsked,
     ApprovalGiven,
@@ -84,7 +85,7 @@ class Trace:
                 self._planner_ended(event)
             case PlanReady():
                 self._plan_ready(event)
-            case ApprovalAsked() | ApprovalGiven():
+            case ApprovalAsked() | ApprovalGiven() | ActionDecided():
                 self._looked_at(event)
             case StepStarted():
                 self._step_started(event)
@@ -158,7 +159,7 @@ class Trace:
             said["podium.planner.fallback"] = event.is_fallback
             self._tree[event.round,].span.set_attributes(said)
 
-    def _looked_at(self, event: ApprovalAsked | ApprovalGiven) -> None:
+    def _looked_at(self, event: ApprovalAsked | ApprovalGiven | ActionDecided) -> None:
         if (event.round,) in self._tree:
             said = {"podium.approved": event.approved} if isinstance(event, ApprovalGiven) else {}
             self._tree[event.round,].span.add_event(event.type, said)

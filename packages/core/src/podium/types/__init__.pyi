@@ -1,5 +1,6 @@
 from .controls import printable as printable
 from .events import (
+    ActionDecided as ActionDecided,
     AnswerDelta as AnswerDelta,
     ApprovalAsked as ApprovalAsked,
     ApprovalGiven as ApprovalGiven,
@@ -40,6 +41,8 @@ from .messages import (
     usage_or_estimate as usage_or_estimate,
 )
 from .outcome import (
+    Action as Action,
+    ActionEnd as ActionEnd,
     Call as Call,
     Outcome as Outcome,
     Problem as Problem,

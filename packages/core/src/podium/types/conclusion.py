@@ -11,6 +11,9 @@ from podium.types.result import RunStatus
 def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]:
     """Return the answer of all rounds so far, the run's status, and why the status is not `ok`.
 
+    The run is `ok` only if each action of the latest plan was carried out, and the end of every action is
+    known.
+
     The answer is the output of the plan's last step, in the latest round whose last step is
     `ok`; without such a round there is no answer. If a later round fails, the answer of the earlier
     round is kept, and the run is `partial`.
@@ -19,16 +22,39 @@ def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]
     answer = None if answering is None else answer_of(answering)
     if answering is None or answer is None:
         failures = (_failure(current) for current in reversed(rounds))
-        return "", "failed", next((failure for failure in failures if failure is not None), None)
+        failure = next((failure for failure in failures if failure is not None), None)
+        return "", "failed", _with_actions(failure, rounds)
     failed = [current for current in rounds if current.number > answering.number and _is_failed(current)]
     failure = _failure(failed[-1]) if failed else None
     own = None if answer.problem is None else Problem(answer.problem.code, told(answer))
-    lacks = (own, _lack(answering), _lack_before(rounds, answering), failure)
+    lacks = (own, _lack(answering), _lack_before(rounds, answering), failure, _undone(rounds))
     problems = [problem for problem in lacks if problem is not None]
     if not problems:
         return answer.text, "ok", None
-    words = "; ".join(problem.message for problem in problems)
-    return answer.text, "partial", Problem(problems[0].code, words)
+    messages = dict.fromkeys(problem.message for problem in problems)
+    words = [one for one in messages if not any(one in other for other in messages if other != one)]
+    return answer.text, "partial", Problem(problems[0].code, "; ".join(words))
+
+
+def _undone(rounds: Sequence[Round]) -> Problem | None:
+    """Return the actions that were not carried out, whose end is unknown, or which an agent did twice."""
+    plans = [current for current in rounds if current.plan is not None and current.plan.steps]
+    found = [
+        outcome
+        for current in plans
+        for outcome in steps_of(current)
+        if (outcome.action == "unknown" or (outcome.action is not None and current is plans[-1]))
+        and (outcome.status != "ok" or outcome.problem is not None)
+    ]
+    return Problem(_code(found), _list(found)) if found else None
+
+
+def _with_actions(failure: Problem | None, rounds: Sequence[Round]) -> Problem | None:
+    """Return the problem of a run without an answer, together with that of its actions."""
+    undone = _undone(rounds)
+    if failure is None or undone is None or undone.message in failure.message:
+        return failure or undone
+    return Problem(failure.code, f"{failure.message}; {undone.message}", failure.retry_after)
 
 
 def answer_outcome(rounds: Sequence[Round]) -> Outcome | None:

@@ -137,6 +137,8 @@ class PlanReady(_Event):
     type = "plan_ready"
     round: int
     plan: Plan
+    actions: tuple[int, ...] = ()
+    """Indices of the steps that are actions."""
     planner: str
     """The planner that wrote the plan; `user` if the caller gave it."""
     why: str = ""
@@ -147,22 +149,46 @@ class PlanReady(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAsked(_Event):
-    """The run waits for an approval of its plan."""
+    """The run waits for an approval of its plan, or of one action."""
 
     type = "approval_asked"
     round: int
     plan: Plan
+    step: int | None = None
+    """The step of the action; `None` for the whole plan."""
+    action: str = ""
+    """The key of the action; empty for the whole plan."""
+    asked: str = ""
+    """The arguments of the action; empty for the whole plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalGiven(_Event):
-    """The plan was approved or rejected."""
+    """The plan, or one action, was approved or rejected."""
 
     type = "approval_given"
     round: int
+    step: int | None = None
+    """The step of the action; `None` for the whole plan."""
+    action: str = ""
+    """The key of the action; empty for the whole plan."""
     approved: bool
     plan: Plan | None = None
     """The changed plan; `None` if the plan was not changed, or was rejected."""
+    by: str = ""
+    """The person or program that decided."""
+    why: str = ""
+    """The reason of the decision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionDecided(_Event):
+    """A person said whether an action was carried out."""
+
+    type = "action_decided"
+    round: int
+    step: int
+    done: bool
     by: str = ""
     """The person or program that decided."""
     why: str = ""
@@ -182,6 +208,10 @@ class StepStarted(_Event):
     subtask: str
     reserved: Spend = Spend()
     """The maximum that the call may spend."""
+    action: str = ""
+    """Hash of the worker and the arguments of an action: see `Action.key`. Empty if the step is no action."""
+    asked: str = ""
+    """The arguments of the action; empty if the step is no action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +334,7 @@ Event = (
     | PlanReady
     | ApprovalAsked
     | ApprovalGiven
+    | ActionDecided
     | StepStarted
     | StepDelta
     | AttemptFailed
@@ -317,6 +348,7 @@ Event = (
 """Any event of a run."""
 
 __all__ = [
+    "ActionDecided",
     "AnswerDelta",
     "ApprovalAsked",
     "ApprovalGiven",

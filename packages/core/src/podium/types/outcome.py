@@ -14,6 +14,15 @@ from podium.types.plan import Plan, PlannedBy
 from podium.usage import Usage
 
 StepStatus = Literal["ok", "failed", "skipped", "cancelled"]
+ActionEnd = Literal["done", "failed", "unknown", "not_done"]
+"""How an action ended.
+
+- `done`: the worker carried it out.
+- `failed`: the worker raised an error; it may have carried out a part.
+- `unknown`: the worker was called and sent no answer, for example after a timeout. Equal actions do not start
+  until a person decides: see `Conductor.decide`.
+- `not_done`: the call certainly did not reach the worker, or there was no call.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,8 @@ class Outcome:
     """The key of the reused cached answer; empty if none was reused."""
     tool_calls: tuple[Part, ...] = ()
     """Tool calls for the caller of the run to execute, in OpenAI's form."""
+    action: ActionEnd | None = None
+    """How the action ended; `None` if the step is no action."""
     shown: tuple[int, ...] | None = None
     """The steps whose output the worker saw; `None` means all steps on its access list."""
     started: float | None = None
@@ -116,6 +127,32 @@ class Outcome:
     def seconds(self) -> float:
         """Duration of the step in seconds; 0 if it never started."""
         return 0.0 if self.started is None or self.ended is None else self.ended - self.started
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """A call of a worker that may change something outside of the run."""
+
+    run_id: str
+    """The run, or the nested run, whose step it is."""
+    round: int
+    step: int
+    worker: str
+    asked: str
+    """What it was asked to do: the arguments of a tool as JSON, or the subtask."""
+    key: str
+    """Hash of worker and arguments; equal actions have equal keys."""
+    end: ActionEnd = "unknown"
+    output: str = ""
+    """The output of the worker, or why it failed."""
+
+    def __str__(self) -> str:
+        told = {"done": "done", "failed": "failed", "unknown": "not known whether it is done"}
+        asked = self.asked if len(self.asked) <= _MOST_ASKED else self.asked[: _MOST_ASKED - 1] + "…"
+        return f"{self.worker} {asked}: {told.get(self.end, 'not done')}"
+
+
+_MOST_ASKED = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

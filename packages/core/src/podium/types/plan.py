@@ -3,7 +3,7 @@
 `podium.plan_text` reads plans from text and writes them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self, TypeGuard
 
@@ -160,13 +160,13 @@ class Plan:
 
     @property
     def needed(self) -> frozenset[int]:
-        """The last step and all steps that it depends on; other steps do not run."""
+        """The last step and all steps that it depends on. Of the other steps, only actions run."""
         return self.reaching(len(self.steps) - 1) if self.steps else frozenset()
 
-    def reaching(self, step: int) -> frozenset[int]:
-        """Return `step` and all steps that it depends on."""
-        found = {step}
-        for index in range(step, -1, -1):  # a step depends only on earlier steps
+    def reaching(self, *steps: int) -> frozenset[int]:
+        """Return these steps and all steps that they depend on."""
+        found = set(steps)
+        for index in range(max(steps, default=-1), -1, -1):  # a step depends only on earlier steps
             if index in found:
                 found.update(self.steps[index].access)
         return frozenset(found)
@@ -256,15 +256,17 @@ class Plan:
         query = tuple(read_message(message) for message in query)
         return cls(steps, query, planner=_planner_from_json(data.get("planner")))
 
-    def to_mermaid(self, workers: Sequence[str] | None = None) -> str:
+    def to_mermaid(self, workers: Sequence[str] | None = None, actions: Collection[int] = ()) -> str:
         """Return the plan as a mermaid flowchart.
 
         Args:
             workers: names of the workers, in the pool's order; `None` shows their numbers.
+            actions: indices of the steps that are actions, which are marked.
         """
         lines = ["flowchart TD"]
         for index, step in enumerate(self.steps):
             who = f"worker {step.worker}" if workers is None else workers[step.worker]
+            who += " (action)" if index in actions else ""
             subtask = step.subtask if len(step.subtask) <= 60 else step.subtask[:59] + "…"
             some = "" if step.enough is None else f"<br/>after {step.enough} of {len(step.access)}"
             lines.append(f'    s{index}["{self.numbered(index)}: {_label(who)}<br/>{_label(subtask)}{some}"]')

@@ -8,7 +8,7 @@ from podium.secrets import scrub
 from podium.types.explain import explain_round, spent
 from podium.types.forecast import Forecast, compare
 from podium.types.messages import Part
-from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, total_cost, usage_note
+from podium.types.outcome import Action, Call, Outcome, Problem, Proposal, Round, total_cost, usage_note
 from podium.types.plan import Plan, PlannedBy
 from podium.usage import Usage
 
@@ -25,10 +25,10 @@ class Result:
     answer: str
     """The output of the plan's last step, verbatim; empty if the run has no answer."""
     status: RunStatus
-    """`ok`: the last step and all steps that it depends on are `ok`.
+    """`ok`: the last step, all steps that it depends on, and all actions of the plan are `ok`.
 
     `partial`: there is an answer, but it is incomplete. `failed`: there is no answer; `outcomes` has the
-    outputs of the steps. `waiting`: the plan waits for approval.
+    outputs of the steps. `waiting`: the plan, or an action, waits for approval.
     """
     problem: Problem | None = None
     """Why the run is not `ok`."""
@@ -36,6 +36,8 @@ class Result:
     """Empty for a hosted conductor."""
     workers: tuple[str, ...] = ()
     """Names of the pool's workers, in the pool's order."""
+    actions: tuple[Action, ...] = ()
+    """The actions that the run and its nested runs have begun, in order, each with its end."""
     seconds: float = 0.0
     """Duration of the run, without the time between an interruption and the resume."""
     forecast: Forecast | None = None

@@ -23,6 +23,7 @@ class FunctionWorker(Worker):
             runs in a thread, which a cancellation or a timeout cannot stop.
         card: the worker's card; by default with the name of the function and its docstring as description.
         price: the price on the default card: `FREE`, or `None` for an unknown price.
+        acts: whether a call is an action: see `Worker.acts`.
 
     A function that raises an exception or returns no text is not retried (`worker_failed`).
 
@@ -38,10 +39,12 @@ class FunctionWorker(Worker):
         *,
         card: Card | None = None,
         price: Price | None = None,
+        acts: bool = False,
     ) -> None:
         if card is not None and price is not None:
             raise ConfigError("both card and price are given: put the price on the card")
         self._function = function
+        self.acts = acts
         self._is_async = iscoroutinefunction(function)
         name = getattr(function, "__name__", type(function).__name__)  # a callable object has no name
         self.card = card or Card(name=name, description=(function.__doc__ or "").strip(), price=price)

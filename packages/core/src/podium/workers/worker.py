@@ -223,12 +223,12 @@ class Worker(ResourceGroup, ABC):
     """
     takes_tools: bool = False
     """Whether it accepts tools, and returns their calls in its completion."""
-    safe_to_repeat: bool = True
-    """Whether a second call does no harm.
+    acts: bool = False
+    """Whether a call may change something outside of the run, such as a tool that sends mail.
 
-    A second call of a tool that sends mail, for example, does harm. The steps of a worker with `False` are
-    never hedged. After a call that may have reached the worker, they are not retried, with this worker or
-    with a fallback.
+    A step of such a worker is an action. It starts only after its plan is complete, allowed and approved, and
+    only if its inputs are complete. Podium carries it out once, also after a repair, another plan or a
+    resume. See `docs/reliability.md`.
     """
 
     @property
@@ -260,6 +260,16 @@ class Worker(ResourceGroup, ABC):
         Raises:
             WorkerError: the call failed.
         """
+
+    def asked(self, step_input: StepInput) -> str:
+        """Return what a call with this input asks for; for an action, equal texts are equal actions.
+
+        By default the subtask. A worker with arguments returns them in one canonical form.
+
+        Raises:
+            WorkerRefused: the input does not fit the worker, so a call would be refused, too.
+        """
+        return step_input.subtask
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
         """Return the maximum that a call may spend, from the size of its prompt and the price on the card.

@@ -35,7 +35,7 @@ async def ask_approval(
     plan, problem = Plan.from_json(view["plan"]), ""
     texts = next((event.context for event in events if isinstance(event, RunStarted)), None)
     forecast = conductor.forecast(replace(renumbered(plan, then, now), query=query), context=texts)
-    while waiting_for(events) is not None:
+    while waiting_for(events):
         said = interrupt(shown(view, forecast, problem))
         try:
             # The answer uses the workers' numbers at the time of planning.

@@ -34,7 +34,7 @@ def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
             return content_completion(content, returned.artifact, card.name)
 
     worker = ToolWorker(_schema(tool), call, card=card)
-    worker.safe_to_repeat = _is_safe_to_repeat(tool)
+    worker.acts = _acts(tool)
     worker.is_interruptible = True
     return worker
 
@@ -72,10 +72,10 @@ def _completion(returned: object, worker: str) -> Completion:
     return Completion(storable(text_of(returned)))
 
 
-def _is_safe_to_repeat(tool: BaseTool) -> bool:
-    """Return whether a tool may be called twice, by MCP annotations in its metadata."""
+def _acts(tool: BaseTool) -> bool:
+    """Return whether a call of a tool is an action, by MCP annotations in its metadata."""
     hints = tool.metadata or {}
-    return bool(hints.get("readOnlyHint") or hints.get("idempotentHint"))
+    return not (hints.get("readOnlyHint") or hints.get("idempotentHint"))
 
 
 def _schema(tool: BaseTool) -> dict[str, Any]:

@@ -93,8 +93,8 @@ def _offered(probe: Probe) -> Iterator[str]:
     """Yield a line for each tool and resource of an MCP server."""
     for offer, name, is_used in probe.named_offers():
         use = "" if is_used else "not used; "
-        again = "" if offer.safe_to_repeat else "not safe to repeat; "
-        yield f"{name} ({offer.kind}): {use}{again}{offer.description}"
+        acts = "acts; " if offer.acts else ""
+        yield f"{name} ({offer.kind}): {use}{acts}{offer.description}"
 
 
 def _table(screen: Screen, probes: Sequence[Probe]) -> Table:

@@ -75,7 +75,7 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
         new_plan, policy = recorded.changed(change), None
         if approve:
             policy = Policy(approve=at_the_terminal(screen, answering.view, recorded.conductor))
-            if waiting_for(recorded.events) is not None:
+            if waiting_for(recorded.events):
                 _decide_at_the_terminal(screen, recorded, new_plan)
                 new_plan = None
         if recorded.is_complete:

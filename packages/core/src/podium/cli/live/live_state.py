@@ -8,6 +8,7 @@ from podium.errors import PlanError
 from podium.plan_text import PlanReader
 from podium.run.no_plan import for_people
 from podium.types.events import (
+    ActionDecided,
     AnswerDelta,
     ApprovalAsked,
     ApprovalGiven,
@@ -82,7 +83,7 @@ class LiveState:
                 | ApprovalGiven()
             ):
                 self._take_round(event)
-            case PlannerStarted() | NestedRunEnded() | WorkerRunEnded():
+            case PlannerStarted() | NestedRunEnded() | WorkerRunEnded() | ActionDecided():
                 pass
             case _:
                 assert_never(event)
@@ -125,7 +126,7 @@ class LiveState:
                 current.is_fallback = event.is_fallback
                 self._show_plan(event.run_id, current, event.plan)
             case ApprovalAsked():
-                current.approval = "waits for approval"
+                current.approval = "waits for approval" if event.step is None else f"step {event.step} waits"
             case ApprovalGiven():
                 current.approval = _decision(event)
                 if event.plan is not None:

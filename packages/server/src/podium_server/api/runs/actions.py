@@ -215,7 +215,7 @@ class RunActions:
     ) -> None:
         row = await self._find(exchange, caller, "approve")
         events = await self._events(row)
-        if waiting_for(events) is None or row.state == "running":
+        if not waiting_for(events) or row.state == "running":
             raise NotWaiting(f"run {row.run_id} does not wait for an approval: its status is {row.state}")
         request = self._request("resume", events, None)
         conductor = _own(self._turns.catalogue.find(request.model).conductor)

@@ -1,0 +1,84 @@
+"""The actions of a round: what each is asked to do, what was done before, and who must approve it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from podium.errors import PodiumError
+from podium.execution.run_context import RunContext
+from podium.execution.step_state import StepState
+from podium.execution.stored_calls import StoredCalls
+from podium.prompts.subtask import step_input
+from podium.resume.action_log import action_key, again_problem, outcome_again, undecided_problem
+from podium.types.outcome import Action, Outcome, Problem
+from podium.types.plan import Plan
+
+Approver = Callable[[Action, Plan, frozenset[str]], Awaitable[Problem | None]]
+"""Returns why an action of a plan is not carried out; `None` if it is approved. The labels are those of the
+data that its worker sees."""
+
+
+class RoundActions:
+    """The actions of one round; the k-th asking for equal actions takes the k-th one that was carried out.
+
+    Args:
+        context: the context of the run.
+        number: the round's number, from 1.
+        stored: the stored calls of the round's steps.
+    """
+
+    def __init__(self, context: RunContext, number: int, stored: StoredCalls) -> None:
+        self._context = context
+        self._number = number
+        self._stored = stored
+        context.actions.new_plan()
+
+    def recall(self, state: StepState) -> Outcome | None:
+        """Return the outcome of an action that must not be carried out now; `None` if it must.
+
+        The outcome is that of an equal action which was carried out before, or a failure if the end of an
+        equal action is unknown.
+        """
+        if state.action is None:
+            state.action = self._asked(state)
+        action, log = state.action, self._context.actions
+        if action is None:  # the call is refused as well
+            return None
+        if (undecided := log.undecided(action.key)) is not None:
+            ended = self._stored.never_ran(state, undecided_problem(undecided), "failed")
+            return replace(ended, action="unknown")
+        place = (action.run_id, action.round, action.step)
+        if (execution := log.recorded(action.key, place)) is None:
+            return None
+        log.take(execution)
+        return outcome_again(execution, action)
+
+    def repeats(self, state: StepState) -> Problem | None:
+        """Return the problem of an agent that acted for an earlier plan, too; `None` for other workers.
+
+        The words of an agent's subtask may differ although the same is meant.
+        """
+        action = state.action
+        if action is None or not self._context.settings.pool.workers[state.step.worker].reads_prose:
+            return None
+        earlier = self._context.actions.earlier(action)
+        return None if earlier is None else again_problem(earlier, action.asked)
+
+    def _asked(self, state: StepState) -> Action | None:
+        """Return what the action is asked to do; `None` if its worker refuses the input."""
+        context, settings = self._context, self._context.settings
+        worker = settings.pool.workers[state.step.worker]
+        query = context.request.query if context.shows_question else ()
+        most, texts = settings.limits.output_chars, context.request.context
+        try:
+            shown = step_input(worker, state.step, state.visible or (), query, most_chars=most, texts=texts)
+            asked = worker.asked(shown)
+        except PodiumError:
+            return None
+        return Action(
+            run_id=context.request.run_id,
+            round=self._number,
+            step=state.index,
+            worker=worker.card.name,
+            asked=asked,
+            key=action_key(worker.card.name, asked),
+        )
