@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from podium.errors import PodiumError
+from podium.errors import PlanInvalid, PodiumError
 from podium.execution.run_context import RunContext
 from podium.execution.step_state import StepState
 from podium.execution.stored_calls import StoredCalls
@@ -41,7 +41,7 @@ class RoundActions:
         if state.action is None:
             state.action = self._asked(state)
         action, log = state.action, self._context.actions
-        if action is None:  # the call is refused as well
+        if action is None:  # no worker is called
             return None
         if (undecided := log.undecided(action.key)) is not None:
             ended = self._stored.never_ran(state, undecided_problem(undecided), "failed")
@@ -64,16 +64,19 @@ class RoundActions:
         return None if earlier is None else again_problem(earlier, action.asked)
 
     def _asked(self, state: StepState) -> Action | None:
-        """Return what the action is asked to do; `None` if its worker refuses the input."""
+        """Return what the action is asked to do; `None` if the input is too long for any worker."""
         context, settings = self._context, self._context.settings
         worker = settings.pool.workers[state.step.worker]
         query = context.request.query if context.shows_question else ()
         most, texts = settings.limits.output_chars, context.request.context
         try:
             shown = step_input(worker, state.step, state.visible or (), query, most_chars=most, texts=texts)
-            asked = worker.asked(shown)
-        except PodiumError:
+        except PlanInvalid:
             return None
+        try:
+            asked = worker.asked(shown)
+        except PodiumError:  # a fallback may accept the input
+            asked = shown.subtask
         return Action(
             run_id=context.request.run_id,
             round=self._number,

@@ -57,7 +57,7 @@ class StepRunner:
     acts: bool = False
     """Whether the step is an action."""
     action: Action | None = None
-    """What the action is asked to do; `None` for other steps, and for arguments that its worker refuses."""
+    """What the action is asked to do; `None` for other steps, and for an input that is too long."""
     repeats: Problem | None = None
     """The problem of an agent that acted for an earlier plan, too; `None` if it did not."""
     has_started: bool = False

@@ -56,6 +56,8 @@ async def decide(
                 first = next(event for event in events if isinstance(event, RunStarted))
                 check(given.plan, first.labels)
         at, run_id = decisions[0].at, given.run_id
+        if isinstance(given, ActionDecided) or given.plan is None:  # the run may be nested, with its own pool
+            workers = next(e.workers for e in reversed(events) if isinstance(e, RunStarted | RunResumed))
         log.append(RunResumed(run_id=run_id, at=at, workers=tuple(workers), recovery=log.recovery))
         for decision in decisions:
             log.append(decision)

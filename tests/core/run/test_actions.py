@@ -1,0 +1,505 @@
+"""Actions: steps whose worker may change something. They happen once, and when the accepted plan says so."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anyio
+import pytest
+from core.actors import boss, plan_of, rows, told
+
+from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Result, Retry, Step
+from podium.errors import ConfigError, PlannerError, ToolFailed, WorkerTimeout, WorkerUnavailable
+from podium.hosts import ToolWorker
+from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner
+from podium.policy import ApprovalRequest, Policy
+from podium.types import Completion, Event, StepEnded
+from podium.workers import FREE, ScriptedWorker, StepInput, Worker
+
+pytestmark = pytest.mark.anyio
+ONCE = Retry(attempts=1)
+ORDER = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
+
+
+class Shop:
+    """A tool that refunds orders, with what it was asked to do; `raising` is raised at each call."""
+
+    def __init__(self, *raising: Exception | None, seconds: float = 0.0) -> None:
+        self.refunds: list[int] = []
+        self._raising = list(raising)
+        self._seconds = seconds
+
+    async def _refund(self, arguments: dict[str, Any]) -> str:
+        self.refunds.append(arguments["order"])
+        error = self._raising.pop(0) if self._raising else None
+        await anyio.sleep(self._seconds)
+        if error is not None:
+            raise error
+        return f"refunded {arguments['order']}"
+
+    @property
+    def worker(self) -> ToolWorker:
+        """The tool as a worker."""
+        return ToolWorker(ORDER, self._refund, card=Card(name="refund", price=FREE))
+
+
+def writer(name: str = "writer", text: str | Exception = "text") -> ScriptedWorker:
+    """Return a model that answers at once."""
+    return ScriptedWorker(name, text)
+
+
+def refund(order: object = 1017, *access: int) -> tuple[int, str, tuple[int, ...]]:
+    """Return a step of worker 1 that refunds an order."""
+    return (1, json.dumps({"order": order}), access)
+
+
+async def run(
+    planner: ChatPlanner | Plan, *workers: Worker, events: list[Event] | None = None, **options: Any
+) -> Result:
+    """Run a question with these workers."""
+    options.setdefault("retry", ONCE)
+    if isinstance(planner, Plan):
+        conductor = Conductor(FixedPlanner(planner), workers, **options)
+    else:
+        conductor = Conductor(planner, workers, **options)
+    return await conductor.run("What?", on_event=None if events is None else events.append)
+
+
+def ends(result: Result) -> list[tuple[str, str]]:
+    """Return worker and end of each action."""
+    return [(action.worker, action.end) for action in result.actions]
+
+
+BROKEN = rows(refund(), (0, "Write.", ())) + '{"worker": 9, "subtask": "x", "access": []}\n'
+
+
+class TestNoActionBeforeThePlanIsAccepted:
+    """Models still start early."""
+
+    async def test_a_plan_that_is_repaired_in_other_words_acts_once(self) -> None:
+        """The first text has an invalid third row."""
+        shop, model = Shop(), writer()
+        planner = boss(BROKEN, rows((1, '{"order": 1017.0}', ()), (0, "Write it.", (0,))), piece=8)
+        result = await run(planner, model, shop.worker)
+        assert (result.status, shop.refunds) == ("ok", [1017])
+
+    async def test_a_repaired_plan_without_the_action_does_not_act(self) -> None:
+        """The model of the first text started early all the same."""
+        shop, model = Shop(), writer()
+        started = rows((0, "Write.", ()), refund()) + '{"worker": 9, "subtask": "x", "access": []}\n'
+        result = await run(boss(started, rows((0, "Write.", ())), piece=8), model, shop.worker)
+        assert (result.status, shop.refunds, len(model.requests)) == ("ok", [], 1)
+
+    @pytest.mark.parametrize("end", ["length", "failed"])
+    async def test_a_planner_that_is_cut_off_leaves_nothing_done(self, end: str) -> None:
+        """After the row of the action."""
+        shop, text = Shop(), rows(refund(), (0, "Write.", ()))
+        reply = Completion(text, finish_reason="length") if end == "length" else WorkerUnavailable("down")
+        with pytest.raises(PlannerError) as caught:
+            await run(boss(reply, piece=4), writer(), shop.worker)
+        assert (shop.refunds, caught.value.actions) == ([], ())
+
+    async def test_a_refused_plan_does_not_act(self) -> None:
+        """Nor a plan whose approval waits."""
+        shop = Shop()
+        policy = Policy(approve=lambda request: "no")
+        result = await run(boss(rows(refund())), writer(), shop.worker, policy=policy)
+        assert (result.status, shop.refunds) == ("failed", [])
+
+
+class TestEachActionIsCarriedOut:
+    """Or the run says which was not."""
+
+    @pytest.mark.parametrize("seconds", [0.0, 0.05])
+    async def test_an_action_that_no_step_reads(self, seconds: float) -> None:
+        """The answer is ready before."""
+        shop = Shop(seconds=seconds)
+        result = await run(plan_of(refund(), (0, "Write.", ())), writer(), shop.worker)
+        assert (result.status, shop.refunds, ends(result)) == ("ok", [1017], [("refund", "done")])
+
+    async def test_a_reader_of_an_unseen_action_runs(self) -> None:
+        """What only the action needs is needed."""
+        shop = Shop()
+        finder = ScriptedWorker("finder", "1018")
+        plan = Plan((Step(2, "Find.", ()), Step(1, '{"order": "{{0}}"}', (0,)), Step(0, "Write.", ())))
+        result = await run(plan, writer(), shop.worker, finder)
+        assert (result.status, shop.refunds) == ("ok", [1018])
+
+    async def test_an_unseen_action_that_fails(self) -> None:
+        """The answer stands, and the run is partial."""
+        shop = Shop(ToolFailed("no such order", maybe_paid=True))
+        result = await run(plan_of(refund(), (0, "Write.", ())), writer(), shop.worker)
+        assert (result.status, result.answer, ends(result)) == ("partial", "text", [("refund", "failed")])
+        assert result.problem is not None
+        assert "step 0 (refund)" in result.problem.message
+        assert "no such order" in result.problem.message
+
+    async def test_enough_does_not_stop_an_action(self) -> None:
+        """The step that needs one of two goes on, and the action ends."""
+        shop = Shop(seconds=0.05)
+        plan = Plan((Step(0, "Write."), Step(*refund()[:2]), Step(0, "Sum up.", (0, 1), enough=1)))
+        result = await run(plan, writer(), shop.worker)
+        assert (result.status, shop.refunds, ends(result)) == ("ok", [1017], [("refund", "done")])
+
+    async def test_the_failure_of_another_step_does_not_stop_an_action(self) -> None:
+        """With `on_failure="fail"`, too."""
+        shop = Shop(seconds=0.05)
+        plan = plan_of(refund(), (2, "Break.", ()), (0, "Write.", (1,)))
+        broken = ScriptedWorker("broken", WorkerUnavailable("down"), latency=0.01)
+        result = await run(plan, writer(), shop.worker, broken, on_failure="fail")
+        assert (result.status, ends(result)) == ("failed", [("refund", "done")])
+
+    async def test_the_answer_may_be_streamed_before_the_action_has_ended(self) -> None:
+        """The end of the run comes after it."""
+        shop, events = Shop(seconds=0.05), list[Event]()
+        await run(plan_of(refund(), (0, "Write.", ())), writer(), shop.worker, events=events)
+        order = [
+            event.type if not isinstance(event, StepEnded) else f"step {event.step}"
+            for event in events
+            if event.type in ("answer_delta", "run_ended") or isinstance(event, StepEnded)
+        ]
+        assert order.index("answer_delta") < order.index("step 0") < order.index("run_ended")
+
+
+GAPS: dict[str, Callable[[], tuple[Worker, Plan]]] = {
+    "failed": lambda: (
+        writer("reader", WorkerUnavailable("down")),
+        plan_of((2, "Read.", ()), (0, "Draft.", ()), refund(1, 0, 1), (0, "Write.", (1,))),
+    ),
+    "cut": lambda: (
+        writer("reader", Completion("half", finish_reason="length")),  # type: ignore[arg-type]
+        plan_of((2, "Read.", ()), refund(1, 0), (0, "Write.", ())),
+    ),
+    "made from a gap": lambda: (
+        writer("reader", WorkerUnavailable("down")),
+        plan_of((2, "Read.", ()), (0, "Draft.", ()), (0, "Join.", (0, 1)), refund(1, 2), (0, "Write.", (1,))),
+    ),
+    "made from a cut text": lambda: (
+        writer("reader", Completion("half", finish_reason="length")),  # type: ignore[arg-type]
+        plan_of((2, "Read.", ()), (0, "Draft.", (0,)), refund(1, 1), (0, "Write.", ())),
+    ),
+}
+
+
+class TestNeverFromAGap:
+    """An action with an incomplete input is skipped, and the run is partial."""
+
+    @pytest.mark.parametrize("gap", GAPS)
+    @pytest.mark.parametrize("on_failure", ["note", "skip"])
+    async def test_gaps(self, gap: str, on_failure: Any) -> None:
+        """Also if the gap is in an input of the input."""
+        shop, (reader, plan) = Shop(), GAPS[gap]()
+        result = await run(plan, writer(), shop.worker, reader, on_failure=on_failure)
+        assert (result.status, shop.refunds, result.actions) == ("partial", [], ())
+        assert result.problem is not None
+        assert "refund" in result.problem.message
+
+    async def test_what_enough_leaves_out_is_no_gap(self) -> None:
+        """The plan asked for one of two."""
+        shop, reader = Shop(), writer("reader", WorkerUnavailable("down"))
+        action = Step(1, '{"order": 1}', (0, 1), enough=1)
+        plan = Plan((Step(2, "Read."), Step(0, "Draft."), action, Step(0, "Write.", (1,))))
+        result = await run(plan, writer(), shop.worker, reader)
+        assert (result.status, shop.refunds) == ("ok", [1])
+
+
+class TestAsOftenAsOnePlanAsks:
+    """Equal actions of later plans are the same actions."""
+
+    async def test_one_plan_asks_twice(self) -> None:
+        """Each asking is carried out."""
+        shop = Shop()
+        await run(plan_of(refund(), refund(), (0, "Write.", ())), writer(), shop.worker)
+        assert shop.refunds == [1017, 1017]
+
+    @pytest.mark.parametrize("again", ['{"order": 1017}', '{"order": "1017"}', '{ "order" : 1017.0 }'])
+    async def test_another_plan_after_a_failure(self, again: str) -> None:
+        """The k-th asking takes the k-th that was done; the third is new. The planner is told."""
+        shop, broken = Shop(), writer("broken", WorkerUnavailable("down"))
+        first = rows(refund(), refund(), (2, "Break.", ()), (0, "Write.", (2,)))
+        second = rows((1, again, ()), (1, again, ()), (1, again, ()), (0, "Write.", (0,)))
+        planner, events = boss(first, second), list[Event]()
+        result = await run(planner, writer(), shop.worker, broken, on_failure="replan", events=events)
+        assert (result.status, shop.refunds) == ("ok", [1017, 1017, 1017])
+        later = [event.outcome for event in events if isinstance(event, StepEnded) and event.round == 2]
+        assert [outcome.reused for outcome in later if outcome.action] == [True, True, False]
+        assert 'refund {"order": 1017}: done' in told(planner)
+
+    async def test_a_better_plan(self) -> None:
+        """With `rounds=2`, each plan takes what was done from the beginning."""
+        shop, plan = Shop(), rows(refund(), (0, "Write it better.", (0,)))
+        planner = boss(rows(refund(), (0, "Write.", (0,))), plan)
+        result = await run(planner, writer(), shop.worker, limits=Limits(rounds=2))
+        assert (result.status, shop.refunds) == ("ok", [1017])
+
+    async def test_arguments_from_an_output(self) -> None:
+        """Equal after they are filled in."""
+        shop, finder = Shop(), ScriptedWorker("finder", "1017")
+        filled = '{"worker": 1, "subtask": "{\\"order\\": {{0}}}", "access": [0]}\n'
+        second = rows((2, "Find.", ())) + filled + rows((0, "Write.", ()))
+        planner = boss(rows(refund(), (0, "Write.", ())), second)
+        result = await run(planner, writer(), shop.worker, finder, limits=Limits(rounds=2))
+        assert (result.status, shop.refunds) == ("ok", [1017])
+
+    async def test_defaults_of_the_schema(self) -> None:
+        """An argument with its default value is equal to one that is left out."""
+        calls: list[dict[str, Any]] = []
+        schema = {"properties": {"to": {"type": "string"}, "copy": {"type": "boolean", "default": False}}}
+
+        async def send(arguments: dict[str, Any]) -> str:
+            calls.append(arguments)
+            return "sent"
+
+        mail = ToolWorker({**schema, "required": ["to"]}, send, card=Card(name="mail", price=FREE))
+        texts = [
+            rows((1, f"{args}", ()), (0, "Write.", ()))
+            for args in ('{"to": "a"}', '{"copy": false, "to": "a"}')
+        ]
+        await run(boss(*texts), writer(), mail, limits=Limits(rounds=2))
+        assert calls == [{"to": "a"}]
+
+    async def test_an_agent_is_asked_in_other_words(self) -> None:
+        """It acts again, and the problem names both subtasks."""
+        agent = writer("agent", "done")
+        agent.acts = True
+        texts = [
+            rows((1, words, ()), (0, "Write.", (0,))) for words in ("Refund 1017.", "Please refund 1017.")
+        ]
+        planner = boss(*texts)
+        result = await run(planner, writer(), agent, limits=Limits(rounds=2))
+        assert (result.status, len(agent.requests)) == ("partial", 2)
+        assert result.problem is not None
+        assert result.problem.code == "acted_again"
+        assert "'Refund 1017.'" in result.problem.message
+        assert "'Please refund 1017.'" in result.problem.message
+        assert "agent Refund 1017.: done" in told(planner)
+
+
+class TestRetries:
+    """An attempt that certainly did not reach the worker may be repeated, and no other."""
+
+    @pytest.mark.parametrize(
+        ("error", "calls", "end"),
+        [
+            (WorkerUnavailable("refused"), 2, "done"),
+            (WorkerUnavailable("lost", maybe_paid=True), 1, "unknown"),
+            (WorkerTimeout("late", maybe_paid=True), 1, "unknown"),
+            (ToolFailed("no such order", maybe_paid=True), 1, "failed"),
+            (ValueError("no such order"), 1, "failed"),
+        ],
+    )
+    async def test_errors(self, error: Exception, calls: int, end: str) -> None:
+        """By what is known of the call."""
+        shop = Shop(error)
+        retry = Retry(
+            attempts=3,
+            first_wait=0.001,
+            retry_on=frozenset({"worker_unavailable", "worker_timeout", "worker_failed", "tool_failed"}))
+        result = await run(plan_of(refund(), (0, "Write.", ())), writer(), shop.worker, retry=retry)
+        assert (len(shop.refunds), ends(result)) == (calls, [("refund", end)])
+        assert result.status == ("ok" if end == "done" else "partial")
+
+    async def test_refused_arguments_are_not_done(self) -> None:
+        """The fallback may do it."""
+        other = FunctionWorker(lambda step: "refunded", card=Card(name="clerk", price=FREE), acts=True)
+        retry = Retry(fallbacks={"refund": ["clerk"]})
+        plan = plan_of((1, '{"order": "no number"}', ()), (0, "Write.", (0,)))
+        shop = Shop()
+        result = await run(plan, writer(), shop.worker, other, retry=retry)
+        assert (result.status, shop.refunds, ends(result)) == ("ok", [], [("clerk", "done")])
+
+    async def test_an_action_that_takes_too_long(self) -> None:
+        """Its end is unknown; later steps are told, and an equal action does not start."""
+        shop, model = Shop(seconds=5), writer()
+        plan = plan_of(refund(), (0, "Draft.", ()), (0, "Write.", (0, 1)))
+        limits = Limits(step_seconds=0.05, rounds=2)
+        planner = boss(
+            rows(*[(s.worker, s.subtask, s.access) for s in plan.steps]), rows(refund(), (0, "W.", ()))
+        )
+        result = await run(planner, model, shop.worker, limits=limits)
+        assert (result.status, shop.refunds, ends(result)) == ("partial", [1017], [("refund", "unknown")])
+        assert "it is not known whether it was done" in model.requests[1].messages[-1].text
+        assert "not known whether it is done" in told(planner)
+        assert result.problem is not None
+        assert f"podium decide {result.run_id} --action 0 done|not-done" in result.problem.message
+
+
+@pytest.mark.parametrize("done", [True, False])
+async def test_a_person_decides_on_an_unknown_end(*, done: bool) -> None:
+    """Done: the step is taken as done. Not done: `resume` carries it out."""
+    shop, journal = Shop(WorkerTimeout("late", maybe_paid=True)), MemoryJournal()
+    plan = FixedPlanner(plan_of(refund(), (0, "Write.", (0,))))
+    conductor = Conductor(plan, [writer(), shop.worker], journal=journal, retry=ONCE)
+    result = await conductor.run("What?")
+    assert (result.status, ends(result)) == ("failed", [("refund", "unknown")])
+    again = await conductor.resume(result.run_id)
+    assert (again.status, shop.refunds) == ("failed", [1017])
+    assert again.problem is not None
+    assert "not known whether" in again.problem.message
+    await conductor.decide(result.run_id, action=0, done=done, by="ann")
+    resumed = await conductor.resume(result.run_id)
+    assert (resumed.status, resumed.answer) == ("ok", "text")
+    assert shop.refunds == ([1017] if done else [1017, 1017])
+    assert ends(resumed) == [("refund", "done")]
+    with pytest.raises(ConfigError, match="no action whose end a person can decide"):
+        await conductor.decide(result.run_id, action=0, done=True)
+
+
+async def test_a_failed_action_is_asked_again_only_after_a_decision() -> None:
+    """An error of the tool is an end."""
+    shop, journal = Shop(ToolFailed("closed", maybe_paid=True)), MemoryJournal()
+    plan = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
+    conductor = Conductor(plan, [writer(), shop.worker], journal=journal, retry=ONCE)
+    result = await conductor.run("What?")
+    again = await conductor.resume(result.run_id)
+    assert (again.status, shop.refunds) == ("partial", [1017])
+    assert again.problem is not None
+    assert f"podium decide {result.run_id} --action 0 not-done" in again.problem.message
+    await conductor.decide(result.run_id, action=0, done=False)
+    assert (await conductor.resume(result.run_id)).status == "ok"
+    assert shop.refunds == [1017, 1017]
+
+
+async def test_a_changed_plan_does_not_repeat_an_action() -> None:
+    """`resume` with another plan, in which the action has another place."""
+    shop, journal = Shop(), MemoryJournal()
+    broken = writer("broken", WorkerUnavailable("down"))
+    first = plan_of(refund(), (2, "Break.", ()), (0, "Write.", (1,)))
+    conductor = Conductor(FixedPlanner(first), [writer(), shop.worker, broken], journal=journal, retry=ONCE)
+    result = await conductor.run("What?")
+    assert result.status == "failed"
+    changed = plan_of((0, "Draft.", ()), (1, '{"order": "1017"}', (0,)), (0, "Write.", (1,)))
+    resumed = await conductor.resume(result.run_id, plan=changed)
+    assert (resumed.status, shop.refunds) == ("ok", [1017])
+
+
+def nested(shop: Shop, planner: Any, *others: Worker, **options: Any) -> Conductor:
+    """Return a conductor whose pool has the tool."""
+    card = Card(name="team", description="Handles refunds.")
+    return Conductor(planner, [writer(), shop.worker, *others], card=card, retry=ONCE, **options)
+
+
+class TestNestedConductors:
+    """A conductor whose pool holds a worker that acts is one that acts, too."""
+
+    async def test_it_starts_only_after_the_plan_is_complete(self) -> None:
+        """And never from a gap; one without such a worker starts early."""
+        shop = Shop()
+        team = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
+        assert team.acts
+        assert not Conductor(FixedPlanner(plan_of((0, "x", ()))), [writer()]).acts
+        broken = writer("broken", WorkerUnavailable("down"))
+        plan = plan_of((2, "Break.", ()), (0, "Draft.", ()), (1, "Refund.", (0, 1)), (0, "Write.", (1,)))
+        result = await run(plan, writer(), team, broken)
+        assert (result.status, shop.refunds) == ("partial", [])
+
+    async def test_its_actions_are_those_of_the_run(self) -> None:
+        """A later plan that asks the team in other words does not repeat them."""
+        shop = Shop()
+        team = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
+        texts = [
+            rows((1, words, ()), (0, "Write.", (0,))) for words in ("Refund 1017.", "Please refund 1017.")
+        ]
+        result = await run(boss(*texts), writer(), team, limits=Limits(rounds=2))
+        assert shop.refunds == [1017]
+        assert ("refund", "done") in ends(result)
+
+    async def test_two_askings_of_one_plan(self) -> None:
+        """Each nested plan asks for itself."""
+        shop = Shop()
+        team = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
+        plan = plan_of((1, "Refund 1017.", ()), (1, "Refund 1017 a second time.", (0,)), (0, "Write.", (1,)))
+        result = await run(plan, writer(), team)
+        assert (result.status, shop.refunds) == ("ok", [1017, 1017])
+
+    async def test_a_resumed_run_with_an_unknown_end_inside(self) -> None:
+        """The nested run is named in the remedy, and can be decided."""
+        shop, journal = Shop(WorkerTimeout("late", maybe_paid=True)), MemoryJournal()
+        team = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
+        plan = FixedPlanner(plan_of((1, "Refund 1017.", ()), (0, "Write.", ())))
+        conductor = Conductor(plan, [writer(), team], journal=journal, retry=ONCE)
+        result = await conductor.run("What?")
+        assert result.status == "partial"
+        inner = next(action for action in result.actions if action.end == "unknown")
+        assert (await conductor.resume(result.run_id)).status == "partial"
+        assert shop.refunds == [1017]
+        await conductor.decide(inner.run_id, action=inner.step, done=True)
+        resumed = await conductor.resume(result.run_id)
+        assert (resumed.status, shop.refunds) == ("ok", [1017])
+
+
+class TestErrorsCarryWhatWasDone:
+    """In Python; the hosts have tests of their own."""
+
+    async def test_a_limit_that_stops_the_run(self) -> None:
+        """The result has the actions."""
+        shop = Shop()
+        slow = ScriptedWorker("slow", "late", latency=5)
+        plan = plan_of(refund(), (2, "Wait.", (0,)))
+        result = await run(plan, writer(), shop.worker, slow, limits=Limits(seconds=0.1))
+        assert (result.status, ends(result)) == ("failed", [("refund", "done")])
+
+    async def test_a_bug_in_the_code_of_a_worker(self) -> None:
+        """The exception has a note."""
+        shop = Shop()
+
+        def bug(step: StepInput) -> str:
+            raise TypeError("a bug")
+
+        broken = FunctionWorker(bug, card=Card(name="broken", price=FREE))
+        with pytest.raises(TypeError) as caught:
+            await run(plan_of(refund(), (2, "Break.", (0,))), writer(), shop.worker, broken)
+        assert any('refund {"order": 1017}: done' in note for note in caught.value.__notes__)
+
+
+class TestApprovalOfActions:
+    """`Policy.ask = "actions"`: the other steps run, and an action waits at its arguments."""
+
+    async def test_a_function_decides(self) -> None:
+        """On the arguments as the tool will get them."""
+        shop, asked = Shop(), list[ApprovalRequest]()
+
+        def decide(request: ApprovalRequest) -> bool | str:
+            asked.append(request)
+            return request.action is not None and "1017" in request.action.asked
+
+        plan = plan_of(refund(), refund(1018), (0, "Write.", ()))
+        result = await run(plan, writer(), shop.worker, policy=Policy(approve=decide, ask="actions"))
+        assert (result.status, shop.refunds, len(asked)) == ("partial", [1017], 2)
+        assert asked[0].actions == (0, 1)
+        assert result.problem is not None
+        assert "the action of step 1 was refused" in result.problem.message
+
+    async def test_later(self) -> None:
+        """The others run; a decision counts for its arguments, and resume goes on."""
+        shop, model, journal = Shop(), writer(), MemoryJournal()
+        plan = FixedPlanner(plan_of((0, "Read.", ()), refund(), refund(1018), (0, "Write.", (0, 1, 2))))
+        policy = Policy(approve="later", ask="actions")
+        conductor = Conductor(plan, [model, shop.worker], journal=journal, policy=policy)
+        result = await conductor.run("What?")
+        assert (result.status, shop.refunds, len(model.requests)) == ("waiting", [], 1)
+        await conductor.decide(result.run_id, action=1, approved=True)
+        result = await conductor.resume(result.run_id)
+        assert (result.status, shop.refunds) == ("waiting", [1017])
+        await conductor.decide(result.run_id, approved=True)
+        result = await conductor.resume(result.run_id)
+        assert (result.status, shop.refunds, len(model.requests)) == ("ok", [1017, 1018], 2)
+
+    def test_a_wrong_value_is_refused(self) -> None:
+        """The message lists the values."""
+        with pytest.raises(ConfigError, match="'plans' or 'actions'"):
+            Policy(ask="steps")  # type: ignore[arg-type]
+
+
+def _kinds(workers: Sequence[Worker]) -> list[bool]:
+    return [worker.acts for worker in workers]
+
+
+async def test_what_acts() -> None:
+    """Tools do, unless told otherwise; models and functions do not."""
+    tool = Shop().worker
+    assert _kinds([tool, writer(), FunctionWorker(lambda step: "x")]) == [True, False, False]
+    tool.acts = False
+    result = await run(plan_of(refund(), (0, "Write.", ())), writer(), tool)
+    assert (result.status, result.actions) == ("ok", ())
