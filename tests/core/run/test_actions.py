@@ -295,7 +295,8 @@ class TestRetries:
         retry = Retry(
             attempts=3,
             first_wait=0.001,
-            retry_on=frozenset({"worker_unavailable", "worker_timeout", "worker_failed", "tool_failed"}))
+            retry_on=frozenset({"worker_unavailable", "worker_timeout", "worker_failed", "tool_failed"}),
+        )
         result = await run(plan_of(refund(), (0, "Write.", ())), writer(), shop.worker, retry=retry)
         assert (len(shop.refunds), ends(result)) == (calls, [("refund", end)])
         assert result.status == ("ok" if end == "done" else "partial")
