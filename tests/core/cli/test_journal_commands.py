@@ -221,7 +221,7 @@ def test_run_that_is_not_there(podium: Podium, config: Path, typed: str) -> None
     """What names no run, or more than one, is told in one line."""
     for _ in range(2):
         podium("run", "What is it?")
-    for command in ("show", "resume", "replay", "approve"):
+    for command in ("show", "resume", "replay"):
         result = podium(command, typed)
         assert result.exit_code == 2
         assert "run begins with" in result.stderr

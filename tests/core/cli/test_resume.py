@@ -1,4 +1,4 @@
-"""Commands that go on with recorded runs: `resume`, `approve`, `refuse`, `replay`."""
+"""Commands that go on with recorded runs: `resume`, `decide`, `replay`."""
 
 import json
 import os
@@ -172,7 +172,7 @@ def waiting(podium: Podium, config: Path, server: ChatServer) -> str:
     config.write_text(config.read_text() + '[policy]\napprove = "later"\n')
     result = podium("run", "What is it?")
     assert (result.exit_code, result.stdout) == (4, "")
-    assert "podium approve" in result.stderr
+    assert " approve`" in result.stderr
     assert asked(server) == ["plan"]
     return run_id(result)
 
@@ -192,7 +192,7 @@ def test_the_time_of_a_run_does_not_count_how_long_it_waited(
         database.execute("UPDATE podium_runs SET began = began - 86400")
     before = seconds()
     assert 0 < before < 3600
-    assert podium("approve", waiting).exit_code == 0
+    assert podium("decide", waiting, "approve").exit_code == 0
     assert seconds() == before
     assert podium("resume", waiting).exit_code == 0
     assert before < seconds() < 3600
@@ -202,7 +202,7 @@ def test_approved_out_of_band(podium: Podium, waiting: str, server: ChatServer) 
     """A plan that waits is shown, approved in another command, and then carried out."""
     assert "waits for approval" in podium("show", waiting).stdout
     assert podium("resume", waiting).exit_code == 4
-    approved = podium("approve", waiting, "--by", "Ann")
+    approved = podium("decide", waiting, "approve", "--by", "Ann")
     assert approved.exit_code == 0
     assert asked(server) == ["plan"]
     assert podium("resume", waiting).stdout == "forty-two\n"
@@ -212,7 +212,9 @@ def test_approved_out_of_band(podium: Podium, waiting: str, server: ChatServer) 
 
 def test_approved_with_a_change(podium: Podium, waiting: str, server: ChatServer) -> None:
     """What was approved is what is carried out."""
-    assert podium("approve", waiting, "--step", "0", "--subtask", "Think of a prime.").exit_code == 0
+    assert (
+        podium("decide", waiting, "approve", "--step", "0", "--subtask", "Think of a prime.").exit_code == 0
+    )
     assert podium("resume", waiting).stdout == "forty-two\n"
     assert any("Think of a prime." in str(call.body) for call in server.calls)
     assert not any("Think of a number." in str(call.body["messages"][-1]) for call in server.calls[1:])
@@ -223,7 +225,7 @@ def test_approved_with_edits(podium: Podium, waiting: str, server: ChatServer) -
     insert = {"op": "insert", "at": 1, "worker": "speaker", "subtask": "Double it.", "access": [0]}
     change = {"op": "change", "step": 2, "access": [1]}
     Path("edits.json").write_text(json.dumps([insert, change]))
-    assert podium("approve", waiting, "--edits", "edits.json").exit_code == 0
+    assert podium("decide", waiting, "approve", "--edits", "edits.json").exit_code == 0
     assert podium("resume", waiting).stdout == "forty-two\n"
     said = json.loads(podium("show", waiting, "--json").stdout)
     steps = said["plans"][0]["steps"]
@@ -291,13 +293,13 @@ def test_interrupted_approval_is_still_asked_for(
     assert any("Think of a prime." in str(call.body) for call in server.calls)
     changed = podium("replay", "asked", "--step", "1", "--subtask", "Whisper it.")
     assert changed.exit_code == 4
-    assert podium("approve", run_id(changed)).exit_code == 0
+    assert podium("decide", run_id(changed), "approve").exit_code == 0
     assert podium("resume", run_id(changed)).exit_code == 0
 
 
 def test_refused_out_of_band(podium: Podium, waiting: str, server: ChatServer) -> None:
     """A plan that is refused is not run, and the run says why."""
-    assert podium("refuse", waiting, "--why", "too dear").exit_code == 0
+    assert podium("decide", waiting, "refuse", "--why", "too dear").exit_code == 0
     ended = podium("resume", waiting)
     assert ended.exit_code == 1
     assert "too dear" in ended.stderr
@@ -306,7 +308,7 @@ def test_refused_out_of_band(podium: Podium, waiting: str, server: ChatServer) -
 
 def test_nothing_to_decide(podium: Podium, config: Path) -> None:
     """A run that waits for nothing is not approved."""
-    result = podium("approve", run_id(podium("run", "What is it?")))
+    result = podium("decide", run_id(podium("run", "What is it?")), "approve")
     assert result.exit_code == 2
     assert "does not wait for a decision" in result.stderr
 

@@ -18,7 +18,7 @@ Podium = Callable[..., Result]
 KEY = "sk-loopback-0123456789"
 COMMANDS = (
     *("run", "plan", "parse", "check", "init", "demo"),
-    *("show", "diff", "resume", "approve", "refuse", "replay"),
+    *("show", "diff", "resume", "decide", "replay"),
     *("runs", "runs delete", "runs prune", "audit", "audit verify", "audit export"),
 )
 

@@ -9,11 +9,19 @@ import pytest
 from core.actors import boss, plan_of, rows, told
 
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Result, Retry, Step
-from podium.errors import ConfigError, PlannerError, ToolFailed, WorkerTimeout, WorkerUnavailable
+from podium.errors import (
+    ConfigError,
+    PlannerError,
+    ToolFailed,
+    WorkerRefused,
+    WorkerTimeout,
+    WorkerUnavailable,
+)
 from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
+from podium.replay import replay
 from podium.types import Completion, Event, StepEnded
 from podium.workers import FREE, ScriptedWorker, StepInput, Worker
 
@@ -373,6 +381,35 @@ async def test_a_changed_plan_does_not_repeat_an_action() -> None:
     changed = plan_of((0, "Draft.", ()), (1, '{"order": "1017"}', (0,)), (0, "Write.", (1,)))
     resumed = await conductor.resume(result.run_id, plan=changed)
     assert (resumed.status, shop.refunds) == ("ok", [1017])
+
+
+async def test_a_replay_does_not_act() -> None:
+    """Nor does a replay that was stopped and resumed; an action with other arguments is carried out."""
+    shop, journal = Shop(), MemoryJournal()
+    conductor = Conductor(
+        FixedPlanner(plan_of(refund(), (0, "Write.", ()))), [writer(), shop.worker], journal=journal
+    )
+    result = await conductor.run("What?")
+    events = [entry.event for entry in await journal.read(result.run_id)]
+    again = await replay(conductor, events, run_id="again")
+    assert (again.status, shop.refunds) == ("ok", [1017])
+    changed = plan_of(refund(), refund(1018), (0, "Write more.", ()))
+    assert (await conductor.resume("again", plan=changed)).status == "ok"
+    assert shop.refunds == [1017, 1018]
+
+
+async def test_the_plan_of_a_fallback_planner_and_of_the_planner_that_is_asked_again() -> None:
+    """The planner is told what the first plan did, and its plan does not repeat it."""
+    shop, journal = Shop(), MemoryJournal()
+    planner = boss(WorkerRefused("401"), rows((1, '{"order": "1017"}', ()), (0, "Write it.", (0,))))
+    fallback = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
+    workers = [writer(), shop.worker]
+    conductor = Conductor(planner, workers, fallback_planner=fallback, journal=journal, retry=ONCE)
+    result = await conductor.run("What?")
+    assert (result.status, shop.refunds) == ("partial", [1017])
+    resumed = await conductor.resume(result.run_id)
+    assert (resumed.status, shop.refunds) == ("ok", [1017])
+    assert 'refund {"order": 1017}: done' in told(planner)
 
 
 def nested(shop: Shop, planner: Any, *others: Worker, **options: Any) -> Conductor:

@@ -15,7 +15,7 @@ from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import PlanRequest, PlanText
 from podium.policy import Policy
-from podium.types import Event, Message, RunStarted
+from podium.types import ActionDecided, Event, Message, RunStarted
 from podium.workers import Card, FunctionWorker, ScriptedWorker, StepInput
 from podium.workers.scripted import Reply
 
@@ -74,7 +74,8 @@ async def _broken_run() -> list[Event]:
 
 async def test_every_event_is_json() -> None:
     """Written and read again, an event's JSON form is what it was."""
-    events = [*await _rich_run(), *await _broken_run()]
+    decided = ActionDecided(run_id="x", at=0.0, round=1, step=0, done=True, by="ann")
+    events = [*await _rich_run(), *await _broken_run(), decided]
     for event in events:
         data: dict[str, Any] = event.to_json()
         assert json.dumps(json.loads(json.dumps(data))) == json.dumps(data)

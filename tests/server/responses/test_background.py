@@ -191,7 +191,8 @@ def test_a_plan_that_waits_for_approval(
         stream: Any = client.responses.retrieve(begun.id, stream=True)
         assert any("waits for approval" in getattr(event, "delta", "") for event in stream)
         stream.close()
-        command = [*decision, begun.id.removeprefix("resp_"), "--config", str(tmp_path / "podium.toml")]
+        run_id = begun.id.removeprefix("resp_")
+        command = ["decide", run_id, *decision, "--config", str(tmp_path / "podium.toml")]
         for _ in range(50):  # the run is held for a moment after its event
             done = podium(*command)
             if done.exit_code == 0:

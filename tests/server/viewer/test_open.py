@@ -139,7 +139,7 @@ def test_a_plan_that_waits_is_not_approved_here(folder: Path, page: Page) -> Non
     run_id = answered(folder, '\n[policy]\napprove = "later"\n')
     with opened(page, folder, run_id, "--no-browser") as (url, _):
         page.goto(url)
-        expect(page.get_by_text(f"podium approve {run_id[:12]}")).to_be_visible()
+        expect(page.get_by_text(f"podium decide {run_id[:12]} approve")).to_be_visible()
         expect(page.get_by_role("button", name="Approve")).to_have_count(0)
 
 

@@ -230,6 +230,10 @@ class Conductor(Worker):
         self._check(plan)
         return forecast_plan(self._settings, plan, plan.query, texts=context or {})
 
+    def actions_of(self, plan: Plan) -> tuple[int, ...]:
+        """Return the indices of the steps of a plan that are actions: see `Worker.acts`."""
+        return self._settings.actions_of(plan)
+
     def first_cost(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> float:
         """Return what the first call of a new run may cost, in USD; `run` describes the arguments."""
         return first_cost(self._settings, self._new_request(asked, options, stream=False))

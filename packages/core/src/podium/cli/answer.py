@@ -119,13 +119,15 @@ def _hint(result: Result, config: Path | None) -> str:
         return f": ask the planner again with `{resume}`" if is_asked else ""  # the policy forbids the call
     if result.problem is not None and result.problem.code == LimitExceeded.code:
         return f": {_with_higher_limit(resume, result.problem.message)}"
+    if any(action.end == "unknown" for action in result.actions):
+        return f": then continue with `{resume}`"
     match result.status:
         case "ok":
             return ""
         case "waiting":
-            see, approve = command(f"show {short}", config), command(f"approve {short}", config)
-            refuse = command(f"refuse {short} --why TEXT", config)
-            return f": show its plan with `{see}`, then `{approve}` or `{refuse}`"
+            see, approve = command(f"show {short}", config), command(f"decide {short} approve", config)
+            refuse = command(f"decide {short} refuse --why TEXT", config)
+            return f": see it with `{see}`, then `{approve}` or `{refuse}`"
         case _:
             return f": retry the failed steps with `{resume}`"
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from podium.cli.live import View
 
 _QUESTION = "Run this plan? [y]es, [N]o, [e]dit, [?] help: "
+_ACTION = "Carry out this action? [y]es, [N]o: "
 _HELP = """\
   y, yes   run the plan as shown
   n, no    refuse the plan: the run ends without calling a step (default: the Enter key)
@@ -41,14 +42,25 @@ def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -
     if not screen.interactive or not screen.can_ask:
         raise ConfigError(
             '--approve needs a terminal: without one, write approve = "later" in [policy] '
-            "and approve with `podium approve`"
+            "and approve with `podium decide RUN approve`"
         )
 
     async def ask(request: ApprovalRequest) -> bool | str | Plan:
         with nullcontext() if view is None else view.aside():
+            if request.action is not None:
+                action = request.action
+                return await verdict_on_action(screen, action.step, f"{action.worker} {action.asked}")
             return await verdict_on(screen, request.plan, conductor)
 
     return ask
+
+
+async def verdict_on_action(screen: Screen, step: int, action: str) -> bool | str:
+    """Show an action with its arguments, and ask the person at the terminal whether it may be carried out."""
+    screen.note(f"step {step}: {screen.shown(action)}")
+    while (said := (await screen.ask(_ACTION)).strip().lower()) not in ("y", "yes", "n", "no", ""):
+        screen.note(f"podium: {said!r} is not an answer")
+    return said in ("y", "yes") or "refused at the terminal"
 
 
 async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Literal[True] | str | Plan:
@@ -59,7 +71,7 @@ async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Liter
     """
     plan, workers = shown, conductor.pool.names
     while True:
-        screen.draw_note(drawing.plan_table(plan, workers, screen.shown))
+        screen.draw_note(drawing.plan_table(plan, workers, screen.shown, conductor.actions_of(plan)))
         screen.draw_note(*drawing.forecast(conductor.forecast(plan), screen.shown))
         said = await _answer(screen)
         if said == "yes":

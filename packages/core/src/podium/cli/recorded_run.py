@@ -2,18 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from shlex import quote
 from typing import Any, cast
 
-import anyio
-
 from podium.budget.limits import OF_RUN, Limits
-from podium.cli.arguments import command
 from podium.cli.plan_files import PlanChange
-from podium.cli.run_lookup import find_run, look, short_id
-from podium.cli.screen import Screen
+from podium.cli.run_lookup import find_run, look
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError
@@ -77,26 +71,6 @@ class RecordedRun:
         if not plans:
             raise ConfigError(f"run {self.run_id} has no plan yet")
         return plans[max(plans)].plan
-
-    def decide(self, plan: Plan | None, *, approved: bool, by: str, why: str) -> None:
-        """Record the decision on the waiting plan of the run.
-
-        Args:
-            plan: a changed plan; `None` keeps the waiting plan.
-            approved: whether the plan may run.
-            by: the name of the person who decides.
-            why: the reason, recorded with the decision.
-
-        Raises:
-            PodiumError: `Conductor.decide` raises it.
-        """
-        anyio.run(partial(self.conductor.decide, self.run_id, approved=approved, plan=plan, by=by, why=why))
-
-    def report_decision(self, screen: Screen, said: str) -> None:
-        """Report the decision and the command that continues the run."""
-        short = quote(short_id(self.run_id))
-        resume = command(f"resume {short}", self.config)
-        screen.note(f"podium: {said} the plan of run {self.run_id}; continue with `{resume}`")
 
 
 def find_recorded_run(path: Path | None, typed: str) -> RecordedRun:

@@ -30,6 +30,7 @@ def result_json(result: Result) -> dict[str, Any]:
         "plans": [plan.to_json() for plan in result.plans],
         "proposals": [asdict(proposal) for proposal in result.proposals],
         "outcomes": [asdict(outcome) for outcome in result.outcomes],
+        "actions": [asdict(action) for action in result.actions],
         "usage": asdict(result.usage),
         "estimated_usage": asdict(result.estimated_usage),
         "usage_by_worker": {name: asdict(usage) for name, usage in result.usage_by_worker.items()},

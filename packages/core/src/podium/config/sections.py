@@ -11,7 +11,7 @@ from podium.execution.retry_policy import OnFailure, Retry
 from podium.hosted import Api, Effort
 from podium.plan_text.writer import Spelling
 from podium.planners.planner_prompt import MAX_EXAMPLES, Show
-from podium.policy import Pin, Policy, Rule
+from podium.policy import Ask, Pin, Policy, Rule
 from podium.types.messages import Sampling
 from podium.workers.openai.providers import DEFAULT_PROVIDER
 from podium.workers.openai.timeouts import Timeouts
@@ -296,7 +296,9 @@ class PolicySection(Section):
     pins: list[PinSection] = Field(default_factory=list)
     """Workers for steps with certain words, as tables `[[policy.pins]]`."""
     approve: Literal["later"] | None = None
-    """With `"later"`, each plan waits for `podium approve`."""
+    """With `"later"`, each plan, or each action, waits for `podium decide`."""
+    ask: Ask = "plans"
+    """What needs the approval: each plan (`"plans"`), or each action at its arguments (`"actions"`)."""
 
     def to_policy(self) -> Policy:
         """Return the policy.

@@ -38,8 +38,8 @@ class RoundActions:
         The outcome is that of an equal action which was carried out before, or a failure if the end of an
         equal action is unknown.
         """
-        if state.action is None:
-            state.action = self._asked(state)
+        if state.action is None and (asked := self._asked(state)) is not None:
+            state.action, state.key = asked, asked.key
         action, log = state.action, self._context.actions
         if action is None:  # no worker is called
             return None

@@ -10,6 +10,7 @@ from .label_flow import (
     labels_of as labels_of,
 )
 from .policy import (
+    Ask as Ask,
     Policy as Policy,
 )
 from .rules import (

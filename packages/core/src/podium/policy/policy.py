@@ -13,6 +13,7 @@ from podium.policy.rules import Pin, Rule, listed, names
 from podium.types.plan import Plan
 
 Ask = Literal["plans", "actions"]
+"""What an approval is for: see `Policy.ask`."""
 _MOST_TOLD = 5
 """Maximum number of breaches in an error message."""
 

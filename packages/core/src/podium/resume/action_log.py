@@ -167,11 +167,14 @@ def _taken(log: ActionLog) -> Iterator[Execution]:
 def executions_of(runs: Iterable[Sequence[Event]]) -> list[Execution]:
     """Return the recorded actions of a run and its nested runs.
 
-    An action without a recorded end counts as unknown: the process may have died during the call.
+    An action without a recorded end counts as unknown: the process may have died during the call. A step may
+    also reuse an action of another run, as in a replay; then this run counts it, too.
     """
     found: list[Execution] = []
     for events in runs:
         last: dict[tuple[int, int], Execution] = {}
+        reused: dict[tuple[int, str], set[int]] = {}
+        """By round and key: the steps that took an action without carrying it out."""
         for event in events:
             match event:
                 case StepStarted() if event.action:
@@ -180,14 +183,35 @@ def executions_of(runs: Iterable[Sequence[Event]]) -> list[Execution]:
                     found.append(last[place])
                 case AttemptFailed() if (event.round, event.step) in last:  # it did not reach the worker
                     last[event.round, event.step].decide(done=False)
-                case StepEnded() if event.outcome.action and not event.outcome.reused:
-                    if (event.round, event.step) in last and event.attempt:
+                case StepEnded() if event.outcome.action == "done" and event.outcome.reused:
+                    steps = reused.setdefault((event.round, event.key), set())
+                    steps.add(event.step)
+                    own = [e for e in found if e.action.key == event.key and e.action.run_id == event.run_id]
+                    if len(steps) > len(own):
+                        found.append(_taken_from_elsewhere(event))
+                case StepEnded() if event.outcome.action and event.attempt:
+                    if (event.round, event.step) in last:
                         last[event.round, event.step].end(event.outcome)
                 case ActionDecided() if (event.round, event.step) in last:
                     last[event.round, event.step].decide(done=event.done)
                 case _:
                     pass  # it says nothing about an action
     return found
+
+
+def _taken_from_elsewhere(event: StepEnded) -> Execution:
+    """Return the action of a step that reused an action of another run."""
+    action = Action(
+        run_id=event.run_id,
+        round=event.round,
+        step=event.step,
+        worker=event.outcome.worker,
+        asked="",
+        key=event.key,
+    )
+    execution = Execution(action)
+    execution.end(event.outcome)
+    return execution
 
 
 def _distance(action: Action, place: tuple[str, int, int]) -> int:

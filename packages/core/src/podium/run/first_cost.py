@@ -47,6 +47,7 @@ def _of_planners(context: RunContext) -> list[Spend]:
 def _of_plan(context: RunContext) -> list[Spend]:
     plan = context.request.plan
     assert plan is not None
-    first = [index for index in plan.needed if not plan.steps[index].access]
     last = len(plan.steps) - 1
+    needed = plan.reaching(last, *context.settings.actions_of(plan))
+    first = [index for index in needed if not plan.steps[index].access]
     return [amount_of(context, plan.steps[index], (), last=index == last).worst for index in first]

@@ -9,7 +9,7 @@ gives 9 s (4 to 28). The simulation gives 22 s (11 to 50), as in reality, becaus
 call decides. For four calls in sequence, the simple interval is up to 1.6 times too wide.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapreplace
 from random import Random
@@ -52,6 +52,7 @@ def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
     pool: Pool,
     limits: Limits,
     *,
+    actions: Collection[int] = (),
     query: Sequence[Message] = (),
     attempts: int = 3,
     show_question: bool = True,
@@ -64,6 +65,7 @@ def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
         plan: the plan.
         pool: the workers, with their latest calls.
         limits: the limits of the run.
+        actions: indices of the steps that are actions, which run even if no step sees them.
         query: the conversation; if empty, the plan's own query is used.
         attempts: maximum calls of one step.
         show_question: whether workers see the question.
@@ -71,13 +73,14 @@ def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
         texts: the run's named texts.
     """
     asked = (tuple(query) or plan.query) if show_question else ()
-    order = [index for layer in plan.layers for index in layer if index in plan.needed]
+    needed = plan.reaching(len(plan.steps) - 1, *actions)
+    order = [index for layer in plan.layers for index in layer if index in needed]
     workers = {plan.steps[index].worker for index in order}
     habits = {number: _Habit(pool[number], pool.history(number).calls) for number in sorted(workers)}
     prompts = {
         index: _prompt(plan, index, asked, pool[plan.steps[index].worker], previous, texts) for index in order
     }
-    playing = _Playing(plan, order, habits, prompts, limits, attempts)
+    playing = _Playing(plan, order, actions, habits, prompts, limits, attempts)
     runs = [playing.play() for _ in range(DRAWS)]
     unknown = any(habit.cost_unknown for habit in habits.values())
     return Forecast(
@@ -86,6 +89,7 @@ def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
         output_tokens=_interval([run.written for run in runs]),
         cost=None if unknown else _interval([run.cost for run in runs]),
         seconds=_interval([min(run.seconds, limits.seconds) for run in runs]),
+        actions=len(actions),
         guessed=tuple(pool.names[number] for number, habit in habits.items() if habit.guessed),
     )
 
@@ -102,6 +106,7 @@ def forecast_plan(
         plan,
         settings.pool,
         settings.limits,
+        actions=settings.actions_of(plan),
         query=query,
         attempts=settings.retry.attempts,
         show_question=settings.show_question,
@@ -168,6 +173,7 @@ class _Playing:
     plan: Plan
     order: Sequence[int]
     """The steps that run, ordered by the length of the longest chain of steps before them."""
+    actions: Collection[int]
     habits: Mapping[int, _Habit]
     prompts: Mapping[int, float]
     """Tokens of each step's prompt, without the outputs that it sees."""
@@ -197,9 +203,9 @@ class _Playing:
             run.seconds = max(run.seconds, end)
             if written is not None:
                 ends[index], outputs[index] = end, written
-        run.seconds = ends.get(
-            len(self.plan.steps) - 1, run.seconds
-        )  # whatever it did not wait for is stopped
+        awaited = (len(self.plan.steps) - 1, *self.actions)
+        if awaited[0] in ends:  # the other steps are stopped
+            run.seconds = max(ends[index] for index in awaited if index in ends)
         return run
 
     def _slots(self) -> dict[int, list[float]]:

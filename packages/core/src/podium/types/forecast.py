@@ -37,13 +37,16 @@ class Forecast:
     """In USD; `None` when the price of a worker is unknown."""
     seconds: Interval
     """From the start of the first step to the end of the last."""
+    actions: int = 0
+    """Number of actions in the plan."""
     guessed: tuple[str, ...] = ()
     """Workers with too few recorded calls, for which the forecast uses assumptions."""
 
 
 def explain_forecast(forecast: Forecast) -> str:
     """Return the forecast in one line."""
-    told = ", ".join(_expected(fact) for fact in facts(forecast, ()))
+    acts = [f"{forecast.actions} action{'' if forecast.actions == 1 else 's'}"] if forecast.actions else []
+    told = ", ".join([*acts, *(_expected(fact) for fact in facts(forecast, ()))])
     guessed = ", ".join(forecast.guessed)
     return f"Expected: {told}" + (
         f" (based on assumptions for {guessed}, with few recorded calls)." if guessed else "."

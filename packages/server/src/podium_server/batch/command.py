@@ -29,7 +29,7 @@ _FAILED, _NOT_STARTED = 1, 3
 _REMEDIES: Mapping[Sequence[str], str] = {
     ("invalid",): "correct the input, and repeat the command",
     ("failed", "partial"): "repeat the command with --retry-failed, which repeats failed calls",
-    ("waiting",): "approve the plans with `podium approve`, and repeat the command",
+    ("waiting",): "approve the plans with `podium decide`, and repeat the command",
     ("not_started",): "raise --budget, and repeat the command",
 }
 """How to continue, by the statuses of lines."""

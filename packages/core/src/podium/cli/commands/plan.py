@@ -61,13 +61,13 @@ def plan(
 
 def _show(screen: Screen, conductor: Conductor, made: Plan, *, as_json: bool, mermaid: bool) -> None:
     """Write the plan to stdout; its planner and its forecast to stderr."""
-    workers = conductor.pool.names
+    workers, actions = conductor.pool.names, conductor.actions_of(made)
     if as_json:
         screen.result_json(made.to_json())
     else:
         if not mermaid:
-            screen.draw(drawing.plan_table(made, workers, screen.shown), Text())
-        screen.result(made.to_mermaid(workers))
+            screen.draw(drawing.plan_table(made, workers, screen.shown, actions), Text())
+        screen.result(made.to_mermaid(workers, actions))
     if made.why:
         screen.note(f"\n{made.why}" if screen.interactive else made.why)
     screen.draw_note(*drawing.forecast(conductor.forecast(made), screen.shown))

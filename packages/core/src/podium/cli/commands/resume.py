@@ -9,7 +9,7 @@ import anyio
 import typer
 
 from podium.cli.answer import Answering
-from podium.cli.approve_prompt import at_the_terminal, verdict_on
+from podium.cli.approve_prompt import at_the_terminal, verdict_on, verdict_on_action
 from podium.cli.arguments import (
     Approve,
     AsJson,
@@ -35,7 +35,7 @@ from podium.cli.recorded_run import RecordedRun, find_recorded_run
 from podium.cli.screen import Screen, reporting
 from podium.policy import Policy
 from podium.resume.rebuild import waiting_for
-from podium.types.events import Event
+from podium.types.events import ApprovalAsked, Event
 from podium.types.plan import Plan
 from podium.types.result import Result
 
@@ -74,9 +74,10 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
         answering = Answering(screen, as_json=as_json, outputs=outputs, recorded=True, config=config)
         new_plan, policy = recorded.changed(change), None
         if approve:
-            policy = Policy(approve=at_the_terminal(screen, answering.view, recorded.conductor))
-            if waiting_for(recorded.events):
-                _decide_at_the_terminal(screen, recorded, new_plan)
+            ask = recorded.conductor.policy.ask
+            policy = Policy(approve=at_the_terminal(screen, answering.view, recorded.conductor), ask=ask)
+            for asked in waiting_for(recorded.events):
+                anyio.run(_decide_at_the_terminal, screen, recorded, asked, new_plan)
                 new_plan = None
         if recorded.is_complete:
             screen.note("podium: the run is complete: this is its recorded answer, and nothing is called")
@@ -107,11 +108,23 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
         answering.carry_out(job)
 
 
-def _decide_at_the_terminal(screen: Screen, recorded: RecordedRun, changed: Plan | None) -> None:
-    """Show the changed or waiting plan of a run, ask for approval, and record the decision."""
-    verdict = anyio.run(verdict_on, screen, changed or recorded.plan, recorded.conductor)
-    plan = verdict if isinstance(verdict, Plan) else changed
-    if isinstance(verdict, str):
-        recorded.decide(None, approved=False, by=getuser(), why=verdict)
+async def _decide_at_the_terminal(
+    screen: Screen, recorded: RecordedRun, asked: ApprovalAsked, changed: Plan | None
+) -> None:
+    """Show the changed or waiting plan of a run, or an action, ask for approval, and record the decision."""
+    plan: Plan | None = None
+    if asked.step is not None:
+        worker = recorded.conductor.pool.names[recorded.plan.steps[asked.step].worker]
+        verdict: bool | str | Plan = await verdict_on_action(screen, asked.step, f"{worker} {asked.asked}")
     else:
-        recorded.decide(plan, approved=True, by=getuser(), why="")
+        verdict = await verdict_on(screen, changed or recorded.plan, recorded.conductor)
+        plan = verdict if isinstance(verdict, Plan) else changed
+    approved = not isinstance(verdict, str)
+    await recorded.conductor.decide(
+        recorded.run_id,
+        approved=approved,
+        plan=plan if approved else None,
+        action=asked.step,
+        by=getuser(),
+        why="" if isinstance(verdict, bool | Plan) else verdict,
+    )

@@ -139,7 +139,8 @@ def _run(
     screen.warn(conductor.warnings)
     policy = None
     if asked.approve:
-        policy = Policy(approve=at_the_terminal(screen, answering.view, conductor))
+        ask = conductor.policy.ask
+        policy = Policy(approve=at_the_terminal(screen, answering.view, conductor), ask=ask)
     answering.carry_out(_job(conductor, asked, policy))
 
 

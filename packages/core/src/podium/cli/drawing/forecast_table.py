@@ -29,6 +29,8 @@ def forecast(
     table = Table(
         Column("forecast of the steps", no_wrap=True), *columns, box=None, header_style="dim", pad_edge=False
     )
+    if expected.actions:
+        table.add_row("actions", str(expected.actions), "")
     for fact in facts(expected, outcomes or ()):
         name, span = fact.name, fact.interval
         row = ["unknown", ""]

@@ -18,6 +18,8 @@ class StepRow:
     number: str = ""
     """Its index in the plan, with the planner's own number; empty until the plan is complete."""
     sees: tuple[int | str, ...] = ()
+    acts: bool = False
+    """Whether it is an action."""
     first: int = 1
     """The number of its first call; earlier calls belong to the step that it replaced."""
     last: int = 0

@@ -125,6 +125,8 @@ class LiveState:
                 current.planner, current.plan_why = event.planner, event.why
                 current.is_fallback = event.is_fallback
                 self._show_plan(event.run_id, current, event.plan)
+                for index in event.actions:
+                    current.steps[index].acts = True
             case ApprovalAsked():
                 current.approval = "waits for approval" if event.step is None else f"step {event.step} waits"
             case ApprovalGiven():

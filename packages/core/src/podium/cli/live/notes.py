@@ -53,7 +53,13 @@ def _of_round(current: RoundRow, place: str) -> Iterator[Note]:
         yield Note(f"{place}{steps} skipped: {cause}", "yellow")
 
 
+_ACTION_ENDS = {"done": "carried out", "unknown": "it is not known whether it was carried out"}
+
+
 def _of_step(step: StepRow, name: str) -> Iterator[Note]:
+    if step.outcome is not None and step.outcome.action is not None:
+        end = _ACTION_ENDS.get(step.outcome.action, f"not carried out ({step.outcome.action})")
+        yield Note(f"{name} is an action (!): {end}", "dim" if step.outcome.action == "done" else "yellow")
     for call in step.failed:
         told = "" if call.problem is None else call.problem.message
         paid = ", perhaps paid" if call.maybe_paid else ""

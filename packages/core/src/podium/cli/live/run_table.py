@@ -110,7 +110,8 @@ class RunTable:
         elif outcome is None and step.since is not None and self.now is not None:
             took = duration(self.now - step.since)
         line = self._line(
-            f"{'  ' * depth}{mark or self._frame()} {number} {self._one_line(step.worker) or '…'}",
+            f"{'  ' * depth}{mark or self._frame()} {number} {self._one_line(step.worker) or '…'}"
+            + (" !" if step.acts else ""),
             self._one_line(step.subtask),
             ", ".join(map(str, step.sees)),
             self._state(step),

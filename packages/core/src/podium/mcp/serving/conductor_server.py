@@ -179,7 +179,7 @@ def _question(plan: Plan | None, workers: Sequence[str]) -> str:
 
 def _refused(result: Result) -> dict[str, Any]:
     run_id = result.run_id
-    decide = f"decide with `podium approve {run_id}` or `podium refuse {run_id} --why TEXT`"
+    decide = f"decide with `podium decide {run_id} approve` or `podium decide {run_id} refuse --why TEXT`"
     told = "the plan waits for approval, and this client cannot ask its user (it has no elicitation)"
     return refusal("waiting", f"{told}: {decide}, then continue with `podium resume {run_id}`", result)
 

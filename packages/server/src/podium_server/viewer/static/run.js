@@ -46,7 +46,7 @@ export function RunPage({ id, place, readsOnly }) {
       ${run.rounds.length > 1 && html`<${Rounds} run=${run} current=${round} choose=${choose} />`}
       ${round && html`<${RoundView} run=${run} round=${round} at=${step?.index} />`}
       ${run.status === "waiting" && round?.approval?.state === "asked" && (readsOnly
-        ? html`<p class="wait banner">The plan waits for an approval: <code>podium approve ${shortId(id)}</code> approves it, and <code>podium refuse ${shortId(id)}</code> refuses it.</p>`
+        ? html`<p class="wait banner">The plan waits for an approval: <code>podium decide ${shortId(id)} approve</code> approves it, and <code>podium decide ${shortId(id)} refuse</code> refuses it.</p>`
         : html`<${Approval} run=${run} round=${round} key=${round.number} onDone=${again} />`)}
       ${run.status !== "queued" && html`<h2>Answer</h2><${Answer} run=${run} />`}
     </div>
