@@ -1,7 +1,10 @@
 """Actions: steps whose worker may change something. They happen once, and when the accepted plan says so."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -211,6 +214,30 @@ class TestNeverFromAGap:
         result = await run(plan, writer(), shop.worker, reader)
         assert (result.status, shop.refunds) == ("ok", [1])
 
+    @pytest.mark.parametrize("is_whole", [True, False])
+    async def test_tools_of_the_caller_are_not_offered_from_a_gap(self, *, is_whole: bool) -> None:
+        """Their calls are actions."""
+        reader = writer("reader", "read" if is_whole else WorkerUnavailable("down"))
+        model = writer()
+        model.takes_tools = True
+        plan = plan_of((1, "Read.", ()), (0, "Draft.", ()), (0, "Write.", (0, 1)))
+        conductor = Conductor(FixedPlanner(plan), [model, reader], retry=ONCE)
+        tool = {"type": "function", "function": {"name": "pay", "parameters": {"type": "object"}}}
+        await conductor.run("What?", tools=[tool])
+        assert [request.tools is not None for request in model.requests] == [False, is_whole]
+
+    async def test_an_action_of_a_replaced_plan_that_has_not_begun_is_dropped(self) -> None:
+        """It is an event, and no fault."""
+        shop, broken = Shop(), writer("broken", WorkerUnavailable("down"))
+        first = rows((2, "Break.", ()), refund(1017, 0), (0, "Write.", (0,)))
+        events = list[Event]()
+        planner = boss(first, rows((0, "Write.", ())))
+        result = await run(planner, writer(), shop.worker, broken, on_failure="replan", events=events)
+        assert (result.status, shop.refunds) == ("ok", [])
+        assert [e.outcome.status for e in events if isinstance(e, StepEnded) and e.outcome.action] == [
+            "skipped"
+        ]
+
 
 class TestAsOftenAsOnePlanAsks:
     """Equal actions of later plans are the same actions."""
@@ -381,6 +408,62 @@ async def test_a_changed_plan_does_not_repeat_an_action() -> None:
     changed = plan_of((0, "Draft.", ()), (1, '{"order": "1017"}', (0,)), (0, "Write.", (1,)))
     resumed = await conductor.resume(result.run_id, plan=changed)
     assert (resumed.status, shop.refunds) == ("ok", [1017])
+
+
+async def test_an_action_that_is_cancelled_with_its_run() -> None:
+    """Its end is unknown, and a resumed run does not repeat it."""
+    shop, journal = Shop(seconds=5), MemoryJournal()
+    plan = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
+    conductor = Conductor(plan, [writer(), shop.worker], journal=journal)
+    with anyio.move_on_after(0.1):
+        await conductor.run("What?", run_id="cancelled")
+    resumed = await conductor.resume("cancelled")
+    assert (resumed.status, shop.refunds, ends(resumed)) == ("partial", [1017], [("refund", "unknown")])
+
+
+KILLED = """
+import os, sys, anyio
+from podium import Card, Conductor, FunctionWorker, Plan, Step
+from podium.journal import SqlJournal
+from podium.planners import FixedPlanner
+
+def refund(step):
+    with open("refunds", "a") as file:
+        file.write(step.subtask + "\\n")
+    if sys.argv[1] == "die":
+        os.kill(os.getpid(), 9)
+    return "refunded"
+
+plan = Plan((Step(0, "Refund 1017."), Step(1, "Write.", (0,))))
+workers = [FunctionWorker(refund, acts=True), FunctionWorker(lambda step: "text", card=Card(name="writer"))]
+conductor = Conductor(FixedPlanner(plan), workers, journal=SqlJournal("sqlite:///runs.db", lease=0.5))
+
+async def main():
+    if sys.argv[1] in ("die", "run"):  # the second process waits for the lease of the first
+        result = await conductor.run("What?", run_id="killed")
+    if sys.argv[1] in ("done", "not-done"):
+        await conductor.decide("killed", action=0, done=sys.argv[1] == "done")
+        result = await conductor.resume("killed")
+    print(result.status, [action.end for action in result.actions], open("refunds").read().count("Refund"))
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("said", "count"), [("done", 1), ("not-done", 2)])
+def test_a_process_that_is_killed_in_an_action(tmp_path: Path, said: str, count: int) -> None:
+    """The action is not repeated until a person has decided."""
+
+    def process(word: str) -> str:
+        command = [sys.executable, "-c", KILLED, word]
+        return subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, check=word != "die"
+        ).stdout
+
+    assert process("die") == ""
+    assert process("run") == "failed ['unknown'] 1\n"
+    assert process(said) == f"ok ['done'] {count}\n"
 
 
 async def test_a_replay_does_not_act() -> None:

@@ -164,7 +164,11 @@ class DependencyGraph:
             return False
         if outcome.problem is not None and outcome.problem.code != AGAIN:
             return False
-        shown = state.step.access if outcome.shown is None else outcome.shown
+        return self.has_whole_inputs(state)
+
+    def has_whole_inputs(self, state: StepState) -> bool:
+        """Return whether all that a step sees is complete, and was made from complete inputs."""
+        shown = state.step.access if state.shown is None else state.shown
         whole = not state.step.previous or self._previous.is_whole
         return whole and len(shown) >= state.least and all(self._states[seen].is_whole for seen in shown)
 

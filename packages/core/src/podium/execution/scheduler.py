@@ -356,6 +356,7 @@ class RoundScheduler:
             acts=state.acts,
             action=state.action,
             repeats=self._actions.repeats(state),
+            offers_tools=self._graph.has_whole_inputs(state),
         )
         deadline = min(context.ledger.deadline, context.clock() + context.settings.limits.step_seconds)
         outcome, is_left = None, False

@@ -60,6 +60,8 @@ class StepRunner:
     """What the action is asked to do; `None` for other steps, and for an input that is too long."""
     repeats: Problem | None = None
     """The problem of an agent that acted for an earlier plan, too; `None` if it did not."""
+    offers_tools: bool = True
+    """Whether the caller's tools are offered: their calls are actions, which need complete inputs."""
     has_started: bool = False
     """Whether the ledger has counted the start of the step."""
     bug: Exception | None = None
@@ -321,7 +323,7 @@ class StepRunner:
             request,
             messages=messages + asked.tool_messages,
             tool_messages=asked.tool_messages,
-            tools=asked.tools if worker.takes_tools else None,
+            tools=asked.tools if worker.takes_tools and (self.offers_tools or asked.tool_messages) else None,
             sampling=asked.sampling,
         )
 
