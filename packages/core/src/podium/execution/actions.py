@@ -46,11 +46,24 @@ class RoundActions:
         if (undecided := log.undecided(action.key)) is not None:
             ended = self._stored.never_ran(state, undecided_problem(undecided), "failed")
             return replace(ended, action="unknown")
-        place = (action.run_id, action.round, action.step)
-        if (execution := log.recorded(action.key, place)) is None:
+        if (missed := self._not_reached(action)) is not None:
+            return missed
+        if (execution := log.recorded(action)) is None:
             return None
         log.take(execution)
         return outcome_again(execution, action)
+
+    def _not_reached(self, action: Action) -> Outcome | None:
+        """Return the recorded failure of an action that did not reach its worker in an earlier round.
+
+        The planner knew of it when it wrote the later plan.
+        """
+        paid_results = self._context.paid_results
+        place = (action.key, action.round, action.step)
+        known = None if paid_results is None else paid_results.position(*place)
+        if paid_results is None or known is None or known[0]:
+            return None
+        return paid_results.take(*place)
 
     def repeats(self, state: StepState) -> Problem | None:
         """Return the problem of an agent that acted for an earlier plan, too; `None` for other workers.

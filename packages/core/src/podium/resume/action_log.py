@@ -119,20 +119,15 @@ class ActionLog:
             None,
         )
 
-    def recorded(self, key: str, place: tuple[str, int, int]) -> Execution | None:
-        """Return the action that an asking takes: of the same run, round and step, else the earliest.
-
-        Args:
-            key: the key of the action.
-            place: run, round and step of the asking.
-        """
+    def recorded(self, asking: Action) -> Execution | None:
+        """Return the action that an asking takes: of the same run, round and step, else the earliest."""
         taken = {id(each) for each in _taken(self._root)}
         free = [
             each
             for each in self.begun
-            if each.action.key == key and each.counts and not each.is_running and id(each) not in taken
+            if each.action.key == asking.key and each.counts and not each.is_running and id(each) not in taken
         ]
-        return min(free, key=lambda each: _distance(each.action, place), default=None)
+        return min(free, key=lambda each: _distance(each.action, asking), default=None)
 
     def take(self, execution: Execution) -> None:
         """Count an action as asked for by the current plan."""
@@ -214,11 +209,11 @@ def _taken_from_elsewhere(event: StepEnded) -> Execution:
     return execution
 
 
-def _distance(action: Action, place: tuple[str, int, int]) -> int:
+def _distance(action: Action, asking: Action) -> int:
     """Return how far a recorded action is from an asking; a replay has another run id than its record."""
-    if (action.run_id, action.round, action.step) == place:
-        return 0
-    return 1 if (action.round, action.step) == place[1:] else 2
+    if (action.round, action.step) != (asking.round, asking.step):
+        return 2
+    return 0 if action.run_id == asking.run_id else 1
 
 
 def _before(one: Action, other: Action) -> bool:
@@ -266,9 +261,9 @@ def outcome_again(execution: Execution, asking: Action) -> Outcome:
 
 
 def undecided_problem(action: Action) -> Problem:
-    """Return why an action does not start: the end of an equal action is unknown."""
+    """Return the problem of an action whose end is unknown; equal actions do not start."""
     where = f"step {action.step} of round {action.round} of run {action.run_id}"
-    told = f"it is not known whether an equal action was carried out ({where})"
+    told = f"it is not known whether an action was carried out ({action.worker}, {where})"
     return Problem(UNDECIDED, f"{told}: {remedy(action)}")
 
 

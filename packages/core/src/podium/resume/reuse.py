@@ -161,8 +161,9 @@ def _read(  # noqa: C901, PLR0912 - one case for each event
                 plan = event.plan and renumbered(event.plan, names, workers)
                 paid_results.decisions[event.round] = replace(event, plan=plan)
             case StepEnded():
-                if event.key and not runs_again(event.outcome, inf if position >= standing else latest):
-                    paid_results.add(event.key, event.outcome)
+                again = runs_again(event.outcome, inf if position >= standing else latest)
+                if event.key and not again and event.outcome.action in (None, "not_done"):
+                    paid_results.add(event.key, event.outcome)  # the log has the other actions
             case (
                 PlannerStarted()
                 | ActionDecided()

@@ -27,6 +27,7 @@ from podium.planners.planner import Turn
 from podium.planners.planner_prompt import round_feedback
 from podium.policy import after
 from podium.prompts.subtask import shown_step
+from podium.resume.action_log import remedy, undecided_problem
 from podium.resume.paid_results import PaidResults
 from podium.run.acceptance import AcceptanceCheck
 from podium.run.approval import PAUSED, request_action, request_approval
@@ -132,7 +133,7 @@ class Rounds:
     def conclusion(self) -> tuple[str, RunStatus, Problem | None]:
         """Return the answer so far, the run's status, and its problem."""
         answer, status, problem = conclusion(self.done)
-        own = self.problem or fallback_problem(self.done)
+        own = self.problem or fallback_problem(self.done) or self._unknown(problem)
         if own is None:
             return answer, status, problem
         if own.code in (PAUSED, WAITING):
@@ -140,6 +141,17 @@ class Rounds:
         if problem is not None and not self._stopped and own.code not in CODES:
             return answer, status, Problem(problem.code, f"{problem.message}; {own.message}")
         return answer, "failed" if answer_outcome(self.done) is None else "partial", own
+
+    def _unknown(self, problem: Problem | None) -> Problem | None:
+        """Return the problem of an action that another plan began, and whose end is unknown.
+
+        Args:
+            problem: the problem of the rounds, which names the actions of their own plans.
+        """
+        told = "" if problem is None else problem.message
+        found = (action for action in self.context.actions.actions if action.end == "unknown")
+        unnamed = next((action for action in found if remedy(action) not in told), None)
+        return None if unnamed is None else undecided_problem(unnamed)
 
     @property
     def _has_answer(self) -> bool:
