@@ -1,6 +1,7 @@
 """MCP servers in `podium.toml`, and what `podium check` shows of them."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -128,3 +129,14 @@ def test_check_tells_of_a_server_that_does_not_start(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["check", "--config", str(write(tmp_path, 'command = "no-such-program"'))])
     assert done.exit_code == 1
     assert "✗ mcp server test: worker_refused: MCP server 'test' cannot be started" in done.stdout
+
+
+@pytest.mark.long
+def test_a_plan_marks_the_steps_that_act(tmp_path: Path) -> None:
+    """The table, the flowchart and the forecast."""
+    path = write(tmp_path, started(tmp_path, 'tools = ["echo", "send"]'))
+    done = CliRunner().invoke(app, ["plan", "Send a message.", "--config", str(path)])
+    assert done.exit_code == 0
+    assert "test.send (acts)" in done.stdout
+    assert "test.send (action)" in done.stdout
+    assert re.search(r"^actions +1", done.stderr, re.MULTILINE)

@@ -31,7 +31,7 @@ COMMANDS = {
     "show": "Show a recorded run: plans, steps, calls, costs and the reasons for decisions.",
     "diff": "Show how two runs differ: plans, outputs, costs.",
     "resume": "Continue an interrupted, failed or waiting run; recorded results are reused.",
-    "decide": "Approve or refuse what a run waits for, or say whether an action was carried out.",
+    "decide": "Approve or refuse what a run waits for, or say whether an action happened.",
     "replay": "Repeat a run from its recorded outputs, or with a changed plan.",
     "cache": "Delete cached answers.",
     "mcp": "Serve the conductor to MCP clients, on stdio or over HTTP.",

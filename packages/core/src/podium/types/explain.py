@@ -4,6 +4,15 @@ from podium.types.outcome import Outcome, Proposal, Round
 from podium.usage import Usage
 
 
+ACTION_ENDS = {
+    "done": "carried out",
+    "failed": "its worker failed",
+    "unknown": "not known whether it was carried out",
+    "not_done": "not carried out",
+}
+"""The end of an action in words."""
+
+
 def explain_round(current: Round) -> list[str]:
     """Return the description of a round, one line per decision."""
     lines = [f"Round {current.number}" + (f", because {current.why}." if current.why else ".")]
@@ -46,6 +55,8 @@ def _outcome(outcome: Outcome, current: Round) -> str:
     head = f"Step {number}, {outcome.worker}, {_sees(access, outcome.shown)}: {outcome.status}"
     if outcome.problem is not None:
         head += f" ({_problem(outcome)})"
+    if outcome.action is not None:
+        head += f", an action: {ACTION_ENDS[outcome.action]}"
     if outcome.reused:
         head += ", reused"
     if len(outcome.calls) > 1:

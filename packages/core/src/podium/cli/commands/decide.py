@@ -42,7 +42,7 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
     why: Annotated[str, typer.Option(metavar="TEXT", help="Reason; a refusal needs one.")] = "",
     config: ConfigPath = None,
 ) -> None:
-    """Approve or refuse what a run waits for, or say whether an action was carried out.
+    """Approve or refuse what a run waits for, or say whether an action happened.
 
     A run does not carry out an action whose end is unknown again. `done` takes it as carried out; after
     `not-done`, `podium resume` carries it out.

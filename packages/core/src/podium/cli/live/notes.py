@@ -6,6 +6,7 @@ from typing import NamedTuple
 from podium.cli.live.live_rows import RoundRow, RunRow, StepRow
 from podium.cli.live.live_state import LiveState
 from podium.config.toml_names import in_toml
+from podium.types.explain import ACTION_ENDS
 
 
 class Note(NamedTuple):
@@ -53,12 +54,9 @@ def _of_round(current: RoundRow, place: str) -> Iterator[Note]:
         yield Note(f"{place}{steps} skipped: {cause}", "yellow")
 
 
-_ACTION_ENDS = {"done": "carried out", "unknown": "it is not known whether it was carried out"}
-
-
 def _of_step(step: StepRow, name: str) -> Iterator[Note]:
     if step.outcome is not None and step.outcome.action is not None:
-        end = _ACTION_ENDS.get(step.outcome.action, f"not carried out ({step.outcome.action})")
+        end = ACTION_ENDS[step.outcome.action]
         yield Note(f"{name} is an action (!): {end}", "dim" if step.outcome.action == "done" else "yellow")
     for call in step.failed:
         told = "" if call.problem is None else call.problem.message

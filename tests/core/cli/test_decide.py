@@ -1,0 +1,110 @@
+"""`podium decide` on actions, and what the other commands show of them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+from typer.testing import Result as Ran
+
+from podium import Card, Conductor, FunctionWorker, Plan, Result, Retry, Step
+from podium.errors import WorkerTimeout
+from podium.journal import SqlJournal
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.workers import FREE, StepInput
+
+Podium = Callable[..., Ran]
+PLAN = Plan((Step(0, "Refund 1017."), Step(0, "Refund 1018."), Step(1, "Answer.", (0, 1))))
+
+
+@pytest.fixture
+def journal(tmp_path: Path, config: Path) -> SqlJournal:
+    """Let the config name a journal that the test shares."""
+    config.write_text(config.read_text() + f'[journal]\npath = "{tmp_path / "runs.db"}"\n')
+    return SqlJournal(tmp_path / "runs.db")
+
+
+def shop(journal: SqlJournal, refunds: list[str], policy: Policy | None = None) -> Conductor:
+    """Return a conductor whose first refund has an unknown end, the first time."""
+
+    async def refund(step: StepInput) -> str:
+        refunds.append(step.subtask)
+        if step.subtask == "Refund 1017." and refunds.count(step.subtask) == 1:
+            raise WorkerTimeout("late", maybe_paid=True)
+        return "refunded"
+
+    workers = [
+        FunctionWorker(refund, card=Card(name="thinker", price=FREE), acts=True),
+        FunctionWorker(lambda step: "text", card=Card(name="speaker", price=FREE)),
+    ]
+    planner = FixedPlanner(PLAN)
+    return Conductor(planner, workers, journal=journal, retry=Retry(attempts=1), policy=policy)
+
+
+def ran(conductor: Conductor, *, resumed: bool = False) -> Result:
+    """Run or resume a run."""
+
+    async def main() -> Result:
+        if resumed:
+            return await conductor.resume("refunds")
+        return await conductor.run("What?", run_id="refunds")
+
+    return anyio.run(main)
+
+
+@pytest.mark.parametrize("verdict", ["done", "not-done"])
+def test_the_end_of_an_action(podium: Podium, journal: SqlJournal, verdict: str) -> None:
+    """It is shown as unknown, decided by number, and counted."""
+    refunds = list[str]()
+    conductor = shop(journal, refunds)
+    assert ran(conductor).status == "partial"
+    shown = podium("show", "refunds").stdout
+    assert "step 0 is an action (!): not known whether it was carried out" in shown
+    assert "step 1 is an action (!): carried out" in shown
+    actions = json.loads(podium("show", "refunds", "--json").stdout)["actions"]
+    assert [(each["asked"], each["end"]) for each in actions] == [
+        ("Refund 1017.", "unknown"),
+        ("Refund 1018.", "done"),
+    ]
+    assert podium("decide", "refunds", verdict, "--action", "0").exit_code == 0
+    assert ran(conductor, resumed=True).status == "ok"
+    assert refunds.count("Refund 1017.") == (1 if verdict == "done" else 2)
+    assert podium("decide", "refunds", verdict, "--action", "0").exit_code == 2
+
+
+def test_an_approval_of_one_action(podium: Podium, journal: SqlJournal) -> None:
+    """The other is refused."""
+    refunds = list[str]()
+    conductor = shop(journal, refunds, Policy(approve="later", ask="actions"))
+    assert ran(conductor).status == "waiting"
+    assert podium("decide", "refunds", "approve", "--action", "1").exit_code == 0
+    assert podium("decide", "refunds", "refuse", "--action", "0", "--why", "too much").exit_code == 0
+    result = ran(conductor, resumed=True)
+    assert (result.status, refunds) == ("partial", ["Refund 1018."])
+    assert result.problem is not None
+    assert "refused by" in result.problem.message
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("refuse",), "needs a reason"),
+        (("done",), "add --action N"),
+        (
+            ("approve", "--action", "0", "--step", "0", "--subtask", "x"),
+            "only an approved plan can be changed",
+        ),
+        (("approve",), "does not wait for a decision"),
+        (("not-done", "--action", "2"), "no action whose end a person can decide"),
+    ],
+)
+def test_decisions_that_do_not_fit(
+    podium: Podium, journal: SqlJournal, words: tuple[str, ...], told: str
+) -> None:
+    """Each has a reason, and exit code 2."""
+    ran(shop(journal, []))
+    result = podium("decide", "refunds", *words)
+    assert result.exit_code == 2
+    assert told in result.stderr
