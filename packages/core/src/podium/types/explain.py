@@ -3,7 +3,6 @@
 from podium.types.outcome import Outcome, Proposal, Round
 from podium.usage import Usage
 
-
 ACTION_ENDS = {
     "done": "carried out",
     "failed": "its worker failed",
