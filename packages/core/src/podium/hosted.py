@@ -32,7 +32,7 @@ from podium.types.messages import (
     read_conversation,
     usage_or_estimate,
 )
-from podium.types.outcome import Problem
+from podium.types.outcome import Problem, shortfall
 from podium.types.result import Result
 from podium.usage import Usage
 from podium.workers.openai.chat_request import chat_body, merge_sampling
@@ -189,11 +189,12 @@ class HostedConductor(ResourceGroup):
     ) -> Result:
         pieces: list[str] = []
         completion, problem, unpaid = None, None, False
+        reader = AnswerReader() if self._api == "chat" else ResponsesReader(self._endpoint.quote)
         try:
             # A body with values of unexpected types is a malformed answer.
             broken = partial(WorkerBroken, maybe_paid=True)
             with scrubbing(), Boundary("reading the answer", broken, is_library=True):
-                async with aclosing(self._call(query, body, began + self._seconds)) as answer:
+                async with aclosing(self._call(query, body, began + self._seconds, reader)) as answer:
                     async for piece in answer:
                         if isinstance(piece, Completion):
                             completion = piece
@@ -204,8 +205,8 @@ class HostedConductor(ResourceGroup):
             problem = Problem.of(error)
             unpaid = not pieces and isinstance(error, WorkerError) and not error.maybe_paid
         text = "".join(pieces) if completion is None else completion.text
-        if completion is not None and completion.finish_reason == "length":
-            problem = Problem("cut", "the answer was cut at the token limit")
+        if completion is not None:
+            problem = reader.problem or shortfall(completion)
         if completion is not None and text and not pieces:
             emit(AnswerDelta(run_id=run_id, at=anyio.current_time() - began, text=text))
         calls = () if completion is None else completion.tool_calls
@@ -223,9 +224,12 @@ class HostedConductor(ResourceGroup):
         )
 
     async def _call(
-        self, query: tuple[Message, ...], body: dict[str, Any], deadline: float
+        self,
+        query: tuple[Message, ...],
+        body: dict[str, Any],
+        deadline: float,
+        reader: AnswerReader | ResponsesReader,
     ) -> AsyncGenerator[str | Completion, None]:
-        reader = AnswerReader() if self._api == "chat" else ResponsesReader(self._endpoint.quote)
         path = "/chat/completions" if self._api == "chat" else "/responses"
         try:
             async with aclosing(self._endpoint.listen(path, body, deadline=deadline)) as events:

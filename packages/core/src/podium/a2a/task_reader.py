@@ -4,6 +4,7 @@ Events are JSON data in the form of A2A.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from podium.a2a.artifact import Artifact
@@ -17,6 +18,7 @@ from podium.errors import (
 )
 from podium.hosts import text_completion
 from podium.types import Completion
+from podium.types.outcome import inner_problem
 from podium.workers.openai.error_mapping import Origin
 
 _COMPLETED: Final = "TASK_STATE_COMPLETED"
@@ -46,6 +48,8 @@ class TaskReader:
         self._said = ""
         self._artifacts: dict[str, Artifact] = {}
         self._sent = ""
+        self._facts: object = None
+        """What another Podium tells about its run."""
         self.task_id = ""
         """The task's id; empty if the agent has not created a task."""
 
@@ -81,11 +85,11 @@ class TaskReader:
                 self._state = _COMPLETED
                 self._artifact("message", append=False).add(message.get("parts"))
             case {"task": task}:
-                self._take_status(task.get("id"), task.get("status") or {})
+                self._take_status(task.get("id"), task)
                 for artifact in task.get("artifacts") or []:
                     self._artifact(str(artifact.get("artifactId")), append=False).add(artifact.get("parts"))
             case {"statusUpdate": update}:
-                self._take_status(update.get("taskId"), update.get("status") or {})
+                self._take_status(update.get("taskId"), update)
             case {"artifactUpdate": update}:
                 return self._take_artifact(update)
         return ""
@@ -108,7 +112,8 @@ class TaskReader:
             raise WorkerBroken(
                 f"agent {self._worker!r} completed the task without an answer", maybe_paid=True
             )
-        return found
+        problem = inner_problem(self._facts)
+        return found if problem is None else replace(found, missing=problem.message)
 
     @property
     def _quoted(self) -> str:
@@ -130,8 +135,9 @@ class TaskReader:
         self._sent = whole
         return piece
 
-    def _take_status(self, task_id: object, status: Mapping[str, Any]) -> None:
+    def _take_status(self, task_id: object, update: Mapping[str, Any]) -> None:
         self.task_id = str(task_id or self.task_id)
+        status, self._facts = update.get("status") or {}, (update.get("metadata") or {}).get("podium")
         self._state = str(status.get("state") or self._state)
         message = Artifact()
         message.add((status.get("message") or {}).get("parts"))

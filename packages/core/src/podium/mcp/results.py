@@ -5,11 +5,13 @@ Images, sound and binary resources are left out, and the answer names them; see 
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from podium.errors import ToolFailed
 from podium.hosts import encoded_size, text_completion
 from podium.types import Completion
+from podium.types.outcome import inner_problem
 from podium.workers.openai.error_mapping import Origin
 
 _DONE = "The tool succeeded and returned nothing."
@@ -31,10 +33,12 @@ def tool_completion(result: Mapping[str, Any], worker: str) -> Completion:
     if result.get("isError"):
         said = Origin(worker).quote("\n".join(texts)) or "it gave no reason"
         raise ToolFailed(f"tool {worker!r} failed: {said}", maybe_paid=True)
-    structured = result.get("structuredContent")
-    if structured is not None and not _is_told(structured, texts):
+    structured, facts = result.get("structuredContent"), (result.get("_meta") or {}).get("podium")
+    if structured is not None and facts is None and not _is_told(structured, texts):
         texts.append(json.dumps(structured, ensure_ascii=False))
-    return text_completion(texts, gaps, worker) or Completion(_DONE)
+    found = text_completion(texts, gaps, worker) or Completion(_DONE)
+    problem = inner_problem(facts)
+    return found if problem is None else replace(found, missing=problem.message)
 
 
 def resource_completion(result: Mapping[str, Any], worker: str) -> Completion:

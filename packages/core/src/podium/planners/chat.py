@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, get_args
 
 from podium.budget.spend import Spend
-from podium.errors import ConfigError
+from podium.errors import ConfigError, WorkerBroken
 from podium.plan_text.grammar import plan_grammar
 from podium.plan_text.schema import plan_schema
 from podium.plan_text.writer import Spelling
@@ -121,6 +121,9 @@ class ChatPlanner(Planner):
             usage = usage_or_estimate(usage, asked.messages, completion.text, completion.tool_calls)
         if cost is None and price is not None:
             cost = price.cost(usage)
+        if completion.missing is not None:
+            told = f"the text of planner {self.name!r} is incomplete: {completion.missing}"
+            raise WorkerBroken(told, maybe_paid=True, usage=usage, cost=cost)
         return PlanText(text=completion.text, finish_reason=completion.finish_reason, usage=usage, cost=cost)
 
     def _constrained(self, request: PlanRequest) -> Sampling:

@@ -1,7 +1,7 @@
 """The results of a round: outcomes, proposals, and the round itself. Pure data."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal, Protocol, TypedDict
@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypedDict
 from podium.budget.charging import UNREPORTED, Charged, weakest
 from podium.errors import PodiumError, WorkerError
 from podium.secrets import scrub
-from podium.types.messages import Completion, FinishReason, Part
+from podium.types.messages import Completion, FinishReason, Part, storable
 from podium.types.plan import Plan, PlannedBy
 from podium.usage import Usage
 
@@ -23,6 +23,8 @@ ActionEnd = Literal["done", "failed", "unknown", "not_done"]
   until a person decides: see `Conductor.decide`.
 - `not_done`: the call certainly did not reach the worker, or there was no call.
 """
+_MAX_CODE, _MAX_MESSAGE = 100, 2000
+"""Maximum length of the problem of another Podium, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +250,25 @@ def total_cost(costs: Iterable[float | None]) -> float | None:
             return None
         total += cost
     return total
+
+
+def inner_problem(facts: object) -> Problem | None:
+    """Return why the answer of another Podium is incomplete.
+
+    Args:
+        facts: what the response has under `podium`: `status` and `problem` of the run. Other servers send
+            nothing, or something else.
+
+    Returns:
+        `None` if the run was `ok`, or if `facts` has no status.
+    """
+    if not isinstance(facts, Mapping) or not isinstance(status := facts.get("status"), str) or status == "ok":
+        return None
+    code, message = "partial", f"the run of the other Podium ended {status!r:.40}"
+    match facts.get("problem"):
+        case {"code": str(told), "message": str(why)} if told and why:
+            code, message = told, why
+    return Problem(storable(code)[:_MAX_CODE], storable(message)[:_MAX_MESSAGE])
 
 
 def shortfall(completion: Completion) -> Problem | None:

@@ -17,12 +17,14 @@ def answer(result: Result) -> dict[str, Any]:
     A run without an answer is an error. For a partial answer, a second text names the missing parts.
     """
     metadata = {**result_metadata(result), "answer": result.answer}
+    facts = {name: metadata[name] for name in ("run_id", "status", "problem")}
+    whole = {"structuredContent": metadata, "_meta": {"podium": facts}}
     if result.problem is None:
-        return {"content": [_text(result.answer)], "structuredContent": metadata}
+        return {"content": [_text(result.answer)], **whole}
     code, message = result.problem.code, result.problem.message
     if result.status == "partial":
         told = f"The answer is partial ({code}: {message})."
-        return {"content": [_text(result.answer), _text(told)], "structuredContent": metadata}
+        return {"content": [_text(result.answer), _text(told)], **whole}
     return _error(code, f"run {result.run_id}: {message}", metadata)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from podium.errors import AnswerRefused, WorkerBroken, WorkerFailed
 from podium.types.messages import Completion, Message, Part, storable, usage_or_estimate
+from podium.types.outcome import Problem, inner_problem
 from podium.usage import Usage
 from podium.workers.openai.finish_reasons import joined_finish, read_finish
 from podium.workers.openai.usage import read_usage
@@ -26,6 +27,8 @@ class AnswerReader:
         self._is_bounding = is_bounding
         self.finish: str | None = None
         """The finish reason from the server; `None` before it arrives."""
+        self.problem: Problem | None = None
+        """Why the answer of another Podium is incomplete; `None` for a complete answer, or another server."""
         self._texts: list[str] = []
         self._held = ""
         self._refusal = ""
@@ -48,6 +51,7 @@ class AnswerReader:
             self._usage = read_usage(usage)  # the last report counts, even if it is invalid
         if isinstance(model := raw.get("model"), str) and model:
             self._model = storable(model)
+        self.problem = inner_problem(raw.get("podium")) or self.problem
         choices = raw.get("choices")
         if not choices:
             return ""
@@ -110,6 +114,8 @@ class AnswerReader:
             raise WorkerBroken(message, maybe_paid=True, usage=self._usage)
         usage = usage_or_estimate(self._usage, messages, text, calls)
         missing = None if not self._other else _told(self._other)
+        if self.problem is not None and (finish, self.problem.code) != ("length", "cut"):
+            missing = self.problem.message
         return Completion(text, finish, usage, self._model, calls, missing=missing)
 
     def _received(self) -> str | None:

@@ -15,6 +15,7 @@ from podium.types.messages import (
     storable,
     usage_or_estimate,
 )
+from podium.types.outcome import Problem, inner_problem
 from podium.workers.openai.usage import read_usage
 
 
@@ -96,6 +97,8 @@ class ResponsesReader:
         self._quote = quote
         self.finish: str | None = None
         """The response's status from the server; `None` before its end."""
+        self.problem: Problem | None = None
+        """Why the answer of another Podium is incomplete; `None` for a complete answer, or another server."""
         self._pieces: list[str] = []
         self._whole: Mapping[str, Any] | None = None
 
@@ -123,6 +126,7 @@ class ResponsesReader:
     def _end(self, whole: Mapping[str, Any]) -> None:
         self._whole = whole
         self.finish = str(whole.get("status"))
+        self.problem = inner_problem(whole.get("podium"))
 
     def completion(self, messages: Sequence[Message]) -> Completion:
         """Return the whole answer.

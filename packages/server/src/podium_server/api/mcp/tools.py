@@ -79,7 +79,8 @@ def _answer(turn: Turn) -> Mapping[str, Any]:
     if turn.problem is not None:
         content.append(_text(incomplete(turn.problem)))
     facts = {"answer": turn.answer.text, "model": turn.model.versioned_id, "usage": usage_form(turn.usage)}
-    return {"content": content, "structuredContent": {**turn.summary, **facts}}
+    structured = {**turn.summary, **facts}
+    return {"content": content, "structuredContent": structured, "_meta": {"podium": turn.summary}}
 
 
 def _failure(fault: Fault) -> Mapping[str, Any]:
