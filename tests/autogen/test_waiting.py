@@ -6,15 +6,25 @@ from typing import Any
 
 import anyio
 import pytest
-from agent_framework import Agent, InMemoryCheckpointStorage, Workflow, WorkflowBuilder
+from agent_framework import (
+    Agent,
+    AgentSession,
+    InMemoryCheckpointStorage,
+    Message,
+    Workflow,
+    WorkflowBuilder,
+)
 from autogen.speaking import Speak, Speaker, SpeakingClient
 from autogen_agentchat.agents import UserProxyAgent
 from autogen_agentchat.conditions import TextMentionTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.models import UserMessage
 from contracts.adapter_contract import planner_of, saying
+from contracts.waiting_contract import QUESTION, Ask, check_waiting
 
-from autogen_podium import ConductorAgent
-from autogen_podium.agent_framework import ConductorAgent as FrameworkConductor
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
+from autogen_podium.agent_framework import ConductorAgent as FrameworkConductor, ConductorChatClient
+from podium import Conductor
 from podium.errors import RunFailed
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
@@ -89,23 +99,51 @@ async def test_a_plan_is_looked_at_before_any_agent_is_asked(make: Make) -> None
     assert (looked, heard.said) == ([2, 2], ["found", "written"])
 
 
-@HOSTS
-async def test_a_plan_may_wait_and_go_on_later(make: Make) -> None:
-    """The agent cannot wait: its error has the run, which the conductor decides and goes on with."""
-    heard = Heard()
-    host = make(
-        planner_of(*TWO),
-        [heard.saying("found"), heard.saying("written")],
-        policy=Policy(approve="later"),
-        journal=MemoryJournal(),
-    )
-    with pytest.raises(RunFailed, match="the plan waits for approval") as raised:
-        await host.ask()
-    assert heard.said == []
-    run_id = raised.value.result.run_id
-    await host.agent.conductor.decide(run_id, approved=True)
-    result = await host.agent.conductor.resume(run_id)
-    assert (result.answer, heard.said) == ("written", ["found", "written"])
+async def agent(conductor: Conductor) -> str:
+    """Ask an agent of AutoGen's."""
+    return (await ConductorAgent("lead", conductor).run(task=QUESTION)).messages[-1].to_text()
+
+
+async def team(conductor: Conductor) -> str:
+    """Ask a team of AutoGen's."""
+    return (await ConductorTeam(conductor).run(task=QUESTION)).messages[-1].to_text()
+
+
+async def client(conductor: Conductor) -> object:
+    """Ask a model client of AutoGen's."""
+    model = ConductorChatCompletionClient(conductor)
+    return (await model.create([UserMessage(content=QUESTION, source="user")])).content
+
+
+async def framework_agent(conductor: Conductor) -> str:
+    """Ask an agent of Agent Framework's."""
+    return (await FrameworkConductor(conductor).run(QUESTION)).text
+
+
+async def framework_client(conductor: Conductor) -> str:
+    """Ask a chat client of Agent Framework's."""
+    return (await ConductorChatClient(conductor).get_response([Message("user", [QUESTION])])).text
+
+
+def in_session() -> Ask:
+    """Return what asks an agent of Agent Framework's in one session."""
+    session = AgentSession()
+
+    async def ask(conductor: Conductor) -> str:
+        return (await FrameworkConductor(conductor, name="lead").run(QUESTION, session=session)).text
+
+    return ask
+
+
+@pytest.mark.parametrize("ask", [agent, team, client, framework_agent, framework_client])
+async def test_a_plan_may_wait_and_go_on_later(ask: Ask) -> None:
+    """The face cannot wait: its error has the run, which the conductor decides and goes on with."""
+    await check_waiting(ask)
+
+
+async def test_a_session_finds_the_run_that_waits() -> None:
+    """Until it is decided; then the session gets the answer."""
+    await check_waiting(in_session(), is_named=True)
 
 
 @HOSTS

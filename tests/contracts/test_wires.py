@@ -56,8 +56,9 @@ class Inner:
         self._stack = stack
         self._config = folder / "podium.toml"
         policy = '\n[policy]\napprove = "later"\n' if end == "waiting" else ""
-        upstream = stack.enter_context(ChatServer(replies(end)).in_thread())
-        text = CONFIG.format(url=upstream.url, models="", server="") + policy
+        self.upstream = stack.enter_context(ChatServer(replies(end)).in_thread())
+        """The models behind it."""
+        text = CONFIG.format(url=self.upstream.url, models="", server="") + policy
         self.root = stack.enter_context(serving(text, folder)).root
         """The URL of `podium serve`."""
         self.endpoint = Endpoint(f"{self.root}/v1", api_key="no-key")
@@ -110,12 +111,17 @@ WIRES = (hosted_chat, hosted_responses, chat_worker, mcp_gateway, podium_mcp, a2
 Wire = Callable[[Inner], Awaitable[Worker | HostedConductor]]
 
 
-async def ask(asked: Worker | HostedConductor, *, stream: bool) -> Result:
+async def ask(
+    asked: Worker | HostedConductor,
+    *,
+    stream: bool,
+    retry: Retry = Retry(attempts=1),  # noqa: B008 - frozen
+) -> Result:
     """Return the result of the outer run."""
     outer: Any = asked
     if isinstance(asked, Worker):
         subtask = json.dumps({"question": ASKED})
-        outer = Conductor(FixedPlanner(Plan((Step(0, subtask),))), [asked], retry=Retry(attempts=1))
+        outer = Conductor(FixedPlanner(Plan((Step(0, subtask),))), [asked], retry=retry)
     if not stream:
         found: Result = await outer.run(ASKED)
         return found
@@ -128,8 +134,11 @@ async def ask(asked: Worker | HostedConductor, *, stream: bool) -> Result:
 @pytest.mark.parametrize("wire", WIRES)
 async def test_the_end_of_the_inner_run_is_the_end_of_the_outer(wire: Wire, inner: Inner) -> None:
     """Streamed and whole. Only an inner run that is `ok` makes an outer run that is `ok`."""
-    asked, end = await wire(inner), inner.end
-    results = [await ask(asked, stream=stream) for stream in (False, True)]
+    asked, end, before = await wire(inner), inner.end, len(inner.upstream.calls)
+    retry = Retry() if end == "waiting" else Retry(attempts=1)
+    results = [await ask(asked, stream=stream, retry=retry) for stream in (False, True)]
+    if end == "waiting":
+        assert len(inner.upstream.calls) == before + 2, "a retry would leave another run that waits"
     for result in results:
         assert result.status == {"ok": "ok", "partial": "partial"}.get(end, "failed")
         assert result.answer.startswith("the answer" if end in ("ok", "partial") else "")

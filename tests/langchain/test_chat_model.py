@@ -166,18 +166,6 @@ async def test_a_part_of_an_answer_is_an_answer_that_says_so() -> None:
     assert podium["problem"]["code"] == "worker_refused"
 
 
-async def test_a_plan_that_waits_for_approval_raises_with_the_id_to_go_on_by() -> None:
-    """A chat model cannot wait: the run can be decided on and resumed."""
-    conductor = Conductor(
-        planner(), [finder(), writer()], policy=Policy(approve="later"), journal=MemoryJournal()
-    )
-    with pytest.raises(RunFailed, match="waits") as raised:
-        await ChatPodium(conductor=conductor).ainvoke("What?")
-    run_id = raised.value.result.run_id
-    await conductor.decide(run_id, approved=True)
-    assert (await conductor.resume(run_id)).answer == "Forty-two."
-
-
 async def test_the_run_is_called_in_the_journal_what_langchain_calls_it() -> None:
     """The same id and question are one run, paid for once."""
     pool, run_id = [finder(), writer()], uuid4()

@@ -5,10 +5,12 @@ from typing import Any
 
 import anyio
 import pytest
+from contracts.waiting_contract import QUESTION, Ask, check_waiting
+from llama_index.core.llms import ChatMessage
 from llamaindex.speaking import Native
 
-from llama_index_podium import ConductorQueryEngine
-from podium import Plan, Step
+from llama_index_podium import ConductorLLM, ConductorQueryEngine
+from podium import Conductor, Plan, Step
 from podium.errors import RunFailed
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
@@ -40,10 +42,31 @@ async def test_a_plan_is_looked_at_before_it_runs() -> None:
     assert said == []
 
 
-@pytest.mark.parametrize("waits", [True, False], ids=["waits", "broken off"])
-async def test_a_query_goes_on_from_the_journal(*, waits: bool) -> None:
-    """Once it is decided, or after a cancel: no step is paid for twice."""
-    found, reached, hangs = list[str](), asyncio.Event(), [not waits]
+async def engine(conductor: Conductor) -> str:
+    """Ask a query engine."""
+    return str(await ConductorQueryEngine(conductor).aquery(QUESTION))
+
+
+async def streaming_engine(conductor: Conductor) -> str:
+    """Ask a query engine that streams."""
+    response: Any = await ConductorQueryEngine(conductor, streaming=True).aquery(QUESTION)
+    return "".join([text async for text in response.async_response_gen()])
+
+
+async def llm(conductor: Conductor) -> str:
+    """Ask an LLM."""
+    return str((await ConductorLLM(conductor).achat([ChatMessage(QUESTION)])).message.content)
+
+
+@pytest.mark.parametrize("ask", [engine, streaming_engine, llm])
+async def test_a_plan_may_wait_and_go_on_later(ask: Ask) -> None:
+    """The face cannot wait: its error has the run, which the conductor decides and goes on with."""
+    await check_waiting(ask)
+
+
+async def test_a_query_goes_on_from_the_journal() -> None:
+    """After a cancel: no step is paid for twice."""
+    found, reached, hangs = list[str](), asyncio.Event(), [True]
 
     async def find(shown: str) -> str:
         found.append(shown)
@@ -56,23 +79,16 @@ async def test_a_query_goes_on_from_the_journal(*, waits: bool) -> None:
         return f"of {'found' if 'found' in shown else 'nothing'}"
 
     journal = MemoryJournal()
-    terms: dict[str, Any] = {"policy": Policy(approve="later")} if waits else {}
     engine = ConductorQueryEngine.from_defaults(
-        [Native(find, name="finder"), Native(write, name="writer")], planner(), journal=journal, **terms
+        [Native(find, name="finder"), Native(write, name="writer")], planner(), journal=journal
     )
-    if waits:
-        with pytest.raises(RunFailed, match="waits for approval") as raised:
-            await engine.aquery("?")
-        assert found == []
-        await engine.conductor.decide(raised.value.result.run_id, approved=True)
-    else:
-        task = asyncio.create_task(engine.aquery("?"))
-        with anyio.fail_after(20):
-            await reached.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        hangs[0] = False
+    task = asyncio.create_task(engine.aquery("?"))
+    with anyio.fail_after(20):
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    hangs[0] = False
     (run,) = await journal.runs()
     result = await engine.conductor.resume(run.run_id)
     assert (result.answer, len(found)) == ("of found", 1)

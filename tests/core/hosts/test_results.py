@@ -9,7 +9,7 @@ import pytest
 
 import podium.hosts
 from podium import Conductor, Message, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, RunFailed, WorkerBroken, WorkerFailed, WorkerRefused
+from podium.errors import ConfigError, RunFailed, RunWaiting, WorkerBroken, WorkerFailed, WorkerRefused
 from podium.execution import Retry
 from podium.hosts import (
     answer_sources,
@@ -82,7 +82,7 @@ async def test_an_answer_that_lacks_something_is_returned_or_raised() -> None:
     assert raised.value.result is part
     with pytest.raises(RunFailed, match=r"^run \w+: there is no answer \(worker_failed: "):
         answered(await result(WorkerFailed("no"), "x", WorkerFailed("no")))
-    with pytest.raises(RunFailed, match="the plan waits for approval"):
+    with pytest.raises(RunWaiting, match="the plan waits for approval"):
         answered(replace(part, status="waiting"))
 
 

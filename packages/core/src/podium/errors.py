@@ -19,6 +19,7 @@
     │       └── JournalVersion     another version of Podium wrote the journal
     ├── ListenerFailed         an event callback raised
     ├── RunFailed              the run has no answer, and the caller needs one
+    ├── RunWaiting             the run waits for a decision on its plan, and the caller needs an answer
     └── WorkerError            a call of a worker failed
         ├── WorkerUnavailable  the worker is unreachable, overloaded or down
         ├── WorkerRefused      the worker refused the request
@@ -266,6 +267,18 @@ class RunFailed(PodiumError):
     """
 
     code = "run_failed"
+    result: Any = None
+    """The `Result` of the run."""
+
+
+class RunWaiting(PodiumError):
+    """The run waits for a decision on its plan, and the caller needs an answer.
+
+    A call with the same run id finds the same run; a call without an id starts another run, which waits too.
+    Adapters raise it where their framework expects an answer. `Conductor.run` returns the `Result` instead.
+    """
+
+    code = "waiting"
     result: Any = None
     """The `Result` of the run."""
 

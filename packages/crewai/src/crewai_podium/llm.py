@@ -21,7 +21,7 @@ from crewai_podium.events import MAX_RESULTS, tell_result
 from crewai_podium.usage import write_usage
 from podium.aio import run_sync
 from podium.conductor import Conductor
-from podium.errors import RunFailed
+from podium.errors import RunFailed, RunWaiting
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ConductorFace, ContinuationStore, answered
 from podium.secrets import scrub, scrub_data
@@ -146,7 +146,7 @@ class ConductorLLM(BaseLLM):
         try:
             answer = await run_call(call, on_text if self._effective_stream() else None)
             answered(answer.result, partial=self.partial)
-        except RunFailed as error:
+        except (RunFailed, RunWaiting) as error:
             if error.result is not None:
                 self._keep(error.result)
             raise

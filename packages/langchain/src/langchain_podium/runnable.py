@@ -13,6 +13,7 @@ from typing import Any, Generic, Literal, TypeVar, cast, overload
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
+from langchain_core.runnables.config import ensure_config
 from langchain_core.tools import BaseTool, convert_runnable_to_tool
 from pydantic import BaseModel, ConfigDict
 
@@ -20,7 +21,7 @@ from langchain_podium.cancellation import apart, each
 from langchain_podium.events import hears, tell
 from langchain_podium.messages import ConductorInput, to_query
 from langchain_podium.scrubbed_runs import scrub_run, shown
-from langchain_podium.tracing import child_runs
+from langchain_podium.tracing import child_runs, thread_of
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.errors import ConfigError
@@ -219,7 +220,8 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         heard, call = hears(run_manager), self._call(run_manager, **facts)
         conductor, query = self.conductor, cast("Any", to_query(asked))
         if isinstance(conductor, Conductor):
-            stream = RecordedRun(conductor, query, cast("Any", call)).events()
+            thread = thread_of(ensure_config())
+            stream = RecordedRun(conductor, query, cast("Any", call), session=thread).events()
         else:
             stream = conductor.stream(query, **call)
         async with aclosing(each(stream)) as events:

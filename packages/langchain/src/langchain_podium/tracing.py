@@ -38,6 +38,12 @@ def child_runs() -> CallMiddleware | None:
     return call_as_child_run if has_handlers else None
 
 
+def thread_of(config: RunnableConfig) -> str | None:
+    """Return the id of LangGraph's thread; `None` outside a thread."""
+    thread = config.get("configurable", {}).get("thread_id")
+    return None if thread is None else str(thread)
+
+
 @contextmanager
 def under(children: BaseCallbackManager) -> Iterator[None]:
     """Make runs that start in the block children of the run that `children` belongs to."""

@@ -10,7 +10,7 @@ from openai_agents_podium.messages import write_usage
 from openai_agents_podium.model import ConductorModel
 from openai_agents_podium.tracing import RunTracing
 from podium.conductor import Conductor
-from podium.errors import RunFailed
+from podium.errors import RunFailed, RunWaiting
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall
 from podium.types import Message
@@ -43,7 +43,7 @@ def conductor_tool(
     async def ask(context: RunContextWrapper[Any], question: str) -> str:
         try:
             answer = await _answer(asked, question, _tracing(context))
-        except RunFailed as error:
+        except (RunFailed, RunWaiting) as error:
             if error.result is not None:
                 context.usage.add(write_usage(error.result.usage))
             raise

@@ -126,7 +126,8 @@ class _Conducted(BaseAgent):
             if not query or conversation[-1].author_name == self.name:
                 raise QueryError(f"agent {self.name!r} got no message since its last answer")
             system = tuple(PodiumMessage("system", text) for text in context.instructions)
-            call = ChatCall(self.conductor, (*system, *query))
+            place = None if session is None else session.session_id
+            call = ChatCall(self.conductor, (*system, *query), session=place)
             answer = await (self._stream(call, emit) if stream else call.run())
             response = self._response(answer)
             context._response = response  # noqa: SLF001 - providers read it there

@@ -38,6 +38,8 @@ from .messages import (
 )
 from .recorded import (
     RecordedRun as RecordedRun,
+    session_run_id as session_run_id,
+    undecided_run as undecided_run,
 )
 from .results import (
     Partial as Partial,

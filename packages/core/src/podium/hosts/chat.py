@@ -114,6 +114,7 @@ class ChatCall:
         partial: whether an incomplete answer is returned (`return`) or raises `RunFailed` (`raise`).
         options: further options of the run, such as `middleware` or `labels`.
         on_event: called with each event as it happens, before `events` yields it.
+        session: the host's id of the session or thread; see `RecordedRun`.
 
     With a journal and a run id, a run that was `failed` or `partial` in an earlier call is resumed:
     see `RecordedRun`.
@@ -136,8 +137,10 @@ class ChatCall:
         partial: Partial = "return",
         options: RunOptions | None = None,
         on_event: Listener | None = None,
+        session: str | None = None,
     ) -> None:
         self.conductor = conductor
+        self._session = session
         self._on_event = on_event
         self.query, self.tool_messages = read_conversation(messages)
         self.tools = tools
@@ -204,8 +207,9 @@ class ChatCall:
         """Return the answer, after `events` has ended.
 
         Raises:
-            RunFailed: there is no answer, the plan waits for approval, a required tool call is missing, or
-                the answer is incomplete and `partial` is `raise`.
+            RunFailed: there is no answer, a required tool call is missing, or the answer is incomplete and
+                `partial` is `raise`.
+            RunWaiting: the plan waits for approval.
         """
         assert self._result is not None  # a run without a result raises
         result = answered(self._result, partial=self._partial)
@@ -246,7 +250,7 @@ class ChatCall:
             "paid_results": self._paid_results(conductor),
             "middleware": middleware if stream else whole_answers(middleware),
         }
-        self._run = RecordedRun(conductor, asked, call, on_event=self._on_event)
+        self._run = RecordedRun(conductor, asked, call, on_event=self._on_event, session=self._session)
         return self._run.events()
 
     def _paid_results(self, conductor: Conductor) -> PaidResults | None:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal, cast, get_args
 
-from podium.errors import ConfigError, RunFailed
+from podium.errors import ConfigError, RunFailed, RunWaiting
+from podium.run.approval import how_to_decide
 from podium.secrets import scrub_data
 from podium.types import Outcome, Plan, Result
 from podium.types.conclusion import answer_of, steps_of
@@ -33,16 +34,18 @@ def answered(result: Result, *, partial: Partial = "return") -> Result:
         partial: whether an incomplete answer is returned, or raises `RunFailed`.
 
     Raises:
-        RunFailed: there is no answer, the plan waits for approval, or the answer is incomplete and `partial`
-            is `raise`.
+        RunFailed: there is no answer, or the answer is incomplete and `partial` is `raise`.
+        RunWaiting: the plan waits for approval.
     """
     problem = result.problem
     reason = "" if problem is None else f" ({problem.code}: {problem.message})"
     if result.status == "failed":
         raise run_failed(f"there is no answer{reason}", result)
     if result.status == "waiting":
-        wait = "the plan waits for approval: decide, then resume the run"
-        raise run_failed(f"{wait}; or give Policy(approve=...) a function", result)
+        how = f"{how_to_decide(result.run_id)}; or give Policy(approve=...) a function"
+        waiting = RunWaiting(f"run {result.run_id}: the plan waits for approval: {how}")
+        waiting.result = result
+        raise waiting
     if result.status == "partial" and partial == "raise":
         raise run_failed(f"the answer is partial{reason}", result)
     return result

@@ -29,6 +29,12 @@ PAUSED = "paused"
 """Problem code: the step starter raised `Pause`; the run waits to be resumed."""
 
 
+def how_to_decide(run_id: str) -> str:
+    """Return how a user decides on what a run waits for, in words."""
+    told = f"decide with `podium decide {run_id} approve` (or `refuse`) or `Conductor.decide`"
+    return f"{told}, then resume the run"
+
+
 async def decide(
     journal: Journal, given: ApprovalGiven | ActionDecided, workers: Sequence[str], check: Check
 ) -> None:

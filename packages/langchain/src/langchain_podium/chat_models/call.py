@@ -7,13 +7,14 @@ from typing import Any, Final
 
 import anyio
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.runnables.config import ensure_config
 
 from langchain_podium.chat_models.chat_run import ChatRun, Counter
 from langchain_podium.chat_models.result_metadata import last_chunk, message_of
 from langchain_podium.chat_models.tool_continuation import latest_continuation
 from langchain_podium.events import hears, tell
 from langchain_podium.messages import from_langchain
-from langchain_podium.tracing import call_as_child_run
+from langchain_podium.tracing import call_as_child_run, thread_of
 from podium.conductor import Conductor
 from podium.errors import LimitExceeded
 from podium.hosted import HostedConductor
@@ -103,6 +104,7 @@ class ModelCall:
                 "policy": self._policy,
                 "middleware": call_as_child_run,
             },
+            session=thread_of(ensure_config()),
         )
 
     async def _events(self, call: ChatCall, *, stream: bool) -> AsyncGenerator[_Item, None]:

@@ -30,11 +30,11 @@ from langchain_podium.graph.state_keys import MESSAGES, STRUCTURED, answer_messa
 from langchain_podium.graph.step_starter import GraphStepStarter, check_checkpointer, is_kept, pause_round
 from langchain_podium.messages import to_query
 from langchain_podium.response_format import ResponseFormat
-from langchain_podium.tracing import child_runs, under
+from langchain_podium.tracing import child_runs, thread_of, under
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import StepStarter
-from podium.hosts import answered
+from podium.hosts import answered, session_run_id, undecided_run
 from podium.journal import Journal
 from podium.policy import Policy
 from podium.resume import renumbered
@@ -100,7 +100,15 @@ class ConductorNodes:
         del is_sync
         if self.waits:
             check_checkpointer(config)
-        run_id, journal = self._new_id(config), self.conductor.journal or StateJournal()
+        journal, run_id = self.conductor.journal or StateJournal(), self._new_id(config)
+        if self.waits and (thread := thread_of(config)) is not None:
+            place, texts = f"{self.conductor.card.name}/{thread}", named_texts(state, self.context)
+            earlier = self._journal(state)
+            found = await undecided_run(earlier, place, self._query(state), texts)
+            if found is not None:
+                begun = bound(self.conductor.resume, found.run_id)
+                return self._kept(await self._called(begun, config, earlier, pause_round), earlier)
+            run_id = session_run_id(place, run_id)
         return self._kept(await self._begin(state, config, run_id, journal, pause_round), journal)
 
     async def execute(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
@@ -256,7 +264,7 @@ class ConductorNodes:
 
     def _journal(self, state: State) -> Journal:
         """Return the journal of a continued run: the conductor's, or else the one in the state."""
-        return self.conductor.journal or StateJournal(state[RECORD])
+        return self.conductor.journal or StateJournal(state.get(RECORD, ()))
 
     def _begins(self, config: RunnableConfig) -> bool:
         """Return whether a run starts in the execute node, because its plan cannot be stored before."""

@@ -19,6 +19,7 @@ from podium.errors import (
     RunFailed,
     RunHeld,
     RunUnknown,
+    RunWaiting,
     WorkerError,
 )
 from podium.secrets import scrub
@@ -163,7 +164,7 @@ def fault_of(error: Exception) -> Fault:
         told = "an internal error occurred; the log of the server has the details"
         return Fault(status=500, code="internal_error", message=told, headers=_NO_RETRY)
     match error:
-        case RunFailed():
+        case RunFailed() | RunWaiting():
             return _of_result(error, error.result)
         case PlannerError():
             headers = _NO_RETRY if error.usage.total_tokens else {}
@@ -200,15 +201,16 @@ def _status(error: PodiumError) -> int:
     return next((status for kind, status in _OF_CLASS if isinstance(error, kind)), 500)
 
 
-def _of_result(error: RunFailed, result: Result | None) -> Fault:
+def _of_result(error: RunFailed | RunWaiting, result: Result | None) -> Fault:
     """Return the error for a run without an answer. Clients should repeat it only if nothing was paid."""
     if result is None:
         return _fault(error, 502, _NO_RETRY)
-    code = "waiting" if result.status == "waiting" else result.problem.code if result.problem else error.code
+    is_waiting = isinstance(error, RunWaiting)
+    code = error.code if is_waiting or result.problem is None else result.problem.code
     is_free = not result.usage.total_tokens and not result.maybe_paid
     headers = {} if is_free and code == "worker_unavailable" else _NO_RETRY
     fault = replace(_fault(error, _OF_PROBLEM.get(code, 502), headers, run_id=result.run_id), code=code)
-    if code == "waiting":  # the message of the error is for callers of the Python functions
+    if is_waiting:  # the message of the error is for callers of the Python functions
         path = f"/v1/runs/{result.run_id}"
         told = f"run {result.run_id}: the plan waits for an approval: POST {path}/approve, {path}/edit or"
         fault = replace(fault, message=f"{told} {path}/refuse")

@@ -132,6 +132,7 @@ class Turn:
 
         Raises:
             RunFailed: the run has no answer.
+            RunWaiting: the plan of the run waits for a decision.
             BudgetSpent: the run needs more than what is left of the budget of the key.
             RunCancelled: the run was cancelled over the runs API.
             ServerStopping: the server stops before the end of the run.

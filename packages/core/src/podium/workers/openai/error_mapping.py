@@ -9,7 +9,14 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
-from podium.errors import AnswerRefused, WorkerBroken, WorkerError, WorkerRefused, WorkerUnavailable
+from podium.errors import (
+    AnswerRefused,
+    RunWaiting,
+    WorkerBroken,
+    WorkerError,
+    WorkerRefused,
+    WorkerUnavailable,
+)
 from podium.secrets import scrub
 from podium.types.messages import storable
 
@@ -80,7 +87,7 @@ def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
     kind: type[WorkerError]
     if status is not None:
         kind = _kind_of_status(status, words)
-    elif _any_of(_REFUSING_WORDS, words):
+    elif RunWaiting.code in words or _any_of(_REFUSING_WORDS, words):
         kind = AnswerRefused if _any_of(_FILTER_WORDS, words) else WorkerRefused
     else:
         kind = WorkerUnavailable if _any_of(_BUSY_WORDS, words) else ReportedFault
@@ -110,6 +117,8 @@ def _kind_of_status(status: int, words: list[str]) -> type[WorkerError]:
         return WorkerRefused
     if status == HTTPStatus.BAD_REQUEST and _any_of(_FILTER_WORDS, words):
         return AnswerRefused
+    if RunWaiting.code in words:  # a run of another Podium: a retry would start another run that waits
+        return WorkerRefused
     busy = status in _BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return WorkerUnavailable if busy else WorkerRefused
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
 
-from podium.errors import RunFailed
+from podium.errors import RunWaiting
 from podium.journal import SqlJournal
 from podium_server.api.endpoint import logged_fault
 from podium_server.api.responses.asks import Asks, response_of
@@ -58,9 +58,7 @@ class ResponseWork:
                 self._job.begin(turn.headers)
                 last = await self._answer(turn, writer)
                 self._job.result = turn.answer.result
-        except RunFailed as error:
-            if error.result is None or error.result.status != "waiting":
-                raise
+        except RunWaiting as error:
             await self._decided()
             raise Postponed from error
         await self._write(writer, last)

@@ -1,0 +1,105 @@
+"""Runs of LangChain's faces that wait for a decision: alone, with an id, and in a thread of LangGraph."""
+
+from typing import Any, TypedDict
+from uuid import UUID
+
+import pytest
+from contracts.waiting_contract import QUESTION, Ask, check_waiting
+from graphs.conducted import Calls, Plans, around
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command
+
+from langchain_podium import ChatPodium, ConductorRunnable, create_conductor_agent
+from langchain_podium.graph.conductor_nodes import Executor
+from podium import Conductor
+from podium.journal import MemoryJournal
+from podium.types import Plan, Step
+
+pytestmark = pytest.mark.anyio
+THREAD: Any = {"configurable": {"thread_id": "7"}}
+NAMED: Any = {"run_id": UUID(int=42)}
+
+
+async def runnable(conductor: Conductor, config: Any = None) -> object:
+    """Ask a Runnable."""
+    return await ConductorRunnable(conductor).ainvoke(QUESTION, config)
+
+
+async def streamed(conductor: Conductor, config: Any = None) -> object:
+    """Stream from a Runnable."""
+    return "".join([piece async for piece in ConductorRunnable(conductor).astream(QUESTION, config)])
+
+
+async def chat_model(conductor: Conductor, config: Any = None) -> object:
+    """Ask a chat model."""
+    return (await ChatPodium(conductor=conductor).ainvoke(QUESTION, config)).content
+
+
+@pytest.mark.parametrize("ask", [runnable, streamed, chat_model])
+@pytest.mark.parametrize("config", [None, NAMED])
+async def test_a_plan_may_wait_and_go_on_later(ask: Any, config: Any) -> None:
+    """The same run id is the same run."""
+    await check_waiting(lambda conductor: ask(conductor, config), is_named=config is not None)
+
+
+class Asked(TypedDict, total=False):
+    """The state of a graph."""
+
+    answer: object
+
+
+def in_thread(ask: Any) -> Ask:
+    """Return what asks in a node of a graph, always in the same thread."""
+    saver = InMemorySaver()
+
+    async def run(conductor: Conductor) -> object:
+        async def node(state: Asked) -> Asked:
+            return {"answer": await ask(conductor)}
+
+        graph = StateGraph(Asked)
+        graph.add_node("ask", node)
+        graph.add_edge(START, "ask")
+        return (await graph.compile(checkpointer=saver).ainvoke({}, THREAD))["answer"]
+
+    return run
+
+
+@pytest.mark.parametrize("ask", [in_thread(runnable), in_thread(chat_model), lambda c: runnable(c, THREAD)])
+async def test_a_thread_finds_the_run_that_waits(ask: Ask) -> None:
+    """Until it is decided; then the thread gets the answer."""
+    await check_waiting(ask, is_named=True)
+
+
+@pytest.mark.parametrize("executor", ["podium", "langgraph"])
+@pytest.mark.parametrize(("is_agent", "is_recorded"), [(True, True), (True, False), (False, True)])
+async def test_a_thread_at_an_interrupt_is_asked_again(
+    executor: Executor, *, is_agent: bool, is_recorded: bool
+) -> None:
+    """The interrupt has the same run; another question has a run of its own, and so has another thread.
+
+    LangGraph drops the state of a node that is asked again, so there only a journal has the run.
+    """
+    calls, journal = Calls(), MemoryJournal() if is_recorded else None
+    planner = Plans(Plan((Step(0, "Say it."),)))
+    conductor = Conductor(planner, calls.workers("A"), journal=journal)
+    options: Any = {"executor": executor, "approve": True, "checkpointer": InMemorySaver()}
+    graph = create_conductor_agent(conductor, **options) if is_agent else around(conductor, **options)
+
+    async def asked(question: str, thread: str) -> str:
+        config: Any = {"configurable": {"thread_id": thread}}
+        state = await graph.ainvoke({"messages": [("user", question)]}, config)
+        run_id: str = state["__interrupt__"][0].value["run_id"]
+        return run_id
+
+    first = await asked(QUESTION, "1")
+    assert [await asked(QUESTION, "1") for _ in range(2)] == [first, first]
+    assert planner.asked == 1
+    assert await asked(QUESTION, "2") != first
+    state = await graph.ainvoke(Command(resume=True), {"configurable": {"thread_id": "1"}})
+    assert state["messages"][-1].content == "A()"
+    assert calls.names == ["A"]
+    assert await asked(QUESTION, "1") != first
+    assert await asked("And seven times seven?", "1") != first
+    if journal is not None:
+        assert len(await journal.runs()) == 4
