@@ -58,6 +58,6 @@ async def _waiting(ask: Ask, conductor: Conductor) -> str:
     run_id: str = raised.value.result.run_id
     told = str(raised.value)
     assert f"run {run_id}" in told
-    assert f"`podium approve {run_id}`" in told
+    assert f"`podium decide {run_id} approve`" in told
     assert "`Conductor.decide`" in told
     return run_id

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from contracts.waiting_contract import QUESTION as WAITING, check_waiting
 from inspect_ai import Task, eval as evaluate
 from inspect_ai.dataset import Sample
 from inspect_ai.log import EvalLog, read_eval_log
@@ -66,6 +67,16 @@ def test_the_table_of_a_run_shows_failures_and_no_markup() -> None:
     assert first.startswith("| 0 | a |  | Find \\| it. | failed: ")
     assert "no <b>" in first  # the viewer escapes it
     assert second.startswith("| 1 | b | 0 | Answer. | skipped: ")
+
+
+@pytest.mark.anyio
+async def test_a_plan_may_wait_and_go_on_later() -> None:
+    """The error has the run, which the conductor decides and continues."""
+
+    async def ask(conductor: Conductor) -> object:
+        return (await conductor_model(conductor).generate(WAITING)).completion
+
+    await check_waiting(ask)
 
 
 def test_a_rerun_is_answered_from_the_cache(config: Path, server: ChatServer) -> None:

@@ -17,6 +17,7 @@ from agents import (
 )
 from agents_speaking import CALL_TOKENS, READ, WRITTEN, ModelServer, SpeakingModel, speaker
 from contracts.adapter_contract import failing, planner_of, saying
+from contracts.waiting_contract import QUESTION, check_waiting
 from openai.types.shared import Reasoning
 from pydantic import BaseModel
 from servers.capable import PLAN, capable, is_planning
@@ -30,7 +31,6 @@ from podium.errors import ConfigError, QueryError, RunFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
-from podium.policy import Policy
 
 pytestmark = pytest.mark.anyio
 
@@ -310,20 +310,12 @@ async def test_an_answer_in_part_is_marked_or_raised() -> None:
 
 async def test_a_plan_that_waits_for_approval_goes_on_from_the_journal() -> None:
     """The error names the run."""
-    async with MemoryJournal() as journal:
-        policy = Policy(approve="later")
-        conductor = Conductor(
-            planner_of((0, "Say it.", ())),
-            [ScriptedWorker("one", "approved")],
-            policy=policy,
-            journal=journal,
-        )
+
+    async def ask(conductor: Conductor) -> object:
         agent = Agent[Any](name="lead", model=ConductorModel(conductor))
-        with pytest.raises(RunFailed, match="waits for approval") as caught:
-            await Runner.run(agent, "?")
-        run_id = caught.value.result.run_id
-        await conductor.decide(run_id, approved=True)
-        assert (await conductor.resume(run_id)).answer == "approved"
+        return (await Runner.run(agent, QUESTION)).final_output
+
+    await check_waiting(ask)
 
 
 async def test_a_failed_run_goes_on_from_the_journal() -> None:

@@ -82,7 +82,7 @@ async def test_an_answer_that_lacks_something_is_returned_or_raised() -> None:
     assert raised.value.result is part
     with pytest.raises(RunFailed, match=r"^run \w+: there is no answer \(worker_failed: "):
         answered(await result(WorkerFailed("no"), "x", WorkerFailed("no")))
-    with pytest.raises(RunWaiting, match="the plan waits for approval"):
+    with pytest.raises(RunWaiting, match=r"^run \w+ waits for approval.*podium decide"):
         answered(replace(part, status="waiting"))
 
 

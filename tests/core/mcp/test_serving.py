@@ -213,7 +213,7 @@ async def test_the_user_of_the_client_approves(tmp_path: Path, mode: str) -> Non
             assert waits["isError"]
             assert waits["structuredContent"]["code"] == "waiting"
             run_id = waits["structuredContent"]["run_id"]
-            assert f"podium approve {run_id}" in waits["content"][0]["text"]
+            assert f"podium decide {run_id} approve" in waits["content"][0]["text"]
     await conductor.decide(run_id, approved=True)
     assert (await conductor.resume(run_id)).answer == "Hello, Bob and Hello, Ada"
 

@@ -19,7 +19,7 @@
     │       └── JournalVersion     another version of Podium wrote the journal
     ├── ListenerFailed         an event callback raised
     ├── RunFailed              the run has no answer, and the caller needs one
-    ├── RunWaiting             the run waits for a decision on its plan, and the caller needs an answer
+    ├── RunWaiting             the run waits for an approval, and the caller needs an answer
     └── WorkerError            a call of a worker failed
         ├── WorkerUnavailable  the worker is unreachable, overloaded or down
         ├── WorkerRefused      the worker refused the request
@@ -272,7 +272,7 @@ class RunFailed(PodiumError):
 
 
 class RunWaiting(PodiumError):
-    """The run waits for a decision on its plan, and the caller needs an answer.
+    """The run waits for the approval of its plan or of an action, and the caller needs an answer.
 
     A call with the same run id finds the same run; a call without an id starts another run, which waits too.
     Adapters raise it where their framework expects an answer. `Conductor.run` returns the `Result` instead.

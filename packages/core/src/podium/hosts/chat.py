@@ -209,7 +209,7 @@ class ChatCall:
         Raises:
             RunFailed: there is no answer, a required tool call is missing, or the answer is incomplete and
                 `partial` is `raise`.
-            RunWaiting: the plan waits for approval.
+            RunWaiting: the run waits for approval.
         """
         assert self._result is not None  # a run without a result raises
         result = answered(self._result, partial=self._partial)

@@ -35,7 +35,7 @@ def answered(result: Result, *, partial: Partial = "return") -> Result:
 
     Raises:
         RunFailed: there is no answer, or the answer is incomplete and `partial` is `raise`.
-        RunWaiting: the plan waits for approval.
+        RunWaiting: the run waits for approval.
     """
     problem = result.problem
     reason = "" if problem is None else f" ({problem.code}: {problem.message})"
@@ -43,7 +43,7 @@ def answered(result: Result, *, partial: Partial = "return") -> Result:
         raise run_failed(f"there is no answer{reason}", result)
     if result.status == "waiting":
         how = f"{how_to_decide(result.run_id)}; or give Policy(approve=...) a function"
-        waiting = RunWaiting(f"run {result.run_id}: the plan waits for approval: {how}")
+        waiting = RunWaiting(f"run {result.run_id} waits for approval{reason}: {how}")
         waiting.result = result
         raise waiting
     if result.status == "partial" and partial == "raise":

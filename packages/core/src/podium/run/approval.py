@@ -32,7 +32,7 @@ PAUSED = "paused"
 def how_to_decide(run_id: str) -> str:
     """Return how a user decides on what a run waits for, in words."""
     told = f"decide with `podium decide {run_id} approve` (or `refuse`) or `Conductor.decide`"
-    return f"{told}, then resume the run"
+    return f"{told}, then continue with `podium resume {run_id}` or `Conductor.resume`"
 
 
 async def decide(

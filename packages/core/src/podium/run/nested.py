@@ -9,7 +9,6 @@ from podium.aio.event_stream import events_of
 from podium.errors import LimitExceeded, NestedLimit, PlannerError, WorkerFailed
 from podium.execution.run_context import ConductorSettings, RunRequest, outer_run
 from podium.resume.paid_results import step_key
-from podium.run.approval import how_to_decide
 from podium.run.listeners import Listener
 from podium.run.request import check_depth, within_call
 from podium.run.runner import RunSession
@@ -116,8 +115,6 @@ def _completion(result: Result | None, before: Result | None) -> Completion:
     if result is None or usage is None or not has_answer or result.status in ("failed", "waiting"):
         problem = None if result is None else result.problem
         told = "no answer" if problem is None else problem.message
-        if result is not None and result.status == "waiting":
-            told += f": {how_to_decide(result.run_id)}"
         message = f"the nested run has no answer: {told}"
         kind = NestedLimit if problem is not None and problem.code == LimitExceeded.code else WorkerFailed
         raise kind(message, maybe_paid=True, usage=usage, cost=cost)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from podium.conductor import Conductor
-from podium.errors import PodiumError
+from podium.errors import PodiumError, RunWaiting
 from podium.hosted import HostedConductor
 from podium.hosts import plan_lines
 from podium.mcp.serving.answers import answer, failure, plan_answer, refusal
@@ -23,6 +23,7 @@ from podium.mcp.serving.sdk_server import (
     tool_annotations,
 )
 from podium.plan_text import read_saved_plan
+from podium.run.approval import how_to_decide
 from podium.types import Plan, Result, read_query
 
 _INSTRUCTIONS = (
@@ -178,10 +179,8 @@ def _question(plan: Plan | None, workers: Sequence[str]) -> str:
 
 
 def _refused(result: Result) -> dict[str, Any]:
-    run_id = result.run_id
-    decide = f"decide with `podium decide {run_id} approve` or `podium decide {run_id} refuse --why TEXT`"
     told = "the plan waits for approval, and this client cannot ask its user (it has no elicitation)"
-    return refusal("waiting", f"{told}: {decide}, then continue with `podium resume {run_id}`", result)
+    return refusal(RunWaiting.code, f"{told}: {how_to_decide(result.run_id)}", result)
 
 
 def _undecided(run_id: str) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: 
         f"{origin.url} answered {status}{_remedy(status, origin)}: {origin.quote(said) or 'no reason given'}",
         status=status,
         retry_after=retry_after(headers),
-        maybe_paid=status in _PERHAPS_PAID,
+        maybe_paid=status in _PERHAPS_PAID or RunWaiting.code in words,
     )
 
 
