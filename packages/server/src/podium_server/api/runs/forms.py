@@ -140,7 +140,7 @@ def _result_facts(result: Result, events: Sequence[Event], started: RunStarted) 
         "answer": result.answer,
         "tool_calls": [dict(call) for call in result.tool_calls],
         "problem": None if is_open else result.problem,
-        "waits_for": None if asked is None else _waiting(asked),
+        "waits_for": _waiting(asked[0]) if asked else None,
         "workers": list(result.workers),
         "rounds": [_round(current) for current in result.rounds],
         "usage": result.usage,
