@@ -245,7 +245,7 @@ async def test_a_server_that_died_is_started_again(log: Path) -> None:
 
 
 @pytest.mark.long
-async def test_a_tool_that_is_not_safe_to_repeat_is_called_once(log: Path) -> None:
+async def test_a_tool_that_acts_is_called_once(log: Path) -> None:
     """Neither retried, nor given to a fallback, nor hedged, after it may have been reached."""
     workers = await stdio(log).workers(tools=["send", "echo"])
     retry = Retry(first_wait=0.01, fallbacks={"test.send": ["test.echo"]}, hedge=Hedge(seconds=0.01))
@@ -254,7 +254,7 @@ async def test_a_tool_that_is_not_safe_to_repeat_is_called_once(log: Path) -> No
     assert lines(log) == ["send hello"]
     assert result.outcomes[0].problem is not None
     assert result.outcomes[0].problem.code == WorkerBroken.code
-    assert "the call may have had its effect, and is not safe to repeat" in result.outcomes[0].problem.message
+    assert "it is not known whether the action was carried out" in result.outcomes[0].problem.message
 
 
 async def test_a_tool_that_was_not_reached_is_called_again(served: Served, log: Path) -> None:

@@ -35,7 +35,7 @@ class RoundActions:
     def recall(self, state: StepState) -> Outcome | None:
         """Return the outcome of an action that must not be carried out now; `None` if it must.
 
-        The outcome is that of an equal action which was carried out before, or a failure if the end of an
+        The outcome comes from an equal action that was carried out before, or is a failure if the end of an
         equal action is unknown.
         """
         if state.action is None and (asked := self._asked(state)) is not None:

@@ -50,7 +50,7 @@ def _undone(rounds: Sequence[Round]) -> Problem | None:
 
 
 def _with_actions(failure: Problem | None, rounds: Sequence[Round]) -> Problem | None:
-    """Return the problem of a run without an answer, together with that of its actions."""
+    """Return the problem of a run without an answer, together with the problem of its actions."""
     undone = _undone(rounds)
     if failure is None or undone is None or undone.message in failure.message:
         return failure or undone

@@ -209,9 +209,9 @@ class StepStarted(_Event):
     reserved: Spend = Spend()
     """The maximum that the call may spend."""
     action: str = ""
-    """Hash of the worker and the arguments of an action: see `Action.key`. Empty if the step is no action."""
+    """Hash of the worker and the arguments of an action: see `Action.key`. Empty for other steps."""
     asked: str = ""
-    """The arguments of the action; empty if the step is no action."""
+    """The arguments of the action; empty for other steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,7 @@ class Outcome:
     tool_calls: tuple[Part, ...] = ()
     """Tool calls for the caller of the run to execute, in OpenAI's form."""
     action: ActionEnd | None = None
-    """How the action ended; `None` if the step is no action."""
+    """How the action ended; `None` for other steps."""
     shown: tuple[int, ...] | None = None
     """The steps whose output the worker saw; `None` means all steps on its access list."""
     started: float | None = None
