@@ -14,20 +14,23 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Final
 
 import anyio
 import pytest
 from contracts.provider_errors import PROVIDER_ERRORS, ProviderError
 
 from podium.budget import Limits
+from podium.conductor import Conductor
 from podium.errors import PlannerError, PodiumError
 from podium.execution import Retry
 from podium.hosts import worker_error
-from podium.plan_text import write_plan
-from podium.planners import FixedPlanner
+from podium.journal import SqlJournal
+from podium.plan_text import KEEP, write_plan
+from podium.planners import ChatPlanner, FixedPlanner, Planner
 from podium.types import Plan, Step
-from podium.workers import FREE, FunctionWorker, Gather, StepInput, Worker
+from podium.workers import FREE, FunctionWorker, Gather, ScriptedWorker, StepInput, Worker
 
 Speak = Callable[[str], Awaitable[str]]
 """Returns a worker's answer from the text of all its messages."""
@@ -77,20 +80,31 @@ class Adapter(ABC):
 
     tokens: int
     """Tokens that each call of a worker reports."""
+    as_worker: Callable[[Any], Worker]
+    """Returns a worker of the host as a worker of Podium; the function for users of the host."""
 
     @abstractmethod
     def worker(self, name: str, speak: Speak) -> Any:
         """Return a worker of the host, whose calls each report `tokens`."""
 
     @abstractmethod
-    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return the host's object for a conductor with the `options` of `Conductor`."""
 
 
 def planner_of(*steps: tuple[int, str, tuple[int, ...]]) -> FixedPlanner:
     """Return a planner with these steps: worker, subtask, access list."""
-    plan = Plan(tuple(Step(worker, subtask, access) for worker, subtask, access in steps))
-    return FixedPlanner(write_plan(plan, "rows"))
+    return FixedPlanner(_rows(*steps))
+
+
+def _rows(*steps: tuple[int, str, tuple[int, ...]]) -> str:
+    return write_plan(Plan(tuple(Step(*step) for step in steps)), "rows")
+
+
+def planner_in_turn(*plans: str) -> Planner:
+    """Return a planner that writes one plan after the other."""
+    left = list(plans)
+    return ChatPlanner(ScriptedWorker("boss", lambda request: left.pop(0)))
 
 
 def saying(text: str) -> Speak:
@@ -117,6 +131,33 @@ def _causes(error: BaseException | None) -> list[BaseException]:
 
 
 ONCE = Retry(attempts=1)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """A run of two plans. Its workers are `look`, `bad`, which fails, and `write`."""
+
+    name: str
+    options: Mapping[str, Any]
+    plans: tuple[str, str]
+    answer: tuple[str, str]
+    """The text and the status."""
+    looked: int
+    """Calls of `look`."""
+
+
+_WHOLE: Final = _rows((0, "look", ()), (2, "write", (0,)))
+_FAILS: Final = _rows((0, "look", ()), (1, "check", ()), (2, "write", (0, 1)))
+_OTHER: Final = _rows((0, "look", ()), (2, "write again", (0,)))
+_TWICE: Final = {"limits": Limits(rounds=2)}
+_REPLAN: Final = {"on_failure": "replan"}
+ROUNDS: Final = (
+    Rounds("kept", _TWICE, (_WHOLE, KEEP), ("first", "ok"), 1),
+    Rounds("partial and kept", _TWICE, (_FAILS, KEEP), ("first", "partial"), 1),
+    Rounds("improved", _TWICE, (_WHOLE, _OTHER), ("second", "ok"), 2),
+    Rounds("replanned", _REPLAN, (_FAILS, _OTHER), ("second", "ok"), 1),
+    Rounds("replanned and kept", _REPLAN, (_FAILS, KEEP), ("first", "partial"), 1),
+)
 
 
 @pytest.mark.anyio
@@ -406,6 +447,57 @@ class AdapterContract:
         assert (await face.ask("second")).text == "fine"
         assert "fail-now" not in seen[-1]
 
+    @pytest.mark.parametrize("case", ROUNDS, ids=lambda case: case.name)
+    async def test_a_run_may_have_a_second_plan(self, adapter: Adapter, case: Rounds) -> None:
+        """The answer is the one of the plan that stands, and no call is lost or repeated."""
+        face, looked = _team(adapter, case)
+        answer = await face.ask("?")
+        assert (answer.text, answer.status) == case.answer
+        assert len(looked) == case.looked
+
+    @pytest.mark.parametrize("case", ROUNDS, ids=lambda case: case.name)
+    async def test_the_answer_of_the_second_plan_is_streamed(self, adapter: Adapter, case: Rounds) -> None:
+        """A stream ends like a whole answer."""
+        face, looked = _team(adapter, case)
+        async with aclosing(face.stream("?")) as stream:
+            text = "".join([text async for _, text in stream])
+        assert text.endswith(case.answer[0])
+        assert len(looked) == case.looked
+
+    @pytest.mark.parametrize("wrapped", [False, True])
+    async def test_a_run_goes_on_in_another_process(
+        self, adapter: Adapter, wrapped: bool, tmp_path: Path
+    ) -> None:
+        """Another conductor over the same file finds what the host's workers have answered."""
+        looked, fails = list[str](), [True]
+
+        async def look(shown: str) -> str:
+            looked.append(shown)
+            return "found"
+
+        async def write(shown: str) -> str:
+            if fails:
+                raise ValueError("out of order")
+            return "written"
+
+        def workers() -> list[Any]:
+            made = [adapter.worker("look", look), adapter.worker("write", write)]
+            return [adapter.as_worker(worker) for worker in made] if wrapped else made
+
+        planner = planner_of((0, "a", ()), (1, "b", (0,)))
+        location = f"sqlite:///{tmp_path / 'journal.db'}"
+        face = adapter.face(planner, workers(), journal=SqlJournal(location), retry=ONCE)
+        with pytest.raises(Exception, match="out of order"):
+            await face.ask("?")
+        fails.clear()
+        async with SqlJournal(location) as journal:
+            (row,) = await journal.runs()
+            again = Conductor(planner, [adapter.as_worker(each) for each in workers()], journal=journal)
+            result = await again.resume(row.run_id)
+        assert (result.answer, result.status) == ("written", "ok")
+        assert len(looked) == 1
+        assert result.outcomes[0].usage.total_tokens == adapter.tokens
+
     async def test_podiums_own_workers_stand_beside_the_hosts(self, adapter: Adapter) -> None:
         """A pool may mix them."""
 
@@ -416,3 +508,19 @@ class AdapterContract:
         assert isinstance(workers[1], Worker)
         answer = await adapter.face(planner_of((0, "x", ()), (1, "y", (0,))), workers).ask("?")
         assert "theirs" in answer.text
+
+
+def _team(adapter: Adapter, case: Rounds) -> tuple[Face, list[str]]:
+    """Return the face for a run of two plans, and the calls of `look` so far."""
+    looked = list[str]()
+
+    async def look(shown: str) -> str:
+        looked.append(shown)
+        return "found"
+
+    async def write(shown: str) -> str:
+        return "second" if "write again" in shown else "first"
+
+    named = {"look": look, "bad": failing, "write": write}
+    workers = [adapter.worker(name, speak) for name, speak in named.items()]
+    return adapter.face(planner_in_turn(*case.plans), workers, retry=ONCE, **case.options), looked

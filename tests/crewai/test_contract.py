@@ -14,7 +14,7 @@ from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorLLM, ConductorManager, as_worker
 from podium.conductor import Conductor
-from podium.planners import FixedPlanner
+from podium.planners import Planner
 from podium.types import Result
 from podium.workers import Worker
 
@@ -22,7 +22,7 @@ from podium.workers import Worker
 class CrewFace(Face):
     """A crew, copied for each question, as `kickoff_for_each` does: one is for one at a time."""
 
-    def __init__(self, planner: FixedPlanner, workers: Sequence[Any], options: dict[str, Any]) -> None:
+    def __init__(self, planner: Planner, workers: Sequence[Any], options: dict[str, Any]) -> None:
         agents = [worker for worker in workers if isinstance(worker, BaseAgent)]
         beside = [worker for worker in workers if isinstance(worker, Worker)]
         assert [*agents, *beside] == list(workers)
@@ -73,7 +73,7 @@ async def _chunks(
 class LLMFace(Face):
     """An LLM that is the conductor."""
 
-    def __init__(self, planner: FixedPlanner, workers: Sequence[Any], options: dict[str, Any]) -> None:
+    def __init__(self, planner: Planner, workers: Sequence[Any], options: dict[str, Any]) -> None:
         self._workers, self._options, self._planner = workers, options, planner
 
     def _llm(self) -> ConductorLLM:
@@ -123,6 +123,7 @@ class CrewAdapter(Adapter):
     """Makes agents and crews."""
 
     tokens = 242
+    as_worker = staticmethod(as_worker)
 
     def worker(self, name: str, speak: Speak) -> Agent:
         """Return an agent, whose LLM is called in a thread."""
@@ -137,7 +138,7 @@ class CrewAdapter(Adapter):
             role=name, goal="Answer.", backstory="Of a test.", llm=SpeakingLLM(model="speaking", say=say)
         )
 
-    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return crews of the agents."""
         return CrewFace(planner, workers, options)
 
@@ -145,7 +146,7 @@ class CrewAdapter(Adapter):
 class LLMAdapter(CrewAdapter):
     """Makes agents, and an LLM."""
 
-    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return the LLM."""
         return LLMFace(planner, workers, options)
 

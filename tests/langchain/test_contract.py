@@ -9,7 +9,7 @@ from servers.speaking_chat_model import USAGE, Speaker
 
 from langchain_podium import ConductorRunnable, as_worker
 from podium import Conductor
-from podium.planners import FixedPlanner
+from podium.planners import Planner
 from podium.types import Result
 from podium.workers import Worker
 
@@ -55,12 +55,13 @@ class LangChainAdapter(Adapter):
     """Makes chat models and Runnables."""
 
     tokens = USAGE["total_tokens"]
+    as_worker = staticmethod(as_worker)
 
     def worker(self, name: str, speak: Speak) -> Worker:
         """Return a chat model as a worker."""
         return as_worker(Speaker(speak=speak), name=name)
 
-    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return a Runnable."""
         return LangChainFace(Conductor(planner, list(workers), **options))
 

@@ -18,8 +18,9 @@ from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorRetr
 from llama_index_podium.events import StepInProgressEvent
 from llama_index_podium.planner import conductor_of
 from llama_index_podium.tools import ConductorToolSpec
+from llama_index_podium.workers import as_worker
 from podium import Conductor
-from podium.planners import FixedPlanner
+from podium.planners import Planner
 
 
 class Heard(BaseEventHandler):
@@ -154,12 +155,13 @@ class EngineAdapter(Adapter):
     """Makes LLMs and query engines."""
 
     tokens = TOKENS["total_tokens"]
+    as_worker = staticmethod(as_worker)
 
     def worker(self, name: str, speak: Speak) -> Any:
         """Return an LLM."""
         return Native(speak, name=name)
 
-    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return a query engine."""
         return EngineFace(ConductorQueryEngine.from_defaults(workers, planner, **options).conductor)
 
@@ -167,7 +169,7 @@ class EngineAdapter(Adapter):
 class LLMAdapter(EngineAdapter):
     """Makes LLMs over LLMs."""
 
-    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return an LLM."""
         return LLMFace(ConductorLLM.from_defaults(workers, planner, **options).conductor)
 
@@ -175,7 +177,7 @@ class LLMAdapter(EngineAdapter):
 class RetrieverAdapter(EngineAdapter):
     """Makes retrievers over LLMs."""
 
-    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return a retriever."""
         return RetrieverFace(ConductorQueryEngine.from_defaults(workers, planner, **options).conductor)
 
@@ -183,7 +185,7 @@ class RetrieverAdapter(EngineAdapter):
 class ToolAdapter(EngineAdapter):
     """Makes tools over LLMs."""
 
-    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return a tool."""
         return ToolFace(conductor_of(planner, workers, **options))
 

@@ -12,7 +12,7 @@ from openai_agents_podium import ConductorModel, podium_metadata
 from openai_agents_podium.messages import text_and_refusal
 from openai_agents_podium.workers import as_worker
 from podium.aio import run_sync
-from podium.planners import FixedPlanner
+from podium.planners import Planner
 
 
 def answer_of(text: str, facts: Mapping[str, Any], outputs: Mapping[int, str]) -> Answer:
@@ -102,12 +102,13 @@ class AgentsAdapter(Adapter):
     """Makes agents of the SDK."""
 
     tokens = READ + WRITTEN
+    as_worker = staticmethod(as_worker)
 
     def worker(self, name: str, speak: Speak) -> Agent[Any]:
         """Return an agent over a model."""
         return speaker(name, speak)
 
-    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return an agent that conducts."""
         return AgentFace(ConductorModel(workers, planner, stream_steps=True, **options))
 
@@ -141,7 +142,7 @@ class TestAgentOverModels(AdapterContract):
 class ModelAdapter(AgentsAdapter):
     """Makes agents, and a conductor that no agent stands before."""
 
-    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return a model."""
         return ModelFace(ConductorModel(workers, planner, stream_steps=True, **options))
 

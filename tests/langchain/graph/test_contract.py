@@ -12,7 +12,7 @@ from servers.speaking_chat_model import USAGE, Speaker
 from langchain_podium import as_worker
 from langchain_podium.graph.conductor_nodes import Executor
 from podium import Conductor
-from podium.planners import FixedPlanner
+from podium.planners import Planner
 from podium.types import Outcome
 from podium.workers import Worker
 
@@ -65,13 +65,14 @@ class GraphAdapter(Adapter):
     """Makes chat models and graphs."""
 
     tokens = USAGE["total_tokens"]
+    as_worker = staticmethod(as_worker)
     executor: ClassVar[Executor]
 
     def worker(self, name: str, speak: Speak) -> Worker:
         """Return a chat model as a worker."""
         return as_worker(Speaker(speak=speak), name=name)
 
-    def face(self, planner: FixedPlanner, workers: Sequence[Any], **options: Any) -> Face:
+    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
         """Return a graph."""
         return GraphFace(Conductor(planner, list(workers), **options), self.executor)
 

@@ -71,8 +71,8 @@ class ConductedCall:
             options={"middleware": self._steps.middleware},
             on_event=self._steps.tell,
         )
-        self._plan: Plan | None = None
-        self._ended: dict[int, Outcome] = {}
+        self._plans: dict[int, Plan] = {}
+        self._ended: dict[int, dict[int, Outcome]] = {}
         self.nodes: list[NodeWithScore] = []
         """The nodes that the answer depends on.
 
@@ -125,20 +125,21 @@ class ConductedCall:
     def _note(self, event: Event, text: str) -> None:
         """Record the known facts about the answer before the run has ended."""
         if isinstance(event, PlanReady):
-            self._plan, self._ended = event.plan, {}
+            self._plans[event.round] = event.plan
             planner = PlannedBy(event.planner, event.why, event.is_fallback)
             known = {"run_id": event.run_id, "planner": asdict(planner), "plan": plan_metadata(event.plan)}
             self.metadata |= scrub_data(known)
         elif isinstance(event, StepEnded) and event.outcome.status == "ok":
-            self._ended[event.step] = event.outcome
+            self._ended.setdefault(event.round, {})[event.step] = event.outcome
         elif isinstance(event, AnswerDelta) and text and text == self._call.text:
             self._note_nodes(event)
 
     def _note_nodes(self, begun: AnswerDelta) -> None:
         """Record the nodes found before the answer began, also by the step that writes the answer."""
         number, step, attempt = begun.round, begun.step, begun.attempt
-        if self._plan is None or number is None or step is None or attempt is None:
+        if number is None or step is None or attempt is None or number not in self._plans:
             return
         writing = Outcome(round=number, step=step, worker="", status="ok", attempts=attempt)
         found = self._steps.found.get(begun.run_id, {})
-        self.nodes[:] = behind(self._plan, {step: writing, **self._ended}, step, found)
+        ended = {step: writing, **self._ended.get(number, {})}
+        self.nodes[:] = behind(self._plans[number], ended, step, found)
