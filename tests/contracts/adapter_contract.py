@@ -466,7 +466,7 @@ class AdapterContract:
 
     @pytest.mark.parametrize("wrapped", [False, True])
     async def test_a_run_goes_on_in_another_process(
-        self, adapter: Adapter, wrapped: bool, tmp_path: Path
+        self, adapter: Adapter, tmp_path: Path, *, wrapped: bool
     ) -> None:
         """Another conductor over the same file finds what the host's workers have answered."""
         looked, fails = list[str](), [True]

@@ -3,25 +3,29 @@
 import asyncio
 import threading
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from crewai import Agent, Crew
+from crewai import LLM, Agent, Crew, Task
 from crewai.events.event_bus import crewai_event_bus
 from crewai.events.types.agent_events import AgentExecutionCompletedEvent
 from crewai.tools import tool
+from servers.capable import is_planning
+from servers.chat_server import USAGE, Call, ChatServer, Reply, says
 from servers.crew_scene import PLAN, Finding, Scene
 from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorManager, as_worker
 from podium.budget import Limits
+from podium.conductor import Conductor
 from podium.errors import ConfigError, PlannerError, RunFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.policy import Policy
 from podium.types import Plan, Step
-from podium.workers import Calculator, Card, Price
+from podium.workers import Calculator, Card, ChatWorker, Endpoint, Price, Worker
 
 
 def test_a_task_is_planned_once_and_done_by_the_agents() -> None:
@@ -55,6 +59,44 @@ def test_the_planner_is_told_of_roles_goals_backstories_and_tools() -> None:
     told = scene.sent[0]
     assert "Worker 0: Finder. Find facts. Knows archives. Tool Ruler: Measures what it is told." in told
     assert "Worker 1: Writer. Write. Was a clerk." in told
+
+
+def _extra(kind: str, llm: LLM, url: str) -> Worker:
+    """Return a worker that is no agent of the crew."""
+    inner = Agent(role="Inner", goal="Look.", backstory="Old hand.", llm=llm)
+    match kind:
+        case "agent":
+            return as_worker(inner)
+        case "crew":
+            task = Task(description="{asked}", expected_output="an answer", agent=inner)
+            return as_worker(Crew(name="bureau", agents=[inner], tasks=[task]))
+        case "chat":
+            return ChatWorker("m", endpoint=Endpoint(url))
+        case "conductor":
+            return Conductor(FixedPlanner(Plan((Step(0, "look"),))), [as_worker(llm)])
+        case _:
+            return as_worker(llm)
+
+
+@pytest.mark.parametrize("answer", ["fine", ""])
+@pytest.mark.parametrize("kind", ["llm", "agent", "crew", "chat", "conductor"])
+def test_the_crews_metrics_count_every_call(kind: str, answer: str) -> None:
+    """Of workers beside the crew and of a planner of Podium's, too; also if the answer cannot be used."""
+
+    def reply(call: Call) -> Reply:
+        return says(call, plan if is_planning(call) else answer if "look" in str(call.body) else "written")
+
+    plan = '{"worker": 1, "subtask": "look", "access": []}\n{"worker": 0, "subtask": "join", "access": [0]}\n'
+    with ChatServer(reply).in_thread() as server:
+        llm = LLM(model="openai/gpt-4o-mini", base_url=server.url, api_key="k")
+        workers, planner = [_extra(kind, llm, server.url)], ChatPlanner(as_worker(llm))
+        manager = ConductorManager(workers=workers, planner=planner, retry=Retry(attempts=1))
+        agent = Agent(role="Writer", goal="Write.", backstory="Was a clerk.", llm=llm)
+        crew = Scene.crew_of(manager, [agent], [Scene.task()])
+        with nullcontext() if answer else pytest.raises(RunFailed):
+            crew.kickoff()
+        told = crew.calculate_usage_metrics().total_tokens
+    assert told == manager.results[0].usage.total_tokens == USAGE["total_tokens"] * len(server.calls)
 
 
 async def kick(crew: Crew, how: str) -> Any:

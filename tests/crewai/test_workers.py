@@ -13,7 +13,8 @@ from contracts.worker_contract import WorkerContract, question
 from crewai import LLM, Agent, Crew, Task
 from crewai.lite_agent_output import LiteAgentOutput
 from crewai.tools import tool
-from servers.chat_server import Call, ChatServer, Reply, chunk, events, says, whole
+from servers.capable import is_planning
+from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says, whole
 from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorLLM, as_worker
@@ -28,6 +29,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.execution import Retry
+from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.types import Message, Sampling
 from podium.workers import Request, StepInput, Worker, complete
@@ -121,6 +123,43 @@ def crew_of(agent: Agent, description: str = "{asked}") -> Crew:
     """Return a crew of one agent and one task."""
     task = Task(description=description, expected_output="an answer", agent=agent)
     return Crew(name="bureau", agents=[agent], tasks=[task])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("stalls", ["planner", "worker"])
+async def test_a_cancel_closes_the_connections_of_llms(stalls: str, *, streams: bool) -> None:
+    """Of each call that is under way, whether it has begun to answer or not."""
+    stalled, all_stalled = list[Call](), asyncio.Event()
+
+    def reply(call: Call) -> Reply:
+        if is_planning(call) != (stalls == "planner"):
+            return says(call, rows)
+        stalled.append(call)
+        if len(stalled) == {"planner": 1, "worker": 3}[stalls]:
+            all_stalled.set()
+        return events(chunk({"content": "{"}), STALL) if call.body.get("stream") else Reply([STALL])
+
+    plan = Plan((*(Step(0, f"part {part}") for part in range(3)), Step(0, "join", (0, 1, 2))))
+    rows = write_plan(plan, "rows")
+    async with ChatServer(reply) as server:
+        llm = LLM(model="openai/gpt-4o-mini", base_url=server.url, api_key="k")
+        conductor = Conductor(ChatPlanner(as_worker(llm)), [as_worker(llm)], retry=ONCE)
+
+        async def ask() -> None:
+            if not streams:
+                await conductor.run("Why?")
+            async for _ in conductor.stream("Why?"):
+                pass
+
+        asking = asyncio.create_task(ask())
+        async with asyncio.timeout(20):
+            await all_stalled.wait()
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            for call in stalled:
+                await call.hung_up.wait()
 
 
 @pytest.mark.anyio

@@ -42,12 +42,11 @@ from crewai_podium.team import (
     team_of,
 )
 from crewai_podium.usage import UsageMeter, UsageTotal, write_usage
-from crewai_podium.workers.agent import AgentWorker
 from crewai_podium.workers.llm import LLMWorker
 from podium.aio import run_sync
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, RunUnknown
+from podium.errors import ConfigError, RunUnknown, WorkerError
 from podium.execution import Accept, OnFailure, Retry
 from podium.hosts import answered, make_conductor, run_failed
 from podium.journal import Journal
@@ -55,6 +54,7 @@ from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
 from podium.run import Listener
 from podium.types import Completion, Event, PlanReady, Result, RunEnded, Sampling, printable
+from podium.usage import Usage
 from podium.workers import Card, Request, Worker
 
 _CONTEXT: Final = "This is the context you are working with:"
@@ -319,12 +319,23 @@ class ConductorManager(BaseAgent):
         return ChatPlanner(LLMWorker(llm, card=card_of(llm), on_usage=self._usage_total.add))
 
     async def _middleware(self, worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Call a worker; count the tokens of workers that do not report them with `on_usage`."""
-        async with aclosing(worker.call(request)) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, Completion) and not isinstance(worker, AgentWorker | LLMWorker):
-                    self._usage_total.add(write_usage(piece.usage))
-                yield piece
+        """Call a worker; count the tokens of workers that do not report them with `on_usage`.
+
+        A nested conductor is not counted, because the middleware counts its calls.
+        """
+        counts = getattr(worker, "on_usage", None) is None and not isinstance(worker, Conductor)
+        used: Usage | None = None
+        try:
+            async with aclosing(worker.call(request)) as pieces:
+                async for piece in pieces:
+                    used = piece.usage if isinstance(piece, Completion) else used
+                    yield piece
+        except WorkerError as error:
+            used = error.usage
+            raise
+        finally:
+            if used is not None and counts:
+                self._usage_total.add(write_usage(used))
 
     def _answer(self, result: Result, model: type[BaseModel] | None) -> str | BaseModel:
         """Return the task's output.

@@ -59,19 +59,17 @@ class UsageMeter:
 
     @property
     def metrics(self) -> UsageMetrics:
-        """Tokens of all copies so far, as CrewAI's metrics."""
+        """Tokens of all copies so far, also of cut answers, as CrewAI's metrics."""
         total = UsageMetrics()
         for llm in self._llms:
             total.add_usage_metrics(llm.get_token_usage_summary())
+        total.add_usage_metrics(write_usage(self._cut))
         return total
 
     @property
     def usage(self) -> Usage | None:
         """Tokens of all copies so far; `None` if no LLM reported any."""
-        counted = read_usage(self.metrics)
-        if self._cut == Usage():
-            return counted
-        return self._cut if counted is None else counted + self._cut
+        return read_usage(self.metrics)
 
 
 def counted(meter: UsageMeter, used: Usage) -> UsageMetrics:

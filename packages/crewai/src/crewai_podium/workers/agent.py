@@ -60,7 +60,7 @@ class AgentWorker(Worker):
         self.card = card
         self._crew = crew
         self._tools = tools
-        self._on_usage = on_usage
+        self.on_usage = on_usage
 
     def __repr__(self) -> str:
         return f"AgentWorker({self.card.name!r})"
@@ -83,8 +83,8 @@ class AgentWorker(Worker):
                     answer, missing = await doing
                     done = replace(read_answer(request.messages, answer, meter), missing=missing)
         finally:
-            if self._on_usage is not None:
-                self._on_usage(meter.metrics if done is None else counted(meter, done.usage))
+            if self.on_usage is not None:
+                self.on_usage(meter.metrics if done is None else counted(meter, done.usage))
         if request.stream:
             yield done.text
         yield done

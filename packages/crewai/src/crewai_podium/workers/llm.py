@@ -6,12 +6,10 @@ CrewAI's LLMs stream by events. The events of a call become the chunks of its an
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from math import inf
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from anyio import to_thread
-from anyio.streams.memory import MemoryObjectSendStream
 from crewai.events.base_events import BaseEvent
 from crewai.events.event_bus import crewai_event_bus
 from crewai.events.types.llm_events import LLMStreamChunkEvent
@@ -22,9 +20,15 @@ from crewai_podium.workers.errors import crewai_errors, read_answer
 from podium.types import Completion, Sampling
 from podium.workers import Card, Request, Worker
 
+_CLOSE_SECONDS: Final = 1.0
+"""Time in seconds in which a cancelled call must close its connection."""
+
 
 class LLMWorker(Worker):
-    """Calls an LLM in a thread, as CrewAI does. A cancel cannot stop the thread.
+    """Calls an LLM.
+
+    A cancel closes the connection of a call. An LLM without `acall` is called in a thread, which a cancel
+    cannot stop.
 
     Args:
         llm: the LLM that is copied.
@@ -35,7 +39,7 @@ class LLMWorker(Worker):
     def __init__(self, llm: BaseLLM, *, card: Card, on_usage: OnUsage | None = None) -> None:
         self.llm = llm
         self.card = card
-        self._on_usage = on_usage
+        self.on_usage = on_usage
         asks = getattr(llm, "supports_function_calling", None)
         self.takes_tools = asks is not None and bool(asks())
 
@@ -50,81 +54,53 @@ class LLMWorker(Worker):
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the LLM; with `request.stream`, yield the chunks that it sends as events."""
-        meter, written, answer, done = UsageMeter(), list[str](), None, None
+        meter, written, done = UsageMeter(), list[str](), None
         llm = _set(meter.copy_of(self.llm), request.sampling, stream=request.stream)
         try:
-            if not request.stream:
-                with crewai_errors(self.card.name, meter):
-                    answer = await to_thread.run_sync(_ask, llm, request, None, abandon_on_cancel=True)
-            else:
-                async with aclosing(self._streamed(llm, request, meter)) as pieces:
-                    async for kind, piece in pieces:
-                        if kind == "piece":
-                            written.append(piece)
-                            yield piece
-                        else:
-                            answer = piece
             with crewai_errors(self.card.name, meter):
-                done = read_answer(request.messages, answer, meter, written="".join(written))
+                # A separate task: a cancel leaves CrewAI's event scopes open, but only in its context.
+                asking = asyncio.create_task(_ask(llm, request))
+                async with aclosing(_pieces(llm, asking)) as pieces:
+                    async for piece in pieces:
+                        written.append(piece)
+                        yield piece
+                done = read_answer(request.messages, await asking, meter, written="".join(written))
         finally:
-            if self._on_usage is not None:
-                self._on_usage(meter.metrics if done is None else counted(meter, done.usage))
+            if self.on_usage is not None:
+                self.on_usage(meter.metrics if done is None else counted(meter, done.usage))
         if request.stream and done.text and not written:
             yield done.text
         yield done
 
-    async def _streamed(
-        self, llm: BaseLLM, request: Request, meter: UsageMeter
-    ) -> AsyncGenerator[tuple[str, Any], None]:
-        """Yield the chunks, then the return value of the call."""
-        send, receive = anyio.create_memory_object_stream[tuple[str, Any]](inf)
-        loop = asyncio.get_running_loop()
 
-        async def ask() -> None:
-            with send, crewai_errors(self.card.name, meter):
-                answer = await to_thread.run_sync(_ask, llm, request, (loop, send), abandon_on_cancel=True)
-                send.send_nowait(("answer", answer))
-
-        asking = asyncio.create_task(ask())
-        try:
-            with receive:
-                async for piece in receive:
-                    yield piece
-            await asking
-        finally:
-            asking.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait([asking])
-
-
-_Sink = tuple[asyncio.AbstractEventLoop, MemoryObjectSendStream[tuple[str, Any]]]
-
-
-def _ask(llm: BaseLLM, request: Request, sink: _Sink | None) -> Any:
-    """Call the LLM, in a thread; chunks that it sends as events are passed to the sink."""
+async def _ask(llm: BaseLLM, request: Request) -> Any:
     messages: list[Any] = [message.to_wire() for message in request.messages]
     tools: Any = None if request.tools is None else [dict(tool) for tool in request.tools.offered]
-    if sink is None:
-        return llm.call(messages, tools=tools)
-    loop, send = sink
+    try:
+        return await llm.acall(messages, tools=tools)
+    except NotImplementedError:  # of an LLM that has only `call`
+        return await to_thread.run_sync(lambda: llm.call(messages, tools=tools), abandon_on_cancel=True)
+
+
+async def _pieces(llm: BaseLLM, asking: "asyncio.Task[Any]") -> AsyncGenerator[str, None]:
+    """Yield the chunks that an LLM sends as events, until its call ends; leaving cancels the call."""
+    loop, sent = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
     def hear(source: Any, event: BaseEvent) -> None:
-        # The bus carries events of all LLMs; only this call uses the copy.
+        # The bus carries events of all LLMs; only this call uses the copy. It may be called in a thread.
         if source is llm and isinstance(event, LLMStreamChunkEvent) and event.chunk:
-            loop.call_soon_threadsafe(_sent, send, event.chunk)
+            loop.call_soon_threadsafe(sent.put_nowait, event.chunk)
 
+    asking.add_done_callback(lambda _: sent.put_nowait(None))
     crewai_event_bus.register_handler(LLMStreamChunkEvent, hear)
     try:
-        return llm.call(messages, tools=tools)
+        while (piece := await sent.get()) is not None:
+            yield piece
     finally:
         crewai_event_bus.off(LLMStreamChunkEvent, hear)
-
-
-def _sent(send: MemoryObjectSendStream[tuple[str, Any]], piece: str) -> None:
-    try:
-        send.send_nowait(("piece", piece))
-    except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-        return  # the reader has left, but the thread still runs
+        asking.cancel()
+        with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
+            await asyncio.wait([asking])
 
 
 def _set(llm: BaseLLM, sampling: Sampling, *, stream: bool) -> BaseLLM:
