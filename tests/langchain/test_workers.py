@@ -18,6 +18,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import create_react_agent
+from langgraph.pregel.remote import RemoteGraph
 from langgraph.types import interrupt
 from servers.chat_server import CUT, RESET, Call, ChatServer, Reply, chunk, completion, events, says, whole
 
@@ -550,3 +551,32 @@ def _response(message: dict[str, Any]) -> dict[str, Any]:
 async def test_calls_that_a_chain_leaves_open_are_told_as_that(openai: Make, *, stream: bool) -> None:
     """A model with tools of its own in a chain leaves its calls to nobody."""
     await check(lambda url: as_worker(RunnableLambda(str) | openai(url), name="chain"), CALLS, stream=stream)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.anyio
+async def test_a_remote_graph_answers_with_its_last_message(*, streams: bool) -> None:
+    """Its tokens are unknown, which the step says; no state of the host's thread is sent or kept."""
+    told = {
+        "type": "ai",
+        "content": "It is 330 m.",
+        "response_metadata": {"finish_reason": "stop"},
+        "id": "2",
+    }
+    state = {"messages": [{"type": "human", "content": "How high?", "id": "1"}, told]}
+    values = f"event: values\ndata: {json.dumps(state)}\n\n".encode()
+    async with ChatServer(lambda call: events(values, done=False)) as server:
+        url = server.url.removesuffix("/v1")
+        remote = as_worker(RemoteGraph("agent", url=url), name="remote", price=Price(input=1, output=1))
+        conductor = Conductor(FixedPlanner(Plan((Step(0, "Look."),))), [remote])
+        runnable = ConductorRunnable(conductor, output="result")
+        config: Any = {"configurable": {"thread_id": "of the host"}}
+        result = (
+            [piece async for piece in runnable.astream("How high?", config)][-1]
+            if streams
+            else (await runnable.ainvoke("How high?", config))
+        )
+        assert [call.path for call in server.calls] == ["/runs/stream"]
+    assert (result.answer, result.status) == ("It is 330 m.", "ok")
+    assert result.usage.estimated
+    assert result.usage.total_tokens > 0

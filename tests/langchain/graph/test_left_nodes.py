@@ -5,7 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
-from graphs.conducted import FIRST, LAST, Slow, around
+from graphs.conducted import FIRST, LAST, Chat, Slow, around
 from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
@@ -17,7 +17,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from servers.chat_server import ChatServer, says
 
-from langchain_podium import as_worker
+from langchain_podium import ConductorRunnable, as_worker
 from podium import Conductor, Limits, Plan, Price, ScriptedWorker, Step
 from podium.errors import RunFailed, WorkerFailed
 from podium.execution import Retry
@@ -228,3 +228,47 @@ async def test_what_ended_well_is_not_paid_again_after_an_approved_run_failed() 
     state = await graph.ainvoke(None, CONFIG)
     assert isinstance(state["messages"][-1], AIMessage)
     assert (state["podium"]["status"], len(good.requests), len(bad.requests)) == ("ok", 1, 2)
+
+
+def _by_hand(conductor: Conductor) -> Any:
+    """Return a graph with a node that invokes the conductor in code of a user's own."""
+    runnable = ConductorRunnable(conductor)
+    graph = StateGraph(MessagesState)
+    graph.add_node("ask", lambda state: {"messages": [("ai", runnable.invoke(state["messages"]))]})
+    graph.add_edge(START, "ask")
+    return graph.compile(checkpointer=InMemorySaver())
+
+
+def _inside(conductor: Conductor) -> Any:
+    """Return a graph whose only node is a graph with the conductor."""
+    graph = StateGraph(Chat)
+    graph.add_node("team", around(conductor))
+    graph.add_edge(START, "team")
+    return graph.compile(checkpointer=InMemorySaver())
+
+
+GRAPHS: dict[str, Callable[[Conductor], Any]] = {
+    "podium": around,
+    "langgraph": lambda conductor: around(conductor, executor="langgraph"),
+    "kept": lambda conductor: around(conductor, executor="langgraph", checkpointer=InMemorySaver()),
+    "inside": _inside,
+    "by hand": _by_hand,
+}
+
+
+@pytest.mark.parametrize("stream_mode", ["messages", ["updates", "custom"]], ids=str)
+@pytest.mark.parametrize("make", GRAPHS.values(), ids=GRAPHS)
+def test_whoever_leaves_a_sync_stream_pays_for_at_most_one_further_call(
+    make: Callable[[Conductor], Any], stream_mode: Any
+) -> None:
+    """LangGraph waits for the node when its stream is closed."""
+    with ChatServer(lambda call: says(call, "Yes.", delay=0.1)).in_thread() as server:
+        model = as_worker(ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0), name="m")
+        plan = Plan(tuple(Step(0, f"part {part}", (part - 1,) if part else ()) for part in range(4)))
+        stream = make(Conductor(FixedPlanner(plan), [model])).stream(
+            ASKED, CONFIG, stream_mode=stream_mode, subgraphs=True
+        )
+        next(stream)
+        before = len(server.calls)
+        stream.close()
+        assert len(server.calls) <= before + 1

@@ -7,10 +7,15 @@ from typing import Any
 import anyio.to_thread
 import pytest
 from graphs.conducted import Plans, around
+from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint, task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 from servers.chat_server import Call, ChatServer, Reply, says
 
+from langchain_podium import ConductorRunnable
 from langchain_podium.graph import create_conductor_agent
 from langchain_podium.graph.conductor_nodes import Executor
 from langchain_podium.planner import as_planner
@@ -186,3 +191,52 @@ def test_show_is_answer_or_all() -> None:
     """When the node is made."""
     with pytest.raises(ConfigError, match="show is 'plan': it must be answer or all"):
         around(Conductor(Plans(), [ScriptedWorker("A", "")]), show="plan")
+
+
+def _calling(team: ConductorRunnable[str]) -> dict[str, tuple[Any, Any]]:
+    """Return graphs whose code calls a conductor, each with its input."""
+
+    async def invoke(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(await team.ainvoke(state["messages"]))]}
+
+    async def stream(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage("".join([piece async for piece in team.astream(state["messages"])]))]}
+
+    def graph_of(node: Any) -> Any:
+        graph = StateGraph(MessagesState)
+        graph.add_node("team", node)
+        graph.add_edge(START, "team")
+        return graph.compile()
+
+    @task
+    async def ask(question: str) -> str:
+        return await team.ainvoke(question)
+
+    @entrypoint()
+    async def work(question: str) -> str:
+        return await ask(question)
+
+    tool = team.as_tool(name="team", description="Answers.")
+    called = AIMessage("", tool_calls=[{"name": "team", "args": {"__arg1": "How many?"}, "id": "1"}])
+    return {
+        "invoke": (graph_of(invoke), ASKED),
+        "stream": (graph_of(stream), ASKED),
+        "task": (work, "How many?"),
+        "tool": (graph_of(ToolNode([tool])), {"messages": [called]}),
+    }
+
+
+@SUBGRAPHS
+@pytest.mark.parametrize("how", ["invoke", "stream", "task", "tool"])
+async def test_code_that_calls_a_conductor_streams_the_answer_alone(
+    how: str, *, subgraphs: bool, openai: OpenAI
+) -> None:
+    """Token by token; the message that the code makes of the answer is LangGraph's own."""
+    async with ChatServer(_reply) as server:
+        graph, asked = _calling(ConductorRunnable(_conductor(server.url, openai)))[how]
+        streamed = [part async for part in graph.astream(asked, stream_mode="messages", subgraphs=subgraphs)]
+    found = [part[-1] if subgraphs else part for part in streamed]
+    pieces = [message for message, _ in found if isinstance(message, AIMessageChunk)]
+    assert [piece.text for piece in pieces] == ["It is ", "forty ", "two."]
+    assert len({piece.id for piece in pieces}) == 1
+    assert [message.text for message, _ in found[3:]] == ([] if how == "task" else ["It is forty two."])

@@ -9,15 +9,23 @@ cancelled once, and awaited until it ends.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import ExitStack, suppress
+from contextvars import Context
+from functools import partial
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 import anyio
+from langchain_core.runnables import RunnableConfig
 
 T = TypeVar("T")
 _CLOSE_SECONDS: Final = 1.0
 """Time in seconds in which a cancelled task must close its resources."""
+_NODE_CALL: Final = "__pregel_call"
+"""The configuration key of the function with which a node of a graph calls tasks."""
+_LEFT: Final = WeakSet[Any]()
+"""The loops of sync graphs whose stream was left; a node may still begin in a graph inside of theirs."""
 _AHEAD: Final = 1000
 """Maximum number of stream items that are read ahead."""
 
@@ -33,8 +41,13 @@ async def apart(work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-async def each(stream: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """Yield the items of `stream`, which is read in a separate task. Leaving early cancels the task."""
+async def each(stream: AsyncIterator[T], context: Context | None = None) -> AsyncGenerator[T, None]:
+    """Yield the items of `stream`, which is read in a separate task. Leaving early cancels the task.
+
+    Args:
+        stream: the stream.
+        context: the context variables of the task; `None` means the caller's.
+    """
     read = asyncio.Queue[tuple[T, ...]]()
 
     async def reading() -> None:
@@ -48,7 +61,7 @@ async def each(stream: AsyncIterator[T]) -> AsyncGenerator[T, None]:
         finally:
             read.put_nowait(())
 
-    task = asyncio.get_running_loop().create_task(reading())
+    task = asyncio.get_running_loop().create_task(reading(), context=context)
     try:
         while piece := await read.get():
             read.task_done()
@@ -57,6 +70,40 @@ async def each(stream: AsyncIterator[T]) -> AsyncGenerator[T, None]:
     finally:
         await _cancelled(task)
     task.result()
+
+
+async def until_left(config: RunnableConfig | None, work: Callable[[], Awaitable[T]]) -> T:
+    """Await `work`, which a node of a sync graph waits for; cancel it if the graph's stream is left.
+
+    LangGraph waits for all nodes when its stream is closed, and does not tell them. But it first closes the
+    `ExitStack` of the graph's loop, also for each graph that contains the graph.
+
+    Raises:
+        CancelledError: the stream was left.
+    """
+    task, running = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+
+    def leave(loop: Any, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and not issubclass(kind, Exception):  # closed or interrupted, and not failed
+            _LEFT.add(loop)
+            running.call_soon_threadsafe(_cancel_unless_done, task)
+
+    inside = config or RunnableConfig()
+    while (call := inside.get("configurable", {}).get(_NODE_CALL)) is not None:
+        loop = getattr(getattr(call, "keywords", {}).get("schedule_task"), "__self__", None)
+        if not isinstance(stack := getattr(loop, "stack", None), ExitStack):
+            break  # of an async graph, which cancels its nodes
+        stack.push(partial(leave, loop))
+        if loop in _LEFT:
+            raise asyncio.CancelledError
+        inside = loop.config
+    return await work()
+
+
+def _cancel_unless_done(task: "asyncio.Task[Any]") -> None:
+    if not task.done():
+        task.cancel()
 
 
 async def _cancelled(task: "asyncio.Task[Any]") -> None:

@@ -5,19 +5,21 @@ defines its return values and its exceptions. Conductors in graphs and as chat m
 `chat_models/`.
 """
 
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing
+from contextvars import copy_context
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
-from langchain_core.callbacks import AsyncCallbackManagerForChainRun
+from langchain_core.callbacks import AsyncCallbackManagerForChainRun, BaseCallbackManager
 from langchain_core.messages import AnyMessage
-from langchain_core.runnables import RunnableConfig, RunnableSerializable
-from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables import RunnableConfig, RunnableSerializable, ensure_config, patch_config
+from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool, convert_runnable_to_tool
 from pydantic import BaseModel, ConfigDict
 
-from langchain_podium.cancellation import apart, each
+from langchain_podium.cancellation import apart, each, until_left
 from langchain_podium.events import hears, tell
 from langchain_podium.messages import ConductorInput, to_query
 from langchain_podium.scrubbed_runs import scrub_run, shown
@@ -30,6 +32,9 @@ from podium.hosts import ConductorFace, RecordedRun, answered, whole_answers
 from podium.policy import Policy
 from podium.run import StreamedAnswer
 from podium.types import AnswerDelta, Event, Result, RunEnded
+
+if TYPE_CHECKING:
+    from langchain_podium.graph.message_stream import MessageStream
 
 Given = TypeVar("Given", bound=str | Result)
 
@@ -118,7 +123,8 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         **kwargs: Any,
     ) -> Given:
         """Run like `ainvoke` from sync code, also inside a running event loop."""
-        return run_sync(lambda: self.ainvoke(input, config, **kwargs))
+        settled = ensure_config(config)
+        return run_sync(lambda: until_left(settled, lambda: self.ainvoke(input, settled, **kwargs)))
 
     async def astream(
         self,
@@ -181,10 +187,11 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         del told
         scrub_run(run_manager)
         is_recorded = isinstance(self.conductor, Conductor) and self.conductor.journal is not None
-        if not hears(run_manager) and not is_recorded:  # a recorded run may have to be resumed
+        is_shown = _answer_stream() is not None
+        if not is_shown and not hears(run_manager) and not is_recorded:  # a recorded run may be resumed
             call = self._call(run_manager, stream=False, **facts)
             return self._given(await apart(self.conductor.run(cast("Any", to_query(asked)), **call)))
-        async with aclosing(self._events(asked, run_manager, stream=False, **facts)) as events:
+        async with aclosing(self._events(asked, run_manager, stream=is_shown, **facts)) as events:
             async for event in events:
                 last = event
         return self._given(_ended(last))
@@ -224,7 +231,12 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
             stream = RecordedRun(conductor, query, cast("Any", call), session=thread).events()
         else:
             stream = conductor.stream(query, **call)
-        async with aclosing(each(stream)) as events:
+        context, shown = copy_context(), _answer_stream()
+        if shown is not None:
+            quiet = patch_config(ensure_config(), callbacks=shown[1])
+            context.run(var_child_runnable_config.set, quiet)
+        reading = each(stream, context)
+        async with aclosing(reading if shown is None else shown[0].passing(reading)) as events:
             async for event in events:
                 if heard:
                     await tell(run_manager, event)
@@ -270,6 +282,15 @@ def _check_names(told: str, given: Iterable[str], known: Sequence[str]) -> None:
     """Raise `TypeError` for an unknown keyword argument."""
     if unknown := [name for name in given if name not in known]:
         raise TypeError(f"{told} does not accept {', '.join(unknown)}: it accepts {', '.join(known)}")
+
+
+def _answer_stream() -> "tuple[MessageStream, BaseCallbackManager] | None":
+    """Return what `answer_stream` returns; `None` outside of LangGraph, which is then not imported."""
+    if "langgraph.pregel" not in sys.modules:
+        return None
+    from langchain_podium.graph.message_stream import answer_stream  # noqa: PLC0415
+
+    return answer_stream(ensure_config())
 
 
 def _ended(event: Event) -> Result:

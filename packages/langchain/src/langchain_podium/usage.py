@@ -29,13 +29,15 @@ class Spent(BaseCallbackHandler):
         """The provider's finish reason of the call that ended last; `None` if none was reported."""
         self.refusal: str | None = None
         """The refusal of the call that ended last."""
+        self.is_elsewhere = False
+        """Whether models are called in another process, which reports no tokens."""
         self._asked: dict[UUID, str] = {}
         self._lock = Lock()
 
     @property
     def is_open(self) -> bool:
-        """Whether a call has not ended, or failed: its tokens are unknown."""
-        return bool(self._asked)
+        """Whether a call has not ended, failed, or was made elsewhere: its tokens are unknown."""
+        return self.is_elsewhere or bool(self._asked)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Add the tokens of a call whose answer could not be parsed; other failed calls stay open."""

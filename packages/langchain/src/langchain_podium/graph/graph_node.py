@@ -7,6 +7,7 @@ from typing import Any, Final
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config
 
+from langchain_podium.cancellation import until_left
 from podium.aio import run_sync
 
 State = Mapping[str, Any]
@@ -53,7 +54,9 @@ class Node(Runnable[Any, Data]):
         """Run the node from sync code."""
         settled, token = ensure_config(config), _CALLED_SYNC.set(True)
         try:
-            return self._waits_for(lambda: self._work(_keys(input), settled, is_sync=True))
+            return self._waits_for(
+                lambda: until_left(settled, lambda: self._work(_keys(input), settled, is_sync=True))
+            )
         finally:
             _CALLED_SYNC.reset(token)
 

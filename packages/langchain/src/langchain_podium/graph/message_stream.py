@@ -5,7 +5,7 @@ and workers are messages too. All messages are made from the events of the run, 
 are streamed. LangChain's stream handlers do not get the model calls inside the run.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -58,6 +58,21 @@ def message_id(run_id: str, round: int | None, step: int | None, attempt: int | 
     return f"podium-{run_id}-{round}-{step}-{attempt}"
 
 
+def answer_stream(config: RunnableConfig) -> "tuple[MessageStream, BaseCallbackManager] | None":
+    """Return the stream for the answer of a conductor that the code of a node calls, and its callbacks.
+
+    Only LangGraph's stream of messages is changed; a stream of events has the tokens of all models.
+
+    Returns:
+        `None` if nobody reads a stream of messages.
+    """
+    quiet = without_streams(config.get("callbacks"), StreamMessagesHandler)
+    if quiet is None:
+        return None
+    place = config.get("configurable", {}).get("checkpoint_ns", "")
+    return MessageStream(config, place, "answer", StreamMessagesHandler), quiet
+
+
 def answer_id(result: Result) -> str | None:
     """Return the id of the message with a run's answer; `None` without an answer."""
     sources = answer_sources(result)
@@ -67,21 +82,24 @@ def answer_id(result: Result) -> str | None:
     return message_id(result.run_id, last.round, last.step, last.attempts)
 
 
-def without_streams(callbacks: object) -> BaseCallbackManager | None:
+def without_streams(
+    callbacks: object, kind: type[Any] = _StreamingCallbackHandler
+) -> BaseCallbackManager | None:
     """Return a node's callbacks, without handlers that stream tokens of the models called inside.
 
     Tracers and counters of tokens still get every call, and a stream of events gets every step.
 
     Args:
         callbacks: the callbacks of the node's configuration.
+        kind: the class of these handlers.
 
     Returns:
         `None` if no handler streams, so that the callbacks remain unchanged.
     """
-    if not isinstance(callbacks, BaseCallbackManager) or not _streams(callbacks.handlers):
+    if not isinstance(callbacks, BaseCallbackManager) or not _of_kind(callbacks.handlers, kind):
         return None
     quiet = callbacks.copy()
-    made = {id(each): _WithoutTokens(each) for each in _streams(callbacks.handlers)}
+    made = {id(each): _WithoutTokens(each) for each in _of_kind(callbacks.handlers, kind)}
     for name in ("handlers", "inheritable_handlers"):
         kept = [each for each in getattr(callbacks, name) if not isinstance(each, StreamMessagesHandler)]
         setattr(quiet, name, [made.get(id(each), each) for each in kept])
@@ -106,11 +124,13 @@ class MessageStream:
         config: the node's configuration.
         place: the namespace of the conductor's node in the user's graph.
         show: the texts that are sent.
+        kind: the class of the handlers.
     """
 
     config: RunnableConfig
     place: str
     show: Show
+    kind: type[Any] = _StreamingCallbackHandler
     _open: dict[str, _Message] = field(default_factory=dict)
     _workers: dict[tuple[int, int, int], str] = field(default_factory=dict)
     """The name of the called worker, by round, step and attempt."""
@@ -126,7 +146,7 @@ class MessageStream:
     @property
     def is_heard(self) -> bool:
         """Whether any handler streams."""
-        return bool(_streams(get_async_callback_manager_for_config(self.config).handlers))
+        return bool(_of_kind(get_async_callback_manager_for_config(self.config).handlers, self.kind))
 
     async def listen(self, run: Callable[[Listener], Awaitable[Result]]) -> Result:
         """Execute a run, and send its texts as they are written.
@@ -139,14 +159,22 @@ class MessageStream:
         async def carry_out(emit: Listener) -> None:
             results.append(await run(emit))
 
+        async for _ in self.passing(events_of(carry_out)):
+            pass
+        return results[0]
+
+    async def passing(self, run: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+        """Yield the events of a run; the texts in each are sent before."""
+        has_ended = False
         try:
-            async with aclosing(events_of(carry_out)) as events:
+            async with aclosing(run) as events:
                 async for event in events:
                     await self._take(event)
+                    yield event
+            has_ended = True
         finally:
             for key in list(self._open):
-                await self._end(key, failed=not results)
-        return results[0]
+                await self._end(key, failed=not has_ended)
 
     async def _take(self, event: Event) -> None:
         if isinstance(event, StepStarted):
@@ -208,7 +236,8 @@ class MessageStream:
 
     async def _begin(self, key: str, text: str, role: Role, facts: dict[str, Any]) -> _Message:
         node = get_async_callback_manager_for_config(self.config)
-        handlers = [each for each in _streams(node.handlers) if _FINISHED.get(each, {}).get(key) != text]
+        streams = _of_kind(node.handlers, self.kind)
+        handlers = [each for each in streams if _FINISHED.get(each, {}).get(key) != text]
         manager = AsyncCallbackManager(handlers=list(handlers), parent_run_id=node.parent_run_id)
         manager.add_tags([*node.tags, f"podium:{role}"])
         name = self.place.rpartition("|")[2].partition(":")[0]
@@ -245,8 +274,8 @@ class _WithoutTokens(AsyncCallbackHandler):
             setattr(self, name, getattr(handler, name))
 
 
-def _streams(handlers: Sequence[BaseCallbackHandler]) -> list[BaseCallbackHandler]:
-    return [each for each in handlers if isinstance(each, _StreamingCallbackHandler)]
+def _of_kind(handlers: Sequence[BaseCallbackHandler], kind: type[Any]) -> list[BaseCallbackHandler]:
+    return [each for each in handlers if isinstance(each, kind)]
 
 
 def _step_key(event: StepDelta | StepEnded | AttemptFailed) -> str:

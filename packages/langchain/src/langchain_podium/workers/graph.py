@@ -12,9 +12,11 @@ from typing import Any, Final
 from uuid import uuid4
 
 import anyio.to_thread
+from langchain_core.messages import convert_to_messages
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import RunnableConfig, ensure_config
 
+from langchain_podium.cards import innermost
 from langchain_podium.graph.graph_node import is_called_sync
 from langchain_podium.messages import text_of, to_langchain
 from langchain_podium.usage import Spent
@@ -33,7 +35,7 @@ class GraphWorker(RunnableWorker):
     For an agent with structured output, `structured_response` is the answer, as JSON. Each call starts with
     the step's input alone: a graph with its own checkpointer uses a new thread for each call. The answer is
     not streamed, because only the end of an agent shows which message is the last; LangChain's callbacks get
-    its tokens as they are written.
+    its tokens as they are written. The tokens of a `RemoteGraph` are unknown.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class GraphWorker(RunnableWorker):
             graph = graph.copy(update={"checkpointer": None})
         super().__init__(graph, card=card, give=give)
         self.is_interruptible = True
+        self._is_remote = not hasattr(innermost(graph), "channels")
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Invoke the graph."""
@@ -61,12 +64,18 @@ class GraphWorker(RunnableWorker):
     async def _invoke(self, given: Any, config: RunnableConfig) -> Any:
         if _is_hosted() and is_called_sync():  # the outer graph's checkpointer may only support sync calls
             return await anyio.to_thread.run_sync(partial(self.runnable.invoke, given, config))
-        return await super()._invoke(given, config)
+        returned = await super()._invoke(given, config)
+        if self._is_remote and isinstance(returned, dict) and "messages" in returned:
+            return {**returned, "messages": convert_to_messages(returned["messages"])}
+        return returned
 
     def _config(self, spent: Spent) -> RunnableConfig:
         config = super()._config(spent)
         remembers = getattr(self.runnable, "checkpointer", None) not in (None, False)
-        if remembers and not _is_hosted():
+        if self._is_remote:
+            spent.is_elsewhere = True
+            config["configurable"] = {"thread_id": None}  # else the thread of an outer graph
+        elif remembers and not _is_hosted():
             config["configurable"] = {"thread_id": uuid4().hex}
         return config
 
