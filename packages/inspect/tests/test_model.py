@@ -1,5 +1,6 @@
 """A conductor is a model of Inspect: in evaluations, from its cache, with its errors."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -7,20 +8,20 @@ from typing import Any
 import pytest
 from contracts.waiting_contract import QUESTION as WAITING, check_waiting
 from inspect_ai import Task, eval as evaluate
+from inspect_ai.agent import react
 from inspect_ai.dataset import Sample
 from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.model import ChatMessageSystem, ChatMessageUser, ContentImage, ContentText, Model, get_model
 from inspect_ai.scorer import includes
-from inspect_ai.solver import generate, use_tools
 from inspect_ai.tool import Tool, tool
-from servers.chat_server import Call, ChatServer, Reply, whole
+from servers.chat_server import Call, ChatServer, Reply, says, whole
 
 from inspect_podium import conductor_model
 from inspect_podium.transcript import run_markdown
 from podium import Conductor, Plan, Step
 from podium.hosts import result_metadata
-from podium.planners import RulePlanner
-from podium.workers import ScriptedWorker
+from podium.planners import FixedPlanner, RulePlanner
+from podium.workers import ChatWorker, Endpoint, ScriptedWorker
 
 QUESTION = "What is 2 + 2?"
 
@@ -141,13 +142,34 @@ def adder() -> Tool:
     return execute
 
 
-def test_tools_of_inspect_are_refused(config: Path, server: ChatServer) -> None:
-    """They would be ignored."""
-    task = Task(dataset=[Sample(input=QUESTION, target="4")], solver=[use_tools(adder()), generate()])
-    (log,) = evaluate(task, model=get_model("podium/mine", memoize=False))
-    assert log.error is not None
-    assert "does not accept tools of Inspect (adder)" in log.error.message
-    assert server.calls == []
+def uses_tools(call: Call) -> Reply:
+    """Add with a tool, then submit what the tool returned."""
+    told = [message["content"] for message in call.body["messages"] if message["role"] == "tool"]
+    name, arguments = ("submit", {"answer": told[0]}) if told else ("adder", {"x": 2, "y": 2})
+    function = {"name": name, "arguments": json.dumps(arguments)}
+    calls = [{"id": f"call_{len(told)}", "type": "function", "function": function}]
+    return says(call, "", tool_calls=calls, finish_reason="tool_calls")
+
+
+def test_an_agent_of_inspect_uses_its_tools(config: Path, server: ChatServer) -> None:
+    """The worker of the last step calls them; the plan and the other steps are not paid for again."""
+    server.reply = uses_tools
+    seeker = ScriptedWorker("seeker", "Adding is allowed.")
+    plan = FixedPlanner(Plan((Step(0, "Look it up."), Step(1, "Answer.", (0,)))))
+    made = Conductor(plan, [seeker, ChatWorker("small", endpoint=Endpoint(server.url))])
+    task = Task(
+        dataset=[Sample(input=QUESTION, target="4")], solver=react(tools=[adder()]), scorer=includes()
+    )
+    for model, calls in ((get_model("podium/mine", memoize=False), 2), (conductor_model(made), 4)):
+        (log,) = evaluate(task, model=model)
+        assert log.status == "success", log.error
+        assert log.samples is not None
+        (sample,) = log.samples
+        assert sample.output.completion == "4"
+        assert sample.scores is not None
+        assert sample.scores["includes"].value == "C"
+        assert len(server.calls) == calls
+    assert len(seeker.requests) == 1
 
 
 def test_settings_reach_the_worker(config: Path, server: ChatServer) -> None:

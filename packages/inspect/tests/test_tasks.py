@@ -38,10 +38,13 @@ def test_questions_are_answered_and_graded(config: Path, sums: str, server: Chat
 
 
 def test_a_conductor_is_a_solver(config: Path, sums: str, server: ChatServer) -> None:
-    """Its plan and steps are in the transcript and in the metadata."""
+    """Its plan and steps are in the transcript and in the metadata, its usage in the log."""
     (log,) = evaluate(questions(sums), solver=conductor(str(config)), model="none/none")
     assert value(log) == 0.75
     assert log.samples is not None
+    told = [sample.metadata["podium"]["usage"] for sample in log.samples]
+    used = log.stats.model_usage["podium/conductor"].total_tokens
+    assert used == sum(usage["input_tokens"] + usage["output_tokens"] for usage in told) > 0
     sample = log.samples[1]
     assert sample.metadata["podium"]["steps"][0]["output"] == sample.output.completion
     read = read_eval_log(log.location, resolve_attachments=True).samples or []

@@ -7,6 +7,7 @@ from inspect_ai.model import (
     ChatCompletionChoice,
     ChatMessage,
     ChatMessageAssistant,
+    ChatMessageTool,
     ContentImage,
     ContentReasoning,
     ContentText,
@@ -15,10 +16,11 @@ from inspect_ai.model import (
     ModelUsage,
     StopReason,
 )
+from inspect_ai.tool import ToolCall, ToolChoice, ToolFunction, ToolInfo
 
 from podium.errors import ConfigError, QueryError
-from podium.hosts import ChatAnswer, read_sampling, result_metadata
-from podium.types import Message, Part, Sampling, storable
+from podium.hosts import ChatAnswer, read_sampling, result_metadata, tool_arguments, tool_call
+from podium.types import Message, Part, Sampling, Tools, storable
 from podium.usage import Usage
 
 METADATA = "podium"
@@ -34,6 +36,7 @@ _HANDLED = (
     "max_connections",
 )
 """Settings that are converted under another name, or that Inspect handles itself."""
+_TOOL = {"name", "description", "parameters"}
 _DEFAULTS = GenerateConfig().model_dump()
 
 
@@ -41,20 +44,23 @@ def from_inspect(messages: Sequence[ChatMessage]) -> tuple[Message, ...]:
     """Convert a conversation of Inspect, without the reasoning of models.
 
     Raises:
-        QueryError: a message has tool calls, or content other than text and images.
+        QueryError: a message has content other than text and images.
     """
     return tuple(_message(each) for each in messages)
 
 
 def _message(message: ChatMessage) -> Message:
-    if message.role == "tool" or (isinstance(message, ChatMessageAssistant) and message.tool_calls):
-        raise QueryError("a conductor does not accept calls of Inspect's tools: give tools to its workers")
+    if isinstance(message, ChatMessageTool):
+        told = message.text if message.error is None else message.error.message
+        return Message("tool", storable(told), tool_call_id=message.tool_call_id)
+    asked = message.tool_calls or () if isinstance(message, ChatMessageAssistant) else ()
+    calls = tuple(tool_call(call.id, call.function, call.arguments) for call in asked)
     if isinstance(message.content, str):
-        return Message(message.role, storable(message.content))
+        return Message(message.role, storable(message.content), calls)
     parts = tuple(_part(each) for each in message.content if not isinstance(each, ContentReasoning))
     if all(part["type"] == "text" for part in parts):
-        return Message(message.role, "\n".join(part["text"] for part in parts))
-    return Message(message.role, parts)
+        return Message(message.role, "\n".join(part["text"] for part in parts), calls)
+    return Message(message.role, parts, calls)
 
 
 def _part(content: object) -> Part:
@@ -64,6 +70,18 @@ def _part(content: object) -> Part:
         return {"type": "image_url", "image_url": {"url": content.image, "detail": content.detail}}
     told = getattr(content, "type", type(content).__name__)
     raise QueryError(f"a conductor does not accept content of the type {told!r}: only text and images")
+
+
+def offered(tools: Sequence[ToolInfo], choice: ToolChoice) -> Tools:
+    """Return Inspect's tools as functions, in the form of OpenAI's chat completions."""
+    functions = tuple(
+        {"type": "function", "function": tool.model_dump(exclude_none=True, include=_TOOL)} for tool in tools
+    )
+    if not tools:
+        return Tools(())
+    if isinstance(choice, ToolFunction):
+        return Tools(functions, {"type": "function", "function": {"name": choice.name}})
+    return Tools(functions, "required" if choice == "any" else choice)
 
 
 def sampling_of(config: GenerateConfig) -> Sampling:
@@ -87,8 +105,9 @@ def sampling_of(config: GenerateConfig) -> Sampling:
 
 def output_of(answer: ChatAnswer, model: str) -> ModelOutput:
     """Return the result of a run as an output. Its metadata has the plan, the steps, cost and problems."""
-    message = ChatMessageAssistant(content=answer.text, model=model, source="generate")
-    reason: StopReason = "max_tokens" if answer.finish_reason == "length" else "stop"
+    calls = [_tool_call(call) for call in answer.tool_calls] or None
+    message = ChatMessageAssistant(content=answer.text, tool_calls=calls, model=model, source="generate")
+    reason: StopReason = "max_tokens" if answer.finish_reason == "length" else answer.finish_reason
     return ModelOutput(
         model=model,
         choices=[ChatCompletionChoice(message=message, stop_reason=reason)],
@@ -96,6 +115,13 @@ def output_of(answer: ChatAnswer, model: str) -> ModelOutput:
         time=answer.result.seconds,
         metadata={METADATA: result_metadata(answer.result, outputs=True)},
     )
+
+
+def _tool_call(call: Part) -> ToolCall:
+    """Return a tool call in Inspect's form, which tells the model if its arguments cannot be read."""
+    function, arguments = call["function"], tool_arguments(call)
+    problem = None if arguments is not None else f"not a JSON object: {function['arguments']!r:.200}"
+    return ToolCall(call["id"], function["name"], arguments or {}, problem)
 
 
 def _usage(usage: Usage, cost: float | None) -> ModelUsage:

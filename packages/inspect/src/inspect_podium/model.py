@@ -9,13 +9,13 @@ from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelAPI, Model
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 import podium as podium_package
-from inspect_podium.messages import METADATA, from_inspect, output_of, sampling_of
+from inspect_podium.messages import METADATA, from_inspect, offered, output_of, sampling_of
 from inspect_podium.transcript import show_run
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
-from podium.hosts import ChatCall, Partial, check_partial
+from podium.hosts import ChatCall, ContinuationStore, Partial, check_partial
 
 
 class ConductorAPI(ModelAPI):
@@ -66,27 +66,31 @@ class ConductorAPI(ModelAPI):
             made, version = load_config(found).conductor(journaled=journal), fingerprint(found)
         super().__init__(model_name, base_url=f"podium:{version}", config=config)
         self._conductor = made
+        self._continuations = ContinuationStore()
 
     async def generate(
         self,
         input: list[ChatMessage],  # noqa: A002 - the name of the base class
         tools: list[ToolInfo],
-        tool_choice: ToolChoice,  # noqa: ARG002 - of no tools
+        tool_choice: ToolChoice,
         config: GenerateConfig,
     ) -> ModelOutput:
         """Answer the messages with a run of the conductor.
 
+        The tools are offered to the worker of the plan's last step, if it accepts tools. The turn after a
+        tool call reuses the plan and the outputs of the other steps.
+
         Raises:
-            ConfigError: there are tools, or a setting is not supported.
+            ConfigError: a setting is not supported.
             PodiumError: the run has no answer.
         """
-        if tools:
-            told = ", ".join(tool.name for tool in tools)
-            raise ConfigError(
-                f"a conductor does not accept tools of Inspect ({told}): give them to its workers"
-            )
         call = ChatCall(
-            self._conductor, from_inspect(input), sampling=sampling_of(config), partial=self._partial
+            self._conductor,
+            from_inspect(input),
+            tools=offered(tools, tool_choice),
+            sampling=sampling_of(config),
+            store=self._continuations,
+            partial=self._partial,
         )
         output = output_of(await call.run(), self.model_name)
         show_run((output.metadata or {})[METADATA])

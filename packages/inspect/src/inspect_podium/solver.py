@@ -3,12 +3,12 @@
 from inspect_ai.model import ModelOutput
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from inspect_podium.messages import METADATA, from_inspect, output_of
-from inspect_podium.transcript import show_run
+from inspect_podium.messages import METADATA
+from inspect_podium.model import conductor_model
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.hosted import HostedConductor
-from podium.hosts import ChatCall, Partial, check_partial
+from podium.hosts import Partial, check_partial
 
 
 @solver
@@ -21,7 +21,7 @@ def conductor(
 ) -> Solver:
     """Return a solver that answers each sample with a run of a conductor.
 
-    The transcript has the plan as a table. The metadata of the sample has the plan, the steps and their
+    The transcript has the plan as a table. The usage in the log is of `podium/conductor`. The metadata of the sample has the plan, the steps and their
     whole outputs, under `podium`.
 
     Args:
@@ -35,18 +35,18 @@ def conductor(
     """
     check_partial(partial)
     used = made or load_config(find_config(config)).conductor(journaled=journal)
+    model = conductor_model(used, partial=partial)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - the interface has this parameter
-        answer = await ChatCall(used, from_inspect(state.messages), partial=partial).run()
-        return answered(state, output_of(answer, "conductor"))
+        # A model of Inspect, which writes its usage to the log.
+        return answered(state, await model.generate(state.messages))
 
     return solve
 
 
 def answered(state: TaskState, output: ModelOutput) -> TaskState:
-    """Return the state with a run's answer. The facts of the run are in the metadata and the transcript."""
+    """Return the state with a run's answer. The facts of the run are in the metadata."""
     facts = (output.metadata or {})[METADATA]
-    show_run(facts)
     state.output = output
     state.messages.append(output.choices[0].message)
     state.metadata[METADATA] = facts

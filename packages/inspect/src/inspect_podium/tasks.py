@@ -7,9 +7,10 @@ from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
 
-from inspect_podium.messages import output_of
+from inspect_podium.messages import METADATA, output_of
 from inspect_podium.scorer import graded, recorded_score
 from inspect_podium.solver import answered
+from inspect_podium.transcript import show_run
 from podium import Conductor, Plan, Step
 from podium.aio import run_sync
 from podium.hosts import ChatCall
@@ -92,7 +93,9 @@ def recorded(recordings: Recordings, planner: Planner | None = None) -> Solver:
             pool = [*recorded_pool(recordings, seed=state.epoch - 1), Vote(), FirstAgreeing(), Longest()]
             conductors[state.epoch] = Conductor(chosen, pool)
         call = ChatCall(conductors[state.epoch], [Message("user", state.input_text)])
-        return answered(state, output_of(await call.run(), "recorded"))
+        output = output_of(await call.run(), "recorded")
+        show_run((output.metadata or {})[METADATA])
+        return answered(state, output)
 
     return solve
 
