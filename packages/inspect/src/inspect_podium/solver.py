@@ -21,8 +21,8 @@ def conductor(
 ) -> Solver:
     """Return a solver that answers each sample with a run of a conductor.
 
-    The transcript has the plan as a table. The usage in the log is of `podium/conductor`. The metadata of the sample has the plan, the steps and their
-    whole outputs, under `podium`.
+    The transcript has the plan as a table. The usage in the log is of `podium/conductor`. The metadata of the
+    sample has the plan, the steps and their whole outputs, under `podium`.
 
     Args:
         config: a `podium.toml`; `None` looks for it as the command line does.

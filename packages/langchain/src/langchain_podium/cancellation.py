@@ -91,7 +91,7 @@ async def until_left(config: RunnableConfig | None, work: Callable[[], Awaitable
 
     inside = config or RunnableConfig()
     while (call := inside.get("configurable", {}).get(_NODE_CALL)) is not None:
-        loop = getattr(getattr(call, "keywords", {}).get("schedule_task"), "__self__", None)
+        loop: Any = getattr(getattr(call, "keywords", {}).get("schedule_task"), "__self__", None)
         if not isinstance(stack := getattr(loop, "stack", None), ExitStack):
             break  # of an async graph, which cancels its nodes
         stack.push(partial(leave, loop))
