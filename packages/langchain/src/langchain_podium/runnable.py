@@ -172,9 +172,12 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         asked = self if args_schema or arg_types else self.with_types(input_type=str)
         if description is None and isinstance(self.conductor, Conductor):
             description = self.conductor.card.description
-        return convert_runnable_to_tool(
+        tool = convert_runnable_to_tool(
             asked, args_schema, name=name or self.get_name(), description=description, arg_types=arg_types
         )
+        if isinstance(self.conductor, Conductor) and not self.conductor.acts:
+            tool.metadata = {"readOnlyHint": True}
+        return tool
 
     async def _ask(
         self,

@@ -33,12 +33,19 @@ class Node(Runnable[Any, Data]):
         name: the node's name.
         work: the node's function.
         waits_for: runs the function from sync code, and returns its result.
+        acts: whether the node may carry out actions: see `Worker.acts`.
     """
 
     def __init__(
-        self, name: str, work: Work, waits_for: Callable[[Callable[[], Awaitable[Data]]], Data] = run_sync
+        self,
+        name: str,
+        work: Work,
+        waits_for: Callable[[Callable[[], Awaitable[Data]]], Data] = run_sync,
+        *,
+        acts: bool = False,
     ) -> None:
         self.name = name
+        self.acts = acts
         self._work = work
         self._waits_for = waits_for
 

@@ -89,7 +89,7 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
             state_keys.check(config)
             return state_keys.written(await nodes.conduct(state, config, is_sync=is_sync), config)
 
-        return Node("conduct", conduct)
+        return Node("conduct", conduct, acts=conductor.acts)
     asked = dict.fromkeys((input, *nodes.context.values()), Any)
     form = {} if response_format is None else {STRUCTURED: Any}
     graph = StateGraph(
@@ -110,11 +110,11 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
 def draw(graph: "StateGraph[Any, Any, Any, Any]", nodes: ConductorNodes) -> None:
     """Add a conductor's nodes and edges to a graph."""
     if nodes.executor == "podium" and not nodes.waits:
-        graph.add_node("conduct", Node("conduct", nodes.conduct))
+        graph.add_node("conduct", Node("conduct", nodes.conduct, acts=nodes.conductor.acts))
         graph.add_edge(START, "conduct")
         return
     graph.add_node("plan", Node("plan", nodes.plan))
-    graph.add_node("execute", Node("execute", nodes.execute))
+    graph.add_node("execute", Node("execute", nodes.execute, acts=nodes.conductor.acts))
     graph.add_conditional_edges(START, nodes.first, ["plan", "execute"])
     paths = ["execute", END]
     if nodes.waits:

@@ -84,6 +84,8 @@ def answer_message(text: str, view: Data, name: str | None = None) -> AIMessage:
 class InParent(Runnable[Any, Any]):
     """A function of a node's input and configuration, as a part of the node without tracing."""
 
+    acts = False
+
     def __init__(self, do: Callable[[Any, RunnableConfig], Any]) -> None:
         self._do = do
 

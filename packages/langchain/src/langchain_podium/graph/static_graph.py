@@ -53,7 +53,8 @@ def to_langgraph(plan: Plan, pool: Conductor | Pool | Sequence[Worker]) -> "Stat
     graph = StateGraph(schema(fields), input_schema=schema({QUESTION: Any}))
     for index, step in enumerate(plan.steps):
         handed = schema({name: fields[name] for name in (QUESTION, PROBLEMS, *map(channel, step.access))})
-        node = Node(names[index], _carrying_out(conductor, plan, index))
+        acts = index in conductor.actions_of(plan)
+        node = Node(names[index], _carrying_out(conductor, plan, index), acts=acts)
         graph.add_node(names[index], node, input_schema=handed)
         sources = [names[seen] for seen in step.access]
         graph.add_edge(sources or START, names[index])

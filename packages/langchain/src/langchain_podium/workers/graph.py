@@ -1,10 +1,8 @@
 """A worker that runs a compiled LangGraph graph, such as an agent.
 
-The module sets the graph's input state and its thread. It does not import LangGraph, because a caller with a
-graph has already imported it.
+The module sets the graph's input state and its thread.
 """
 
-import sys
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from functools import partial
@@ -89,12 +87,6 @@ class GraphWorker(RunnableWorker):
 
 def _is_hosted() -> bool:
     return bool(ensure_config().get("configurable", {}).get(_HOST))
-
-
-def is_graph(thing: object) -> bool:
-    """Return whether an object is a compiled graph."""
-    protocol = sys.modules.get("langgraph.pregel.protocol")
-    return protocol is not None and isinstance(thing, protocol.PregelProtocol)
 
 
 def has_messages(graph: object) -> bool:

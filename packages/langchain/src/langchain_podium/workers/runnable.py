@@ -9,21 +9,17 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessageChunk
-from langchain_core.output_parsers import BaseOutputParser
-from langchain_core.prompts import BasePromptTemplate
-from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import Runnable, RunnableSequence
+from langchain_core.runnables import Runnable
 from langchain_core.runnables.config import RunnableConfig, ensure_config, merge_configs
 
 from langchain_podium.cancellation import apart, each
-from langchain_podium.cards import innermost
 from langchain_podium.content import missing_of
 from langchain_podium.finish import finish_of, refusal_of
 from langchain_podium.messages import text_of, write_calls
 from langchain_podium.usage import Spent
 from langchain_podium.workers.errors import langchain_errors
+from langchain_podium.workers.parts import is_built_in
 from podium.errors import WorkerBroken
 from podium.hosts import prompt_text, spent_completion
 from podium.types import Completion, Part
@@ -48,7 +44,7 @@ class RunnableWorker(Worker):
         self.card = card
         self._give = give
         self.reads_prose = give is None
-        self.is_interruptible = give is not None or not _is_built_in(runnable)
+        self.is_interruptible = give is not None or not is_built_in(runnable)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.card.name!r})"
@@ -98,16 +94,6 @@ class RunnableWorker(Worker):
 
 
 _END = object()
-# None of these interrupts a graph.
-_BUILT_IN = (BaseChatModel, BasePromptTemplate, BaseOutputParser, BaseRetriever)
-
-
-def _is_built_in(runnable: Runnable[Any, Any]) -> bool:
-    """Return whether a Runnable is made only of models, prompts, parsers and retrievers."""
-    inner = innermost(runnable)
-    if isinstance(inner, RunnableSequence):
-        return all(map(_is_built_in, inner.steps))
-    return isinstance(inner, _BUILT_IN)
 
 
 def _completion(text: str, returned: object, spent: Spent, card: Card) -> Completion:

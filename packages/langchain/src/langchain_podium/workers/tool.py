@@ -34,7 +34,6 @@ def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
             return content_completion(content, returned.artifact, card.name)
 
     worker = ToolWorker(_schema(tool), call, card=card)
-    worker.acts = _acts(tool)
     worker.is_interruptible = True
     return worker
 
@@ -70,12 +69,6 @@ def _completion(returned: object, worker: str) -> Completion:
     if isinstance(returned, list) and is_content(returned):
         return content_completion(returned, None, worker)
     return Completion(storable(text_of(returned)))
-
-
-def _acts(tool: BaseTool) -> bool:
-    """Return whether a call of a tool is an action, by MCP annotations in its metadata."""
-    hints = tool.metadata or {}
-    return not (hints.get("readOnlyHint") or hints.get("idempotentHint"))
 
 
 def _schema(tool: BaseTool) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from langchain_core.tools import BaseTool
 
 from langchain_podium.cards import card_of, given_name, innermost
 from langchain_podium.workers.chat_model import ChatModelWorker
-from langchain_podium.workers.graph import GraphWorker, has_messages, is_graph
+from langchain_podium.workers.graph import GraphWorker, has_messages
+from langchain_podium.workers.parts import is_graph, may_act
 from langchain_podium.workers.retriever import RetrieverWorker
 from langchain_podium.workers.runnable import RunnableWorker
 from langchain_podium.workers.tool import tool_worker
@@ -26,6 +27,7 @@ def as_worker(
     thing: Runnable[Any, Any] | Worker,
     *,
     input: Callable[[StepInput], Any] | None = None,  # noqa: A002 - LangChain's name
+    acts: bool | None = None,
     **options: Unpack[CardOptions],
 ) -> Worker:
     """Return a LangChain or LangGraph object as a worker.
@@ -38,16 +40,22 @@ def as_worker(
     Args:
         thing: the object.
         input: returns the input of a Runnable or graph for a step.
+        acts: whether a call may change something: see `Worker.acts`. By default (`None`), models, prompts,
+            parsers and retrievers do not act, and tools do unless their metadata has MCP's `readOnlyHint` or
+            `idempotentHint`. Agents, graphs and chains act if one of their parts does, or cannot be seen, such
+            as a function or a remote graph.
         options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
             `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: the object cannot be a worker or already has a card, or both a card and parts of one are
-            given.
+        ConfigError: the object cannot be a worker, or already is one and so has its own card and `acts`; or
+            both a card and parts of one are given.
     """
     maker = CardMaker(options)
     has_name = options.get("name") is not None or options.get("card") is not None
     if (own := maker.podium_worker(thing)) is not None:
+        if acts is not None:
+            raise ConfigError(f"{own.card.name!r} is a worker of Podium: set `acts` where it is created")
         return own
     if not isinstance(thing, Runnable):
         raise ConfigError(f"{thing!r:.80} is not a LangChain object: wrap a function in a FunctionWorker")
@@ -56,7 +64,9 @@ def as_worker(
             "the graph has no name, which plans need: use as_worker(graph, name='...'), "
             "or set it with create_agent(..., name='...') or compile(name='...')"
         )
-    return _worker(thing, card_of(thing, maker), input)
+    worker = _worker(thing, card_of(thing, maker), input)
+    worker.acts = may_act(thing) if acts is None else acts
+    return worker
 
 
 def _worker(thing: Runnable[Any, Any], card: Card, give: Callable[[StepInput], Any] | None) -> Worker:

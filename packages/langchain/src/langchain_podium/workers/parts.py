@@ -1,0 +1,109 @@
+"""The parts of a Runnable: whether one of them may change something, or interrupt a graph.
+
+A part whose code cannot be seen, such as a function, may do both.
+"""
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+from langchain_core.language_models import BaseLanguageModel
+from langchain_core.output_parsers import BaseOutputParser
+from langchain_core.prompts import BasePromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import (
+    RunnableAssign,
+    RunnableBranch,
+    RunnableParallel,
+    RunnablePassthrough,
+    RunnablePick,
+    RunnableSequence,
+    RunnableWithFallbacks,
+)
+from langchain_core.runnables.base import RunnableBindingBase, RunnableEachBase
+from langchain_core.runnables.configurable import DynamicRunnable
+from langchain_core.tools import BaseTool
+
+from podium.conductor import Conductor
+from podium.hosts import ConductorFace
+
+_BUILT_IN: Final = (BaseLanguageModel, BasePromptTemplate, BaseOutputParser, BaseRetriever)
+_AGENTS: Final = (
+    "langchain.agents.factory",
+    "langgraph.prebuilt.chat_agent_executor",
+    "langgraph.pregel._read",
+)
+"""Modules whose functions are nodes of agents: they call the model, whose tools are in another node."""
+_MIDDLEWARE: Final = "langchain.agents.middleware."
+_OWN_MIDDLEWARE: Final = f"{_MIDDLEWARE}types"
+"""The module of the classes that LangChain's decorators make of a user's function."""
+
+
+def may_act(thing: object) -> bool:
+    """Return whether a call of an object may change something in the world: see `Worker.acts`."""
+    return any(map(_acts, _parts(thing)))
+
+
+def is_built_in(thing: object) -> bool:
+    """Return whether an object is made only of models, prompts, parsers and retrievers."""
+    return all(isinstance(part, _BUILT_IN) for part in _parts(thing))
+
+
+def is_graph(thing: object) -> bool:
+    """Return whether an object is a compiled graph."""
+    protocol = sys.modules.get("langgraph.pregel.protocol")  # a caller with a graph has imported it
+    return protocol is not None and isinstance(thing, protocol.PregelProtocol)
+
+
+def _acts(part: Any) -> bool:
+    if isinstance(part, ConductorFace):
+        return part.conductor.acts if isinstance(part.conductor, Conductor) else True
+    if isinstance(part, BaseTool):
+        hints = part.metadata or {}  # MCP's annotations
+        return not (hints.get("readOnlyHint") or hints.get("idempotentHint"))
+    if is_graph(part):
+        nodes = getattr(part, "nodes", None)  # a remote graph has none
+        return not nodes or any(may_act(getattr(node, "bound", node)) for node in nodes.values())
+    if (tools := getattr(part, "tools_by_name", None)) is not None:  # the node of an agent's tools
+        return any(map(may_act, tools.values()))
+    if isinstance(own := getattr(part, "acts", None), bool):  # a conductor's node
+        return own
+    functions = [call for name in ("func", "afunc") if (call := getattr(part, name, None)) is not None]
+    return not isinstance(part, _BUILT_IN) and not (functions and all(map(_is_of_agent, functions)))
+
+
+def _is_of_agent(function: Any) -> bool:
+    """Return whether LangChain or LangGraph has written the function of an agent's node."""
+    while isinstance(function, partial):
+        function = function.func
+    module = str(getattr(function, "__module__", ""))
+    return module in _AGENTS or (module.startswith(_MIDDLEWARE) and module != _OWN_MIDDLEWARE)
+
+
+def _parts(thing: object) -> Iterator[object]:
+    """Yield the parts of a Runnable that are not made of further Runnables."""
+    inner: list[object] = []
+    match thing:
+        case RunnableBindingBase() | RunnableEachBase():
+            inner = [thing.bound]
+        case RunnableWithFallbacks():
+            inner = list(thing.runnables)
+        case RunnableSequence():
+            inner = list(thing.steps)
+        case RunnableParallel():
+            inner = list(thing.steps__.values())
+        case RunnableAssign():
+            inner = [thing.mapper]
+        case RunnableBranch():
+            inner = [*(part for branch in thing.branches for part in branch), thing.default]
+        case DynamicRunnable():
+            inner = [thing.default, *getattr(thing, "alternatives", {}).values()]
+        case RunnablePick():
+            pass
+        case RunnablePassthrough() if thing.func is None and thing.afunc is None:
+            pass
+        case _:
+            yield thing
+    for part in inner:
+        yield from _parts(part)

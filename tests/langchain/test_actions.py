@@ -1,0 +1,143 @@
+"""Actions in LangChain: which workers act."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware, before_model
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBranch,
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+)
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.pregel.remote import RemoteGraph
+
+from langchain_podium import ChatPodium, ConductorRunnable, as_worker
+from langchain_podium.graph import conductor_node, create_conductor_agent, to_langgraph
+from podium import Card, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError
+from podium.planners import FixedPlanner
+from podium.workers import Worker
+
+
+class Model(GenericFakeChatModel):
+    """A model for agents."""
+
+    messages: Any = iter(())
+
+    def bind_tools(self, tools: Any, **options: Any) -> Any:
+        """Bind nothing."""
+        return self
+
+
+class Search(BaseRetriever):
+    """Finds nothing."""
+
+    def _get_relevant_documents(self, query: str, **options: Any) -> list[Any]:
+        return []
+
+
+MODEL = Model()
+PROMPT = ChatPromptTemplate([("human", "{input}")])
+
+
+def _tool(hints: dict[str, Any] | None = None) -> BaseTool:
+    def refund(order: int) -> str:
+        """Refund an order."""
+        return str(order)
+
+    return StructuredTool.from_function(refund, metadata=hints)
+
+
+READING, REFUND = _tool({"readOnlyHint": True}), _tool()
+
+
+@before_model
+def audit(state: Any, runtime: Any) -> None:
+    """Do what cannot be seen."""
+
+
+def _conductor(*, acts: bool) -> Conductor:
+    worker = FunctionWorker(lambda step: "done", acts=True) if acts else ScriptedWorker("model", "text")
+    return Conductor(FixedPlanner(Plan((Step(0, "Do it."),))), [worker], card=Card(name="team"))
+
+
+def _around(node: Any) -> Runnable[Any, Any]:
+    return StateGraph(MessagesState).add_node("own", node).add_edge(START, "own").compile()
+
+
+def _exported(*, acts: bool) -> Runnable[Any, Any]:
+    return to_langgraph(Plan((Step(0, "Do it."),)), _conductor(acts=acts)).compile()
+
+
+KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
+    ("a model", False, lambda: MODEL.with_retry()),
+    ("a retriever", False, Search),
+    ("a tool", True, _tool),
+    ("a tool that reads", False, lambda: READING),
+    ("an agent without tools", False, lambda: create_agent(MODEL)),
+    ("an agent that reads", False, lambda: create_agent(MODEL, [READING])),
+    ("an agent that refunds", True, lambda: create_agent(MODEL, [READING, REFUND])),
+    ("an agent with middleware of LangChain", False, lambda: create_agent(
+        MODEL, [READING], middleware=[SummarizationMiddleware(MODEL, trigger=("messages", 9))])),
+    ("an agent with middleware of the user", True, lambda: create_agent(MODEL, [READING], middleware=[audit])),
+    ("an agent around the tool of a team that acts", True, lambda: create_agent(
+        MODEL, [ConductorRunnable(_conductor(acts=True)).as_tool()])),
+    ("an agent around the tool of a team", False, lambda: create_agent(
+        MODEL, [ConductorRunnable(_conductor(acts=False)).as_tool(description="Answers.")])),
+    ("a graph around an agent that refunds", True, lambda: _around(create_agent(MODEL, [REFUND]))),
+    ("a graph around an agent that reads", False, lambda: _around(create_agent(MODEL, [READING]))),
+    ("a graph of the user's functions", True, lambda: _around(lambda state: state)),
+    ("a remote graph", True, lambda: RemoteGraph("agent", url="http://127.0.0.1:9")),
+    ("a function", True, lambda: RunnableLambda(lambda text: text)),
+    ("a chain", False, lambda: {"input": RunnablePassthrough()} | PROMPT | MODEL | StrOutputParser()),
+    ("a chain with a function", True, lambda: PROMPT | MODEL | (lambda message: message)),
+    ("a chain with an agent that refunds", True, lambda: PROMPT | create_agent(MODEL, [REFUND])),
+    ("branches", False, lambda: RunnableBranch((MODEL, MODEL), PROMPT | MODEL)),
+    ("parallel parts", True, lambda: RunnableParallel(a=MODEL, b=REFUND)),
+    ("a fallback that refunds", True, lambda: (PROMPT | MODEL).with_fallbacks([REFUND])),
+    ("a team", False, lambda: ConductorRunnable(_conductor(acts=False))),
+    ("a team that acts", True, lambda: ConductorRunnable(_conductor(acts=True))),
+    ("a chat model of a team", False, lambda: ChatPodium(conductor=_conductor(acts=False))),
+    ("a chat model of a team that acts", True, lambda: ChatPodium(conductor=_conductor(acts=True))),
+    ("a chain with a chat model that acts", True, lambda: PROMPT | ChatPodium(conductor=_conductor(acts=True))),
+    ("a graph with a team", False, lambda: _around(conductor_node(_conductor(acts=False)))),
+    ("a graph with a team that acts", True, lambda: _around(conductor_node(_conductor(acts=True)))),
+    ("a graph with a team of nodes", False, lambda: _around(
+        conductor_node(_conductor(acts=False), executor="langgraph"))),
+    ("a graph with a team of nodes that acts", True, lambda: _around(
+        conductor_node(_conductor(acts=True), executor="langgraph"))),
+    ("the graph of a team that acts", True, lambda: create_conductor_agent(_conductor(acts=True))),
+    ("a saved plan", False, lambda: _exported(acts=False)),
+    ("a saved plan that acts", True, lambda: _exported(acts=True)),
+]  # fmt: skip
+
+
+def _worker(thing: Any, **options: Any) -> Worker:
+    is_own = isinstance(thing, ConductorRunnable | ChatPodium)
+    name = {} if is_own else {"name": "one"}
+    return as_worker(thing, **name, **options)
+
+
+@pytest.mark.parametrize(("acts", "make"), [kind[1:] for kind in KINDS], ids=[kind[0] for kind in KINDS])
+def test_what_acts(make: Callable[[], Any], *, acts: bool) -> None:
+    """What cannot be seen counts as what may act, unless the user says otherwise."""
+    thing = make()
+    if not isinstance(thing, ConductorRunnable | ChatPodium) and "question" in getattr(thing, "channels", ()):
+        assert _worker(thing, input=lambda step: {"question": step.subtask}).acts == acts
+        return
+    assert _worker(thing).acts == acts
+    if isinstance(thing, ConductorRunnable | ChatPodium):
+        with pytest.raises(ConfigError, match="where it is created"):
+            _worker(thing, acts=False)
+    else:
+        assert _worker(thing, acts=not acts).acts != acts
