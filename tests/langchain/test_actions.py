@@ -80,7 +80,7 @@ def _exported(*, acts: bool) -> Runnable[Any, Any]:
 
 
 KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
-    ("a model", False, lambda: MODEL.with_retry()),
+    ("a model", False, MODEL.with_retry),
     ("a retriever", False, Search),
     ("a tool", True, _tool),
     ("a tool that reads", False, lambda: READING),
@@ -89,7 +89,7 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("an agent that refunds", True, lambda: create_agent(MODEL, [READING, REFUND])),
     ("an agent with middleware of LangChain", False, lambda: create_agent(
         MODEL, [READING], middleware=[SummarizationMiddleware(MODEL, trigger=("messages", 9))])),
-    ("an agent with middleware of the user", True, lambda: create_agent(MODEL, [READING], middleware=[audit])),
+    ("an agent with middleware of the user", True, lambda: create_agent(MODEL, middleware=[audit])),
     ("an agent around the tool of a team that acts", True, lambda: create_agent(
         MODEL, [ConductorRunnable(_conductor(acts=True)).as_tool()])),
     ("an agent around the tool of a team", False, lambda: create_agent(
@@ -109,7 +109,8 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("a team that acts", True, lambda: ConductorRunnable(_conductor(acts=True))),
     ("a chat model of a team", False, lambda: ChatPodium(conductor=_conductor(acts=False))),
     ("a chat model of a team that acts", True, lambda: ChatPodium(conductor=_conductor(acts=True))),
-    ("a chain with a chat model that acts", True, lambda: PROMPT | ChatPodium(conductor=_conductor(acts=True))),
+    ("a chain with a chat model that acts", True, lambda: (
+        PROMPT | ChatPodium(conductor=_conductor(acts=True)))),
     ("a graph with a team", False, lambda: _around(conductor_node(_conductor(acts=False)))),
     ("a graph with a team that acts", True, lambda: _around(conductor_node(_conductor(acts=True)))),
     ("a graph with a team of nodes", False, lambda: _around(

@@ -87,7 +87,7 @@ class Attempt:
         """How the action of this call ended."""
         if self.completion is not None:
             return "done"
-        if not self.is_sent:
+        if not self.is_sent or self.left is not None:  # the host continues a call that it has left
             return "not_done"
         if self.reservation.books_itself:  # a nested run: its own actions are in the log one by one
             outer = outer_run(self.request.caller)

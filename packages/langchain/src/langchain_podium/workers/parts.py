@@ -4,8 +4,9 @@ A part whose code cannot be seen, such as a function, may do both.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 from langchain_core.language_models import BaseLanguageModel
@@ -83,27 +84,31 @@ def _is_of_agent(function: Any) -> bool:
 
 def _parts(thing: object) -> Iterator[object]:
     """Yield the parts of a Runnable that are not made of further Runnables."""
-    inner: list[object] = []
+    if (inner := _inner(thing)) is None:
+        yield thing
+    for part in inner or ():
+        yield from _parts(part)
+
+
+def _inner(thing: object) -> Sequence[object] | None:  # noqa: PLR0911 - one case for each kind
+    """Return the Runnables that a Runnable is made of; `None` for all others."""
     match thing:
         case RunnableBindingBase() | RunnableEachBase():
-            inner = [thing.bound]
+            return [thing.bound]
         case RunnableWithFallbacks():
-            inner = list(thing.runnables)
+            return [*thing.runnables]
         case RunnableSequence():
-            inner = list(thing.steps)
+            return thing.steps
         case RunnableParallel():
-            inner = list(thing.steps__.values())
+            return [*thing.steps__.values()]
         case RunnableAssign():
-            inner = [thing.mapper]
+            return [thing.mapper]
         case RunnableBranch():
-            inner = [*(part for branch in thing.branches for part in branch), thing.default]
+            return [*chain(*thing.branches), thing.default]
         case DynamicRunnable():
-            inner = [thing.default, *getattr(thing, "alternatives", {}).values()]
+            return [thing.default, *getattr(thing, "alternatives", {}).values()]
         case RunnablePick():
-            pass
+            return []
         case RunnablePassthrough() if thing.func is None and thing.afunc is None:
-            pass
-        case _:
-            yield thing
-    for part in inner:
-        yield from _parts(part)
+            return []
+    return None

@@ -42,8 +42,8 @@ def as_worker(
         input: returns the input of a Runnable or graph for a step.
         acts: whether a call may change something: see `Worker.acts`. By default (`None`), models, prompts,
             parsers and retrievers do not act, and tools do unless their metadata has MCP's `readOnlyHint` or
-            `idempotentHint`. Agents, graphs and chains act if one of their parts does, or cannot be seen, such
-            as a function or a remote graph.
+            `idempotentHint`. Agents, graphs and chains act if a part of them does, or cannot be seen, such as
+            a function or a remote graph.
         options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
             `podium.hosts.CardOptions`.
 
