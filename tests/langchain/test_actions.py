@@ -7,6 +7,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import SummarizationMiddleware, before_model
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -17,7 +18,7 @@ from langchain_core.runnables import (
     RunnableParallel,
     RunnablePassthrough,
 )
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.pregel.remote import RemoteGraph
 
@@ -25,8 +26,10 @@ from langchain_podium import ChatPodium, ConductorRunnable, as_worker
 from langchain_podium.graph import conductor_node, create_conductor_agent, to_langgraph
 from podium import Card, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError
+from podium.execution import Retry
 from podium.planners import FixedPlanner
-from podium.workers import Worker
+from podium.types import Completion
+from podium.workers import FREE, Worker
 
 
 class Model(GenericFakeChatModel):
@@ -142,3 +145,72 @@ def test_what_acts(make: Callable[[], Any], *, acts: bool) -> None:
             _worker(thing, acts=False)
     else:
         assert _worker(thing, acts=not acts).acts != acts
+
+
+SCHEMA = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
+LOOK_CALL = {"name": "look", "arguments": "{}"}
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+
+
+class Shop:
+    """A tool that refunds orders; `raising` is raised at the calls, in turn."""
+
+    def __init__(self, *raising: Exception | None) -> None:
+        self.refunds: list[int] = []
+        self._raising = list(raising)
+
+    async def _refund(self, order: int) -> str:
+        """Refund an order."""
+        self.refunds.append(order)
+        error = self._raising.pop(0) if self._raising else None
+        if error is not None:
+            raise error
+        return f"refunded {order}"
+
+    @property
+    def worker(self) -> Worker:
+        """The tool as a worker."""
+        tool = StructuredTool.from_function(coroutine=self._refund, name="refund")
+        return as_worker(tool, price=FREE)
+
+
+REFUND_STEP = Step(0, '{"order": 1017}')
+ENDS: dict[str, tuple[Exception | None, str]] = {
+    "done": (None, "ok"),
+    "failed": (ToolException("no such order"), "partial"),
+    "unknown": (TimeoutError("late"), "partial"),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("nested", [False, True])
+async def test_the_turns_after_tool_calls_do_not_repeat_an_action(end: str, *, nested: bool) -> None:
+    """However it ended, in any turn, and also if a conductor in the pool carried it out."""
+    shop = Shop(ENDS[end][0])
+    worker = shop.worker
+    if nested:
+        inner = Conductor(FixedPlanner(Plan((REFUND_STEP,))), [worker], card=Card(name="team"))
+        worker = inner
+    turns = iter(["1", "2", None])
+
+    def reply(request: Any) -> Any:
+        call = next(turns)
+        if call is None:
+            return "done"
+        return Completion("", tool_calls=({"id": call, "type": "function", "function": LOOK_CALL},))
+
+    writer = ScriptedWorker("writer", reply)
+    writer.takes_tools = True
+    plan = Plan((REFUND_STEP, Step(1, "Look.")))
+    model = ChatPodium(conductor=Conductor(FixedPlanner(plan), [worker, writer], retry=Retry(attempts=1)))
+    bound = model.bind_tools([LOOK])
+    messages: list[Any] = [HumanMessage("Refund it, then look.")]
+    for _ in range(2):
+        messages.append(await bound.ainvoke(messages))
+        assert isinstance(messages[-1], AIMessage)
+        messages.append(ToolMessage("seen", tool_call_id=messages[-1].tool_calls[0]["id"]))
+    last = await bound.ainvoke(messages)
+    assert (last.text, shop.refunds) == ("done", [1017])
+    told = last.response_metadata["podium"]
+    assert told["status"] == ENDS[end][1]

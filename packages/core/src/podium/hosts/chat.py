@@ -201,6 +201,8 @@ class ChatCall:
                 self._run_id = self._run_id or event.run_id  # the first event is the run's own
                 if self._on_event is not None and self._run is None:
                     self._on_event(event)  # a hosted conductor has no listeners
+                if self.tools.offered and is_continued(event):
+                    self._events.append(event)
                 yield event, self._take(event) if event.run_id == self._run_id else ""
 
     def answer(self) -> ChatAnswer:
@@ -268,8 +270,6 @@ class ChatCall:
             return self._streamed.add(event)
         if isinstance(event, RunEnded):
             self._result = event.result
-        elif self.tools.offered and is_continued(event):
-            self._events.append(event)
         return ""
 
 

@@ -20,28 +20,43 @@ from podium.resume.paid_results import PaidResults
 from podium.resume.reuse import unbilled
 from podium.secrets import scrub
 from podium.types import Message, Part
-from podium.types.events import ApprovalAsked, ApprovalGiven, Event, PlanReady, RunStarted, StepEnded
+from podium.types.events import (
+    ApprovalAsked,
+    ApprovalGiven,
+    AttemptFailed,
+    Event,
+    PlanReady,
+    RunStarted,
+    StepEnded,
+    StepStarted,
+)
 
 _log = logging.getLogger(__name__)
-_KEPT: Final = (RunStarted, PlanReady, ApprovalAsked, ApprovalGiven, StepEnded)
+_KEPT: Final = (RunStarted, PlanReady, ApprovalAsked, ApprovalGiven, StepStarted, AttemptFailed, StepEnded)
 _OF_ROUND: Final = (PlanReady, ApprovalAsked, ApprovalGiven)
 
 
 def is_continued(event: Event) -> bool:
-    """Return whether `write_continuation` needs an event."""
+    """Return whether `write_continuation` needs an event of a run, or of its nested runs."""
     return isinstance(event, _KEPT)
 
 
 def write_continuation(events: Iterable[Event], query: Sequence[Message]) -> dict[str, Any]:
-    """Return the continuation of a run: its last plan, and the outcomes of its steps.
+    """Return the continuation of a run: its last plan, the outcomes of its steps, and its actions.
 
     Args:
-        events: the events of the run.
+        events: the events of the run, and of its nested runs, of which only the actions are kept.
         query: the conversation up to its question.
     """
     kept: list[Event] = []
+    acting = set[tuple[str, int, int]]()
+    """Run, round and step of the actions."""
     for event in events:
-        if isinstance(event, RunStarted):
+        if _is_of_action(event, acting):
+            kept.append(event)
+        elif kept and event.run_id != kept[0].run_id:
+            continue
+        elif isinstance(event, RunStarted):
             kept = [replace(event, query=(), tool_messages=(), tools=None)]
         elif isinstance(event, PlanReady) and event.plan.steps:
             kept = [one for one in kept if not isinstance(one, _OF_ROUND)]
@@ -51,6 +66,18 @@ def write_continuation(events: Iterable[Event], query: Sequence[Message]) -> dic
         elif isinstance(event, StepEnded) and event.key and event.outcome.status == "ok":
             kept.append(event)
     return {"asked": _hash(query), "records": [scrub(encode(event)) for event in kept]}
+
+
+def _is_of_action(event: Event, acting: set[tuple[str, int, int]]) -> bool:
+    """Return whether an event says that an action began, or how it ended; note the place of the action."""
+    if isinstance(event, StepEnded):
+        return event.outcome.action is not None
+    if not isinstance(event, StepStarted | AttemptFailed):
+        return False
+    place = (event.run_id, event.round, event.step)
+    if isinstance(event, StepStarted) and event.action:
+        acting.add(place)
+    return place in acting
 
 
 def read_continuation(

@@ -163,50 +163,76 @@ def executions_of(runs: Iterable[Sequence[Event]]) -> list[Execution]:
     """Return the recorded actions of a run and its nested runs.
 
     An action without a recorded end counts as unknown: the process may have died during the call. A step may
-    also reuse an action of another run, as in a replay; then this run counts it, too.
+    also take, or wait for a decision on, an action of another run, as in a replay or in the turn after tool
+    calls; then this run counts it, too.
     """
-    found: list[Execution] = []
+    runs = tuple(runs)
+    found = [execution for events in runs for execution in _begun_in(events)]
     for events in runs:
-        last: dict[tuple[int, int], Execution] = {}
-        reused: dict[tuple[int, str], set[int]] = {}
-        """By round and key: the steps that took an action without carrying it out."""
-        for event in events:
-            match event:
-                case StepStarted() if event.action:
-                    place = (event.round, event.step)
-                    last[place] = Execution(_begun(event), is_nested_run=not event.reserved.calls)
-                    found.append(last[place])
-                case AttemptFailed() if (event.round, event.step) in last:  # it did not reach the worker
-                    last[event.round, event.step].decide(done=False)
-                case StepEnded() if event.outcome.action == "done" and event.outcome.reused:
-                    steps = reused.setdefault((event.round, event.key), set())
-                    steps.add(event.step)
-                    own = [e for e in found if e.action.key == event.key and e.action.run_id == event.run_id]
-                    if len(steps) > len(own):
-                        found.append(_taken_from_elsewhere(event))
-                case StepEnded() if event.outcome.action and event.attempt:
-                    if (event.round, event.step) in last:
-                        last[event.round, event.step].end(event.outcome)
-                case ActionDecided() if (event.round, event.step) in last:
-                    last[event.round, event.step].decide(done=event.done)
-                case _:
-                    pass  # it says nothing about an action
+        found += _taken_from_elsewhere(events, found)
     return found
 
 
-def _taken_from_elsewhere(event: StepEnded) -> Execution:
-    """Return the action of a step that reused an action of another run."""
-    action = Action(
-        run_id=event.run_id,
-        round=event.round,
-        step=event.step,
-        worker=event.outcome.worker,
-        asked="",
-        key=event.key,
-    )
-    execution = Execution(action)
-    execution.end(event.outcome)
-    return execution
+def _begun_in(events: Sequence[Event]) -> list[Execution]:
+    """Return the actions that a run has begun."""
+    found: list[Execution] = []
+    last: dict[tuple[int, int], Execution] = {}
+    for event in events:
+        match event:
+            case StepStarted() if event.action:
+                place = (event.round, event.step)
+                last[place] = Execution(_begun(event), is_nested_run=not event.reserved.calls)
+                found.append(last[place])
+            case AttemptFailed() if (event.round, event.step) in last:  # it did not reach the worker
+                last[event.round, event.step].decide(done=False)
+            case StepEnded() if event.outcome.action and event.attempt:
+                ended = last.get((event.round, event.step))
+                if ended is not None and (not event.outcome.reused or ended.action.end == "unknown"):
+                    ended.end(event.outcome)  # a host may have stored the end that the record lacks
+            case ActionDecided() if (event.round, event.step) in last:
+                last[event.round, event.step].decide(done=event.done)
+            case _:
+                pass  # it says nothing about an action
+    return found
+
+
+def _taken_from_elsewhere(events: Sequence[Event], found: Sequence[Execution]) -> list[Execution]:
+    """Return the actions of other runs that steps of a run have taken, or wait for.
+
+    Args:
+        events: the events of the run.
+        found: the actions that the run, and the runs around it and nested in it, have begun.
+    """
+    others: list[Execution] = []
+    steps: dict[tuple[int, str], set[int]] = {}
+    """By round and key: the steps that took an action without carrying it out."""
+    for event in events:
+        if isinstance(event, ActionDecided):
+            for each in others:
+                if (each.action.round, each.action.step) == (event.round, event.step):
+                    each.decide(done=event.done)
+        if not isinstance(event, StepEnded) or event.outcome.action in (None, "not_done"):
+            continue
+        alike = [each for each in (*found, *others) if each.action.key == event.key]
+        if event.outcome.reused:
+            taken = steps.setdefault((event.round, event.key), set())
+            taken.add(event.step)
+            own = [each for each in alike if each.action.run_id == event.run_id]
+            if len(taken) <= len(own):
+                continue
+        elif event.attempt or alike:
+            continue
+        action = Action(
+            run_id=event.run_id,
+            round=event.round,
+            step=event.step,
+            worker=event.outcome.worker,
+            asked="",
+            key=event.key,
+        )
+        others.append(Execution(action))
+        others[-1].end(event.outcome)
+    return others
 
 
 def _distance(action: Action, asking: Action) -> int:

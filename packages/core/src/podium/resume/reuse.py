@@ -99,11 +99,19 @@ def paid_results_of(
 def unbilled(events: Sequence[Event], workers: Sequence[str]) -> PaidResults:
     """Return the results of a recorded run without their costs, for another run that reuses them.
 
-    Failed steps do not run again. `paid_results_of` describes the arguments and exceptions.
+    Failed steps do not run again. `paid_results_of` describes the exceptions.
+
+    Args:
+        events: the events of the run; those of its nested runs say only which actions were carried out.
+        workers: the names of the pool's workers.
     """
-    free = [_unbilled(event) for event in events if not _is_call(event)]
+    runs: dict[str, list[Event]] = {}
+    for event in events:
+        runs.setdefault(event.run_id, []).append(event)
+    own = events[0].run_id
+    free = [_unbilled(event) for event in runs[own] if not _is_call(event)]
     paid_results = paid_results_of(free, workers, again=False)
-    return replace(paid_results, actions=executions_of((events,)), run_id=events[0].run_id)
+    return replace(paid_results, actions=executions_of(runs.values()), run_id=own)
 
 
 def _is_call(event: Event) -> bool:

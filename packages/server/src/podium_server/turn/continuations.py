@@ -8,6 +8,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import Any
 
 from podium.errors import JournalError, RunUnknown
@@ -74,11 +75,13 @@ class Continuations:
         rows = await self.tables.transaction(lambda each: each.fetch(find, name), reads=True)
         if not rows:
             return None
+        run_id = rows[0]["run_id"]
         try:
-            entries = await self._journal.read(rows[0]["run_id"])
+            entries = await self._journal.read(run_id)
+            nested = await self._journal.nested(run_id)
         except RunUnknown:  # it was deleted
             return None
-        return write_continuation((entry.event for entry in entries), query)
+        return write_continuation(chain((entry.event for entry in entries), *nested), query)
 
     async def keep(
         self,
