@@ -20,12 +20,13 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
+from podium.execution import ExternalScheduler
 from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 from podium.replay import replay
-from podium.types import Completion, Event, StepEnded
+from podium.types import Completion, Event, Outcome, StepEnded
 from podium.workers import FREE, ScriptedWorker, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
@@ -309,6 +310,29 @@ class TestAsOftenAsOnePlanAsks:
         assert "'Refund 1017.'" in result.problem.message
         assert "'Please refund 1017.'" in result.problem.message
         assert "agent Refund 1017.: done" in told(planner)
+
+
+@pytest.mark.parametrize("end", ["done", "failed", "unknown"])
+async def test_an_action_that_a_host_has_stored(end: Any) -> None:
+    """It is an action of the run: a later plan does not repeat it."""
+    shop, broken = Shop(), writer("broken", WorkerUnavailable("down"))
+    first = rows(refund(), (2, "Break.", (0,)))
+    second = rows(refund(), (0, "Write.", ()))
+    status: Any = "ok" if end == "done" else "failed"
+    stored = Outcome(round=1, step=0, worker="refund", status=status, text="refunded", action=end)
+
+    async def start(steps: ExternalScheduler) -> None:
+        for index in range(len(steps.plan.steps)):
+            if (steps.round, index) == (1, 0):
+                steps.take(index, stored)
+            await steps.run(index)
+
+    conductor = Conductor(
+        boss(first, second), [writer(), shop.worker, broken], retry=ONCE, on_failure="replan"
+    )
+    result = await conductor.run("What?", step_starter=start)
+    assert (shop.refunds, ends(result)) == ([], [("refund", end)])
+    assert result.status == ("ok" if end == "done" else "partial")
 
 
 class TestRetries:

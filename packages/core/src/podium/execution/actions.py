@@ -8,7 +8,13 @@ from podium.execution.run_context import RunContext
 from podium.execution.step_state import StepState
 from podium.execution.stored_calls import StoredCalls
 from podium.prompts.subtask import step_input
-from podium.resume.action_log import action_key, again_problem, outcome_again, undecided_problem
+from podium.resume.action_log import (
+    Execution,
+    action_key,
+    again_problem,
+    outcome_again,
+    undecided_problem,
+)
 from podium.types.outcome import Action, Outcome, Problem
 from podium.types.plan import Plan
 
@@ -52,6 +58,19 @@ class RoundActions:
             return None
         log.take(execution)
         return outcome_again(execution, action)
+
+    def stored(self, state: StepState, outcome: Outcome) -> None:
+        """Count an action whose outcome a host has stored, unless the log has it."""
+        action, log = state.action or self._asked(state), self._context.actions
+        if action is None or outcome.action in (None, "not_done"):
+            return
+        state.action, state.key = action, action.key
+        if (execution := log.recorded(action)) is None:
+            execution = Execution(action)
+            log.begin(execution)
+            execution.end(outcome)
+        else:
+            log.take(execution)
 
     def _not_reached(self, action: Action) -> Outcome | None:
         """Return the recorded failure of an action that did not reach its worker in an earlier round.

@@ -194,6 +194,8 @@ class RoundScheduler:
             if self.waits is not None and not state.is_ended:
                 return self._stored.never_ran(state, self.waits)
             self._settle(self._release(state))
+            if state.acts and self._context.recorded is not None:
+                await self._context.recorded()  # the host may store the outcome, but not before the journal
         assert state.outcome is not None
         return state.outcome
 
@@ -206,6 +208,8 @@ class RoundScheduler:
         if state.visible is None:
             state.visible, state.labels = (), self._shown_labels(state.step)
             state.shown = outcome.shown
+        if state.acts:
+            self._actions.stored(state, outcome)
         self._end(state, replace(outcome, round=self._number, step=index, reused=True))
         self._settle(self._release(state))
 

@@ -4,13 +4,14 @@ The module converts between a run and a graph's state, and resumes a run in a la
 another process. The module `node` adds the edges between the nodes.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial as bound
 from hashlib import sha256
 from typing import Final, Literal, get_args
 
+import anyio
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_stream_writer
 from langgraph.errors import GraphInterrupt
@@ -47,6 +48,8 @@ Executor = Literal["podium", "langgraph"]
 Partial = Literal["return", "raise"]
 """Whether an incomplete answer is returned or raised, such as when the last step failed."""
 
+_KEEP_SECONDS: Final = 5.0
+"""Seconds that a cancelled node waits until its record is stored."""
 _LATER: Final = Policy(approve="later")
 
 
@@ -91,16 +94,14 @@ class ConductorNodes:
 
     async def conduct(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
         """Run everything in one node."""
-        del is_sync
-        journal, run_id = self.conductor.journal, self._new_id(config)
-        return self._ended(await self._begin(state, config, run_id, journal, None))
+        async with self._recorded(config, is_sync=is_sync) as journal:
+            return self._ended(await self._begin(state, config, self._new_id(config), journal, None))
 
     async def plan(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
         """Plan a run; the graph's state stores the plan before its steps are paid for."""
-        del is_sync
         if self.waits:
             check_checkpointer(config)
-        journal, run_id = self.conductor.journal or StateJournal(), self._new_id(config)
+        run_id = self._new_id(config)
         if self.waits and (thread := thread_of(config)) is not None:
             place, texts = f"{self.conductor.card.name}/{thread}", named_texts(state, self.context)
             earlier = self._journal(state)
@@ -109,7 +110,9 @@ class ConductorNodes:
                 begun = bound(self.conductor.resume, found.run_id)
                 return self._kept(await self._called(begun, config, earlier, pause_round), earlier)
             run_id = session_run_id(place, run_id)
-        return self._kept(await self._begin(state, config, run_id, journal, pause_round), journal)
+        async with self._recorded(config, is_sync=is_sync) as recorded:
+            journal = recorded or StateJournal()
+            return self._kept(await self._begin(state, config, run_id, journal, pause_round), journal)
 
     async def execute(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
         """Continue the run to its end or to the next plan; without stored state, run everything."""
@@ -122,14 +125,33 @@ class ConductorNodes:
             run_id, journal = self._new_id(config), self.conductor.journal
             result = await self._begin(state, config, run_id, journal, step_starter)
             return self._written(result, journal, step_starter)
-        if self.conductor.journal is not None:
-            return await self._go_on(state, config, self.conductor.journal, step_starter)
-        record = KeptRecord(config, is_sync=is_sync)
-        kept = StateJournal(await record.read() or state[RECORD])
+        async with self._recorded(config, state[RECORD], is_sync=is_sync) as journal:
+            return await self._go_on(state, config, journal or StateJournal(state[RECORD]), step_starter)
+
+    @asynccontextmanager
+    async def _recorded(
+        self, config: RunnableConfig, lines: Sequence[str] = (), *, is_sync: bool
+    ) -> AsyncGenerator[Journal | None, None]:
+        """Return a context manager with the journal of a run, which an earlier try may have begun.
+
+        It is the conductor's journal, or one that is stored by the graph's checkpointer if the node fails or
+        carries out actions; `None` without both.
+
+        Args:
+            config: the configuration of the node.
+            lines: the lines of the run in the graph's state.
+            is_sync: whether sync code called the graph.
+        """
+        record = KeptRecord(config, self._place(config), is_sync=is_sync)
+        if self.conductor.journal is not None or not record.is_stored:
+            yield self.conductor.journal
+            return
+        journal = StateJournal(max(await record.read(), lines, key=len), record.write)  # lines are only added
         try:
-            return await self._go_on(state, config, kept, step_starter)
-        except Exception:  # after an exception, such as an interrupt, the node does not update the state
-            await record.write(kept.lines())
+            yield journal
+        except BaseException:  # then the node cannot update the state; interrupts and cancellations, too
+            with anyio.move_on_after(_KEEP_SECONDS, shield=True):
+                await record.write(journal.lines())
             raise
 
     async def _go_on(
@@ -181,6 +203,8 @@ class ConductorNodes:
         """Start a run; a run that is already in a journal is resumed."""
         query = self._query(state)
         named = run_id if journal is not None else None
+        if isinstance(journal, StateJournal) and not journal.is_empty:
+            return await self._called(bound(self.conductor.resume, run_id), config, journal, step_starter)
         heard: list[Event] | None = None if self.conductor.journal is None else []
         texts = named_texts(state, self.context)
         tools = () if self.response_format is None else self.response_format.tools
@@ -188,7 +212,8 @@ class ConductorNodes:
         result = await self._called(begun, config, journal, step_starter, heard)
         if heard is not None and result.status in ("failed", "partial") and isinstance(heard[0], RunEnded):
             # The run failed in an earlier call of the node, and is resumed here.
-            result = await self._called(bound(self.conductor.resume, run_id), config, journal, step_starter)
+            again = bound(self.conductor.resume, run_id)
+            result = await self._called(again, config, journal, step_starter)
         return result
 
     async def _called(
@@ -283,10 +308,13 @@ class ConductorNodes:
         return None if plan_hash(plan, names) == view["hash"] else plan
 
     def _new_id(self, config: RunnableConfig) -> str:
-        """Return the id of a new run: the same id if the same node is repeated."""
+        """Return the id of a new run: the same in all tries of the node."""
+        return sha256(self._place(config).encode()).hexdigest()[:32]
+
+    def _place(self, config: RunnableConfig) -> str:
+        """Return the namespace of the conductor's node: the same in all tries of the node."""
         namespace = _namespace(config)
-        place = enclosing(namespace) if self.is_inner else namespace
-        return sha256((place or namespace).encode()).hexdigest()[:32]
+        return (enclosing(namespace) if self.is_inner else namespace) or namespace
 
 
 def _lines(journal: Journal | None) -> list[str]:

@@ -1,6 +1,6 @@
 """A journal in a graph's state, which the graph's checkpointer stores."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final
 
 import anyio.lowlevel
@@ -19,8 +19,20 @@ from podium.journal import (
     question_of,
 )
 from podium.secrets import scrub
-from podium.types import AnswerDelta, Event, PlanDelta, RunEnded, RunStarted, RunStopped, StepDelta
+from podium.types import (
+    AnswerDelta,
+    Event,
+    PlanDelta,
+    RunEnded,
+    RunStarted,
+    RunStopped,
+    StepDelta,
+    StepEnded,
+    StepStarted,
+)
 
+Keep = Callable[[Sequence[str]], Awaitable[None]]
+"""Stores the lines of a journal durably."""
 _LEFT_OUT: Final = (PlanDelta, StepDelta, AnswerDelta, RunStarted)
 
 
@@ -33,17 +45,26 @@ class StateJournal(Journal):
 
     Args:
         lines: the lines of another `StateJournal`; empty for a new run.
+        keep: stores the lines before each action begins, and after its end; `None` stores nothing.
 
     Raises:
         JournalBroken: a line is invalid.
     """
 
-    def __init__(self, lines: Iterable[str] = ()) -> None:
+    def __init__(self, lines: Iterable[str] = (), keep: Keep | None = None) -> None:
+        self._keep = keep
+        self._has_acted = False
+        """Whether an action has begun or ended since the lines were stored."""
         self._events: dict[str, list[Event]] = {}
         self._open: set[str] = set()
         for line in lines:
             event = decode(line)
             self._events.setdefault(event.run_id, []).append(event)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no run was begun."""
+        return not self._events
 
     def lines(self) -> list[str]:
         """Return all records, each event as JSON without secrets.
@@ -122,7 +143,19 @@ class StateJournal(Journal):
     def _log(self, run_id: str, entries: Sequence[Entry]) -> Log:
         if run_id in self._open:
             raise RunHeld(f"run {run_id} is running: wait for it to end or stop")
-        return _StateLog(run_id, entries, self._find(run_id), self._open)
+        return _StateLog(run_id, entries, self)
+
+    def _add(self, event: Event) -> None:
+        self._find(event.run_id).append(event)
+        if isinstance(event, StepStarted):
+            self._has_acted = self._has_acted or bool(event.action)
+        elif isinstance(event, StepEnded):
+            self._has_acted = self._has_acted or event.outcome.action is not None
+
+    async def _flush(self) -> None:
+        if self._keep is not None and self._has_acted:
+            self._has_acted = False
+            await self._keep(self.lines())
 
     def _row(self, run_id: str) -> RunRow:
         started, last = self._events[run_id][0], self._events[run_id][-1]
@@ -144,22 +177,22 @@ class StateJournal(Journal):
 class _StateLog(Log):
     """The log of a run that no other process can take over."""
 
-    def __init__(self, run_id: str, entries: Sequence[Entry], events: list[Event], held: set[str]) -> None:
+    def __init__(self, run_id: str, entries: Sequence[Entry], journal: StateJournal) -> None:
         self.run_id = run_id
         self.entries = entries
-        self._events = events
-        self._held = held
-        held.add(run_id)
+        self._journal = journal
+        journal._open.add(run_id)  # noqa: SLF001 - a part of the journal
 
     def append(self, event: Event) -> None:
         """Record an event immediately."""
         if event.run_id == self.run_id and not isinstance(event, _LEFT_OUT):
-            self._events.append(event)
+            self._journal._add(event)  # noqa: SLF001 - as above
 
     async def flush(self) -> None:
-        """Do nothing: the graph's checkpointer stores the journal when the node has ended."""
+        """Store the actions. The graph's checkpointer stores the journal when the node has ended."""
         await anyio.lowlevel.checkpoint()
+        await self._journal._flush()  # noqa: SLF001 - as above
 
     async def aclose(self) -> None:
         """Unlock the run."""
-        self._held.discard(self.run_id)
+        self._journal._open.discard(self.run_id)  # noqa: SLF001 - as above

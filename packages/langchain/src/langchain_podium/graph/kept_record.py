@@ -1,62 +1,75 @@
-"""Store the record of a run whose node ends with an exception. Such a node cannot update the graph's state.
+"""Store the record of a run before its node has ended, in the checkpointer of the graph.
 
-LangGraph stores the results of tasks that a node has called, and returns them if the same node runs again and
-calls the tasks in the same order.
+A node updates the graph's state only when it ends. If it fails, is cancelled, or its process dies, then the
+same node runs again, and reads what it has stored here.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
+from anyio.to_thread import run_sync
 from langchain_core.runnables import RunnableConfig
-from langgraph.func import task
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointMetadata, empty_checkpoint
 
 from langchain_podium.graph.state import RECORD
 
+CHECKPOINTER: Final = "__pregel_checkpointer"
+"""The configuration key of the checkpointer of a node's graph."""
 _RESUMING: Final = "__pregel_resuming"
 """The configuration key that shows a node whether its graph is resumed."""
+_OF_CHECKPOINT: Final = ("checkpoint_id", "checkpoint_map")
 
 
 class KeptRecord:
-    """The record that a node stores for its next run, in the graph's checkpointer.
+    """The record that a node stores for its next run, in the graph's checkpointer, beside its checkpoints.
 
     Args:
         config: the configuration of the node.
-        is_sync: whether sync code called the graph.
+        place: the namespace of the conductor's node, which is the same in all tries of LangGraph's retry
+            policy, also if the node is a graph.
+        is_sync: whether sync code called the graph, whose checkpointer may only support sync calls.
     """
 
-    def __init__(self, config: RunnableConfig, *, is_sync: bool) -> None:
-        self._may_be_kept = bool(config.get("configurable", {}).get(_RESUMING, True))
+    def __init__(self, config: RunnableConfig, place: str, *, is_sync: bool) -> None:
+        given = config.get("configurable", {})
+        self._saver: BaseCheckpointSaver[Any] | None = given.get(CHECKPOINTER) or None
+        self._may_be_kept = bool(given.get(_RESUMING, True))
+        own = {name: value for name, value in given.items() if not name.startswith("__")}
+        own = {name: value for name, value in own.items() if name not in _OF_CHECKPOINT}
+        self._place = RunnableConfig(configurable={**own, "checkpoint_ns": f"{place}|{RECORD}"})
+        self._version: Any = None
         self._is_sync = is_sync
 
-    async def read(self) -> list[str] | None:
-        """Return the lines that were stored last; `None` if there are none."""
-        kept: list[str] | None = None
-        is_new = not self._may_be_kept
-        while not is_new:
-            lines, is_new = await self._call(None)
-            kept = lines or kept
-        return kept
+    @property
+    def is_stored(self) -> bool:
+        """Whether the graph has a checkpointer."""
+        return self._saver is not None
+
+    async def read(self) -> list[str]:
+        """Return the lines that were stored last; empty if there are none."""
+        if self._saver is None or not self._may_be_kept:
+            return []
+        if self._is_sync:
+            kept = await run_sync(self._saver.get_tuple, self._place)
+        else:
+            kept = await self._saver.aget_tuple(self._place)
+        if kept is None:
+            return []
+        self._version = kept.checkpoint["channel_versions"][RECORD]
+        lines: list[str] = kept.checkpoint["channel_values"][RECORD]
+        return lines
 
     async def write(self, lines: Sequence[str]) -> None:
-        """Store the lines of a record."""
-        await self._call(list(lines))
-
-    async def _call(self, lines: list[str] | None) -> tuple[list[str] | None, bool]:
-        """Return the result of the node's next task, and whether the task ran in this call."""
-        has_run = False
-
-        def keep(lines: list[str] | None) -> list[str] | None:
-            nonlocal has_run
-            has_run = True
-            return lines
-
-        async def keep_async(lines: list[str] | None) -> list[str] | None:
-            return keep(lines)
-
-        named: Any = task(name=RECORD)
+        """Store the lines of a record; return when they are stored."""
+        if self._saver is None:
+            return
+        self._version = self._saver.get_next_version(self._version, None)
+        versions = {RECORD: self._version}
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"] = {RECORD: list(lines)}
+        checkpoint["channel_versions"] = versions
+        stored = (self._place, checkpoint, CheckpointMetadata(), versions)
         if self._is_sync:
-            result = await asyncio.wrap_future(named(keep)(lines))
+            await run_sync(self._saver.put, *stored)
         else:
-            result = await named(keep_async)(lines)
-        return result, has_run
+            await self._saver.aput(*stored)

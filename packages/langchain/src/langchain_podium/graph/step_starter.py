@@ -1,17 +1,13 @@
 """Start the steps of a run's rounds in a graph: execute the current round, and postpone later ones."""
 
-from typing import Final
-
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config
 from langgraph.errors import GraphInterrupt
 
+from langchain_podium.graph.kept_record import CHECKPOINTER
 from langchain_podium.graph.plan_graph import carry_out
 from podium.errors import ConfigError
 from podium.execution import ExternalScheduler, Pause
-
-_CHECKPOINTER: Final = "__pregel_checkpointer"
-"""The configuration key of the checkpointer of a node's graph."""
 
 
 class GraphStepStarter:
@@ -67,9 +63,9 @@ def check_checkpointer(config: RunnableConfig) -> None:
     Raises:
         ConfigError: the graph has no checkpointer.
     """
-    if not config.get("configurable", {}).get(_CHECKPOINTER):
+    if not config.get("configurable", {}).get(CHECKPOINTER):
         raise ConfigError(
-            "plans wait for approval, but the graph has no checkpointer to store them: use "
+            "the run waits for approvals, but the graph has no checkpointer to store it: use "
             "graph.compile(checkpointer=...) or create_conductor_agent(..., checkpointer=...)"
         )
 

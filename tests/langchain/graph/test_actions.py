@@ -1,0 +1,283 @@
+"""Actions of a conductor's node, with both executors, over tries, kills and approvals."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from graphs.conducted import Chat, Plans
+from langchain_core.tools import StructuredTool, ToolException
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command, RetryPolicy
+
+from langchain_podium import as_worker
+from langchain_podium.graph import conductor_node
+from langchain_podium.graph.conductor_nodes import Executor
+from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+from podium.errors import RunFailed, WorkerFailed
+from podium.execution import Retry
+from podium.journal import Journal, MemoryJournal
+from podium.planners import Planner
+from podium.policy import Policy
+from podium.workers import FREE, Worker
+
+pytestmark = pytest.mark.anyio
+
+ASKED = {"messages": [("user", "Refund it.")]}
+CONFIG: Any = {"configurable": {"thread_id": "1"}}
+EXECUTORS = pytest.mark.parametrize("executor", ["podium", "langgraph"])
+JOURNALS = pytest.mark.parametrize("journal", [None, MemoryJournal], ids=["checkpointer", "journal"])
+Make = Callable[[], Journal] | None
+
+
+class Shop:
+    """A tool that refunds orders; `raising` is raised at the calls, in turn."""
+
+    def __init__(self, *raising: Exception | None) -> None:
+        self.refunds: list[int] = []
+        self.during: Callable[[], None] | None = None
+        """Called during each refund."""
+        self._raising = list(raising)
+
+    async def _refund(self, order: int) -> str:
+        """Refund an order."""
+        self.refunds.append(order)
+        if self.during is not None:
+            self.during()
+            await anyio.sleep(30)
+        error = self._raising.pop(0) if self._raising else None
+        if error is not None:
+            raise error
+        return f"refunded {order}"
+
+    @property
+    def worker(self) -> Worker:
+        """The tool as a worker."""
+        tool = StructuredTool.from_function(coroutine=self._refund, name="refund")
+        return as_worker(tool, price=FREE)
+
+
+class Writer:
+    """A model that fails `failures` times, then writes."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.left = failures
+
+    def _reply(self, request: Any) -> Any:
+        self.left -= 1
+        return WorkerFailed("no luck") if self.left >= 0 else "written"
+
+    @property
+    def worker(self) -> Worker:
+        """The model as a worker."""
+        return ScriptedWorker("writer", self._reply)
+
+
+def graph_of(
+    planner: Planner | Plan, *workers: Worker, saver: Any = None, tries: int = 1, **options: Any
+) -> Any:
+    """Return a graph of a user, with a conductor over these workers as its only node."""
+    names = ("executor", "approve", "partial")
+    own = {name: options.pop(name) for name in names if name in options}
+    options.setdefault("retry", Retry(attempts=1))
+    planner = Plans(planner) if isinstance(planner, Plan) else planner
+    node = conductor_node(Conductor(planner, workers, **options), **own)
+    policy = RetryPolicy(max_attempts=tries, initial_interval=0.001, jitter=False)
+    graph = StateGraph(Chat).add_node("conductor", node, retry_policy=policy)
+    return graph.add_edge(START, "conductor").compile(checkpointer=saver)
+
+
+def refund(order: int = 1017, *access: int) -> Step:
+    """Return a step of worker 0 that refunds an order."""
+    return Step(0, f'{{"order": {order}}}', access)
+
+
+REFUND_AND_WRITE = Plan((refund(), Step(1, "Write.")))
+"""No step reads the refund."""
+
+
+@EXECUTORS
+@JOURNALS
+class TestOnceInAllTries:
+    """Of LangGraph's own retry policy, and of a thread that goes on after a kill."""
+
+    @pytest.mark.parametrize(
+        ("error", "end"),
+        [(None, "ok"), (ToolException("no such order"), "failed"), (TimeoutError("late"), "unknown")],
+    )
+    @pytest.mark.parametrize("is_sync", [False, True], ids=["async", "sync"])
+    async def test_a_retry_policy(
+        self, executor: Executor, journal: Make, error: Exception | None, end: str, *, is_sync: bool
+    ) -> None:
+        """A refund that failed, or may have been made, is not made by the next try."""
+        shop = Shop(error)
+        graph = graph_of(
+            REFUND_AND_WRITE,
+            shop.worker,
+            Writer(1).worker,
+            saver=InMemorySaver(),
+            tries=3,
+            executor=executor,
+            partial="raise",
+            journal=journal and journal(),
+        )
+
+        async def call() -> Any:
+            return graph.invoke(ASKED, CONFIG) if is_sync else await graph.ainvoke(ASKED, CONFIG)
+
+        if end == "ok":
+            assert (await call())["podium"]["status"] == "ok"
+        else:
+            with pytest.raises(RunFailed) as caught:
+                await call()
+            assert [action.end for action in caught.value.actions] == [end]
+        assert shop.refunds == [1017]
+
+    async def test_a_node_that_is_stopped_in_a_refund(self, executor: Executor, journal: Make) -> None:
+        """Nobody knows whether it was made, so it is not made again."""
+        shop, saver, kept = Shop(), InMemorySaver(), journal and journal()
+        graph = graph_of(
+            REFUND_AND_WRITE, shop.worker, Writer().worker, saver=saver, executor=executor, journal=kept
+        )
+        with anyio.CancelScope() as scope:
+            shop.during = scope.cancel
+            await graph.ainvoke(ASKED, CONFIG)
+        state = await graph.ainvoke(None, CONFIG)
+        assert (state["podium"]["status"], shop.refunds) == ("partial", [1017])
+        assert state["podium"]["problem"]["code"] == "action_unknown"
+        assert state["messages"][-1].text == "written"
+
+    async def test_a_node_that_is_stopped_after_a_refund(self, executor: Executor, journal: Make) -> None:
+        """It is known to be made."""
+        shop, saver, kept = Shop(), InMemorySaver(), journal and journal()
+        plan = Plan((refund(), Step(1, "Read.", (0,)), Step(1, "Write.", (1,))))
+        scope = anyio.CancelScope()
+        calls = list[str]()
+
+        def reply(request: Any) -> str:
+            calls.append("writer")
+            if len(calls) == 1:
+                scope.cancel()
+            return "written"
+
+        graph = graph_of(
+            plan,
+            shop.worker,
+            ScriptedWorker("writer", reply, latency=0.01),
+            saver=saver,
+            executor=executor,
+            journal=kept,
+        )
+        with scope:
+            await graph.ainvoke(ASKED, CONFIG)
+        state = await graph.ainvoke(None, CONFIG)
+        assert (state["podium"]["status"], shop.refunds) == ("ok", [1017])
+
+    async def test_a_later_plan(self, executor: Executor, journal: Make) -> None:
+        """It asks again for what the first plan has done."""
+        shop = Shop()
+        again = Plan((refund(), refund(), Step(1, "Write.", (0,))))
+        planner = Plans(REFUND_AND_WRITE, again)
+        graph = graph_of(
+            planner,
+            shop.worker,
+            Writer(1).worker,
+            saver=InMemorySaver(),
+            executor=executor,
+            journal=journal and journal(),
+            on_failure="replan",
+            limits=Limits(replans=1),
+        )
+        state = await graph.ainvoke(ASKED, CONFIG)
+        assert (state["podium"]["status"], shop.refunds) == ("ok", [1017, 1017])
+        reused = [outcome.get("reused", False) for outcome in state["podium"]["outcomes"]]
+        assert reused[2:] == [True, False, False]
+
+
+@EXECUTORS
+class TestApprovalOfActions:
+    """`Policy(ask="actions")`: everything else runs, and an action waits at its arguments."""
+
+    PLAN = Plan(
+        (Step(1, "Read."), refund(1017, 0), refund(1018), Step(1, "Sum up.", (1, 2)), Step(1, "End."))
+    )
+
+    async def test_a_function_decides(self, executor: Executor) -> None:
+        """It is asked about each action, and a refused one is not carried out."""
+        shop = Shop()
+        policy = Policy(ask="actions", approve=lambda asked: "1017" in str(asked.action) or "not that one")
+        graph = graph_of(self.PLAN, shop.worker, Writer().worker, executor=executor, policy=policy)
+        state = await graph.ainvoke(ASKED, CONFIG)
+        assert (state["podium"]["status"], shop.refunds) == ("partial", [1017])
+        assert "not that one" in state["podium"]["problem"]["message"]
+
+    @JOURNALS
+    @pytest.mark.parametrize("is_sync", [False, True], ids=["async", "sync"])
+    async def test_later(self, executor: Executor, journal: Make, *, is_sync: bool) -> None:
+        """Each waits at an interrupt with its arguments; what does not need it has ended before."""
+        shop, model = Shop(), ScriptedWorker("writer", "written")
+        graph = graph_of(
+            self.PLAN,
+            shop.worker,
+            model,
+            saver=InMemorySaver(),
+            executor=executor,
+            journal=journal and journal(),
+            policy=Policy(ask="actions", approve="later"),
+        )
+
+        async def call(asked: Any) -> Any:
+            return graph.invoke(asked, CONFIG) if is_sync else await graph.ainvoke(asked, CONFIG)
+
+        state, shown = await call(ASKED), list[Any]()
+        while "__interrupt__" in state:
+            (asked,) = state["__interrupt__"]
+            shown.append((asked.value["step"], asked.value["worker"], asked.value["arguments"]))
+            assert asked.value["approve"] == "action"
+            assert len(model.requests) == 2  # "Read." and "End."
+            answers = {1017: True, 1018: {"approved": False, "why": "too much"}}
+            state = await call(Command(resume=answers[asked.value["arguments"]["order"]]))
+        assert sorted(shown) == [(1, "refund", {"order": 1017}), (2, "refund", {"order": 1018})]
+        assert (state["podium"]["status"], shop.refunds) == ("partial", [1017])
+        assert "too much" in state["podium"]["problem"]["message"]
+        assert [request.step_input.subtask for request in model.requests] == ["Read.", "End.", "Sum up."]
+
+    @pytest.mark.parametrize("said", [{"plan": '{"steps": []}'}, {"steps": []}, 7, None, []])
+    async def test_answers_that_are_no_decision(self, executor: Executor, said: Any) -> None:
+        """They are asked again; a text is the reason of a refusal."""
+        shop = Shop()
+        graph = graph_of(
+            REFUND_AND_WRITE,
+            shop.worker,
+            Writer().worker,
+            saver=InMemorySaver(),
+            executor=executor,
+            policy=Policy(ask="actions", approve="later"),
+        )
+        await graph.ainvoke(ASKED, CONFIG)
+        state = await graph.ainvoke(Command(resume={"none": said} if said is None else said), CONFIG)
+        (asked,) = state["__interrupt__"]
+        assert asked.value["problem"]
+        state = await graph.ainvoke(Command(resume="we keep the money"), CONFIG)
+        assert (state["podium"]["status"], shop.refunds) == ("partial", [])
+        assert "we keep the money" in state["podium"]["problem"]["message"]
+
+    async def test_plans_and_actions(self, executor: Executor) -> None:
+        """First the plan, then its action."""
+        shop = Shop()
+        graph = graph_of(
+            REFUND_AND_WRITE,
+            shop.worker,
+            Writer().worker,
+            saver=InMemorySaver(),
+            executor=executor,
+            approve=True,
+            policy=Policy(ask="actions", approve="later"),
+        )
+        state, shown = await graph.ainvoke(ASKED, CONFIG), list[str]()
+        while "__interrupt__" in state:
+            shown.append(state["__interrupt__"][0].value["approve"])
+            assert shop.refunds == []
+            state = await graph.ainvoke(Command(resume=True), CONFIG)
+        assert (shown, state["podium"]["status"], shop.refunds) == (["plan", "action"], "ok", [1017])
