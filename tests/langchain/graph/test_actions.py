@@ -195,13 +195,18 @@ class TestOnceInAllTries:
         assert reused[2:] == [True, False, False]
 
 
+def _asking(journal: Make) -> dict[str, Any]:
+    """Return the options with which actions wait; a conductor's policy needs a journal."""
+    if journal is None:
+        return {"approve": "actions"}
+    return {"journal": journal(), "policy": Policy(ask="actions", approve="later")}
+
+
 @EXECUTORS
 class TestApprovalOfActions:
     """`Policy(ask="actions")`: everything else runs, and an action waits at its arguments."""
 
-    PLAN = Plan(
-        (Step(1, "Read."), refund(1017, 0), refund(1018), Step(1, "Sum up.", (1, 2)), Step(1, "End."))
-    )
+    PLAN = Plan((Step(1, "Read."), refund(1017, 0), refund(1018), Step(1, "Sum up.", (0, 1, 2))))
 
     async def test_a_function_decides(self, executor: Executor) -> None:
         """It is asked about each action, and a refused one is not carried out."""
@@ -223,8 +228,7 @@ class TestApprovalOfActions:
             model,
             saver=InMemorySaver(),
             executor=executor,
-            journal=journal and journal(),
-            policy=Policy(ask="actions", approve="later"),
+            **_asking(journal),
         )
 
         async def call(asked: Any) -> Any:
@@ -235,13 +239,13 @@ class TestApprovalOfActions:
             (asked,) = state["__interrupt__"]
             shown.append((asked.value["step"], asked.value["worker"], asked.value["arguments"]))
             assert asked.value["approve"] == "action"
-            assert len(model.requests) == 2  # "Read." and "End."
+            assert [request.step_input.subtask for request in model.requests] == ["Read."]
             answers = {1017: True, 1018: {"approved": False, "why": "too much"}}
             state = await call(Command(resume=answers[asked.value["arguments"]["order"]]))
         assert sorted(shown) == [(1, "refund", {"order": 1017}), (2, "refund", {"order": 1018})]
         assert (state["podium"]["status"], shop.refunds) == ("partial", [1017])
         assert "too much" in state["podium"]["problem"]["message"]
-        assert [request.step_input.subtask for request in model.requests] == ["Read.", "End.", "Sum up."]
+        assert [request.step_input.subtask for request in model.requests] == ["Read.", "Sum up."]
 
     @pytest.mark.parametrize("said", [{"plan": '{"steps": []}'}, {"steps": []}, 7, None, []])
     async def test_answers_that_are_no_decision(self, executor: Executor, said: Any) -> None:
@@ -253,12 +257,13 @@ class TestApprovalOfActions:
             Writer().worker,
             saver=InMemorySaver(),
             executor=executor,
-            policy=Policy(ask="actions", approve="later"),
+            approve="actions",
         )
         await graph.ainvoke(ASKED, CONFIG)
         state = await graph.ainvoke(Command(resume={"none": said} if said is None else said), CONFIG)
         (asked,) = state["__interrupt__"]
         assert asked.value["problem"]
+        assert "(action)" in asked.value["mermaid"]
         state = await graph.ainvoke(Command(resume="we keep the money"), CONFIG)
         assert (state["podium"]["status"], shop.refunds) == ("partial", [])
         assert "we keep the money" in state["podium"]["problem"]["message"]
@@ -273,7 +278,7 @@ class TestApprovalOfActions:
             saver=InMemorySaver(),
             executor=executor,
             approve=True,
-            policy=Policy(ask="actions", approve="later"),
+            **_asking(MemoryJournal),
         )
         state, shown = await graph.ainvoke(ASKED, CONFIG), list[str]()
         while "__interrupt__" in state:

@@ -6,3 +6,4 @@ from .external_scheduler import (
 )
 from .retry_policy import Hedge as Hedge, OnFailure as OnFailure, Retry as Retry
 from .run_context import Accept as Accept, outside_of_calls as outside_of_calls
+from .step_state import WAITING as WAITING

@@ -12,7 +12,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from langgraph.types import Checkpointer
 
-from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Partial
+from langchain_podium.graph.conductor_nodes import Approve, ConductorNodes, Executor, Partial
 from langchain_podium.graph.graph_node import Data
 from langchain_podium.graph.message_stream import Show
 from langchain_podium.graph.node import draw
@@ -39,7 +39,7 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
     workers: Sequence[Runnable[Any, Any] | Worker] = (),
     *,
     executor: Executor = "podium",
-    approve: bool = False,
+    approve: Approve = False,
     partial: Partial = "return",
     show: Show = "answer",
     checkpointer: Checkpointer = None,
@@ -57,7 +57,7 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
         conductor: a conductor; or only its planner, which may be a chat model.
         workers: the workers if only a planner is given: all objects that `as_worker` accepts.
         executor: how steps are started, as in `conductor_node`.
-        approve: whether each plan waits at an interrupt, as in `conductor_node`.
+        approve: what waits at an interrupt, as in `conductor_node`.
         partial: whether an incomplete answer is returned or raised, as in `conductor_node`.
         show: the texts of a run that are messages in the graph's streams, as in `conductor_node`.
         checkpointer: stores threads; `None` stores none.

@@ -12,20 +12,26 @@ from langchain_podium.graph.graph_node import Data
 from podium.errors import PlanInvalid, PlanSyntaxError
 from podium.plan_text import edit_plan, parse_plan, read_edits
 from podium.secrets import scrub
-from podium.types import Forecast, Plan
+from podium.types import ApprovalAsked, Forecast, Plan
 
 _TAKES: Final = (
     "answer True or False; a text with the reason of a refusal; a plan, as text or as JSON; "
     "or {'approved': ..., 'why': ..., 'plan': ..., 'edits': [...]}"
+)
+_TAKES_OF_ACTION: Final = (
+    "answer True or False; a text with the reason of a refusal; or {'approved': ..., 'why': ...}"
 )
 _YES: Final = frozenset({"yes", "y", "ok", "true", "approve", "approved"})
 _NO: Final = frozenset({"no", "n", "false", "refuse", "refused", "reject", "rejected", ""})
 _KEYS: Final = frozenset({"approved", "why", "plan", "edits"})
 
 
+_OF_RUN: Final = ("run_id", "round", "plan", "workers", "hash", "mermaid")
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision about a plan."""
+    """A decision about a plan or an action."""
 
     approved: bool
     plan: Plan | None = None
@@ -41,9 +47,47 @@ def shown(view: Data, forecast: Forecast, problem: str) -> Data:
         forecast: the forecast of the plan's cost.
         problem: why the last answer was invalid; empty if there was none.
     """
-    keys = ("run_id", "round", "plan", "workers", "hash", "mermaid")
-    told: Data = {"approve": "plan", **{key: view[key] for key in keys}, "forecast": asdict(forecast)}
+    told: Data = {"approve": "plan", **{key: view[key] for key in _OF_RUN}, "forecast": asdict(forecast)}
     return {**told, "problem": problem, "takes": _TAKES} if problem else told
+
+
+def shown_action(view: Data, asked: ApprovalAsked, problem: str) -> Data:
+    """Return the data of an interrupt for an action; its arguments are as JSON, or the subtask of an agent.
+
+    `shown` describes the other arguments.
+
+    Args:
+        view: the view of the run in the state.
+        asked: the approval that the run waits for.
+        problem: why the last answer was invalid; empty if there was none.
+    """
+    assert asked.step is not None
+    text = scrub(asked.asked)
+    try:
+        arguments: object = json.loads(text)
+    except ValueError:
+        arguments = text
+    step = view["plan"]["steps"][asked.step]
+    own = {"step": asked.step, "worker": view["workers"][step["worker"]], "arguments": arguments}
+    told: Data = {"approve": "action", **own, **{key: view[key] for key in _OF_RUN}}
+    return {**told, "problem": problem, "takes": _TAKES_OF_ACTION} if problem else told
+
+
+def read_verdict(said: object) -> Decision:
+    """Return the decision about an action in an answer.
+
+    Raises:
+        PlanInvalid: the answer is no decision.
+    """
+    match said:
+        case bool():
+            return Decision(said)
+        case str():
+            word = _word(said)
+            return Decision(word in _YES, why="" if word in _YES | _NO else scrub(said.strip()))
+        case {"approved": bool(approved), **others} if others.keys() <= {"why"}:
+            return Decision(approved, why=scrub(str(others.get("why", ""))))
+    raise PlanInvalid("bad_shape", f"{said!r:.80} is not a decision about an action: {_TAKES_OF_ACTION}")
 
 
 def read_decision(said: object, plan: Plan, workers: Sequence[str], most_steps: int) -> Decision:
@@ -75,7 +119,7 @@ def read_decision(said: object, plan: Plan, workers: Sequence[str], most_steps: 
 
 
 def _read_text(said: str, plan: Plan, workers: Sequence[str], most_steps: int) -> Decision:
-    word = said.strip().strip(".!").lower()
+    word = _word(said)
     if word in _YES or word in _NO:
         return Decision(word in _YES)
     try:
@@ -84,6 +128,10 @@ def _read_text(said: str, plan: Plan, workers: Sequence[str], most_steps: int) -
         if error.code != "no_plan":
             raise
     return Decision(approved=False, why=scrub(said.strip()))
+
+
+def _word(said: str) -> str:
+    return said.strip().strip(".!").lower()
 
 
 def _read_facts(said: Mapping[str, Any], plan: Plan, workers: Sequence[str], most_steps: int) -> Decision:

@@ -1,10 +1,10 @@
-"""Interrupt for the approval of a plan until the decision is valid."""
+"""Interrupt for the approval of a plan or an action until the decision is valid."""
 
 from dataclasses import replace
 
 from langgraph.types import interrupt
 
-from langchain_podium.graph.approval import read_decision, shown
+from langchain_podium.graph.approval import read_decision, read_verdict, shown, shown_action
 from langchain_podium.graph.graph_node import Data
 from podium.conductor import Conductor
 from podium.errors import PlanError
@@ -16,7 +16,7 @@ from podium.types import Message, Plan, RunStarted
 async def ask_approval(
     conductor: Conductor, journal: Journal, view: Data, query: tuple[Message, ...], edited: Plan | None
 ) -> None:
-    """Ask for a decision about a plan, and record the decision; do nothing if it is already recorded.
+    """Ask for a decision about what the view waits for, and record it; do nothing if it is already recorded.
 
     Args:
         conductor: the conductor that plans and executes the run.
@@ -35,7 +35,24 @@ async def ask_approval(
     plan, problem = Plan.from_json(view["plan"]), ""
     texts = next((event.context for event in events if isinstance(event, RunStarted)), None)
     forecast = conductor.forecast(replace(renumbered(plan, then, now), query=query), context=texts)
-    while waiting_for(events):
+    asked = next((each for each in waiting_for(events) if each.step == view.get("waits_for")), None)
+    while asked is not None and asked.step is not None:
+        said = interrupt(shown_action(view, asked, problem))
+        try:
+            decision = read_verdict(said)
+        except PlanError as error:
+            problem = str(error)
+        else:
+            await conductor.decide(
+                run_id,
+                approved=decision.approved,
+                action=asked.step,
+                by="interrupt",
+                why=decision.why,
+                journal=journal,
+            )
+            return
+    while asked is not None:
         said = interrupt(shown(view, forecast, problem))
         try:
             # The answer uses the workers' numbers at the time of planning.

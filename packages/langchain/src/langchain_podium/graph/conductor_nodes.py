@@ -37,8 +37,8 @@ from podium.errors import ConfigError
 from podium.execution import StepStarter
 from podium.hosts import answered, session_run_id, undecided_run
 from podium.journal import Journal
-from podium.policy import Policy
-from podium.resume import renumbered
+from podium.policy import Ask, Policy
+from podium.resume import renumbered, waiting_for
 from podium.run import PAUSED, REFUSED
 from podium.types import Event, Message, Plan, Result, RunEnded
 
@@ -50,7 +50,8 @@ Partial = Literal["return", "raise"]
 
 _KEEP_SECONDS: Final = 5.0
 """Seconds that a cancelled node waits until its record is stored."""
-_LATER: Final = Policy(approve="later")
+Approve = bool | Ask
+"""What waits at an interrupt: nothing, each plan (`True` or `plans`), or each action."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,8 +68,8 @@ class ConductorNodes:
     output: str
     """The state key of the answer."""
     executor: Executor
-    approve: bool
-    """Whether each plan is shown for approval at an interrupt."""
+    approve: Approve
+    """What is shown for approval at an interrupt."""
     partial: Partial
     show: Show = "answer"
     """The texts of a run that are messages in the graph's streams."""
@@ -87,10 +88,23 @@ class ConductorNodes:
                 told = " or ".join(get_args(kind))
                 raise ConfigError(f"{name} is {getattr(self, name)!r:.40}: it must be {told}")
 
+        if not isinstance(self.approve, bool) and self.approve not in get_args(Ask):
+            raise ConfigError(
+                f"approve is {self.approve!r:.40}: it must be True, False, 'plans' or 'actions'"
+            )
+
     @property
     def waits(self) -> bool:
-        """Whether plans wait for approval."""
-        return self.approve or self.conductor.policy.waits
+        """Whether plans or actions wait for approval."""
+        return bool(self.approve) or self.conductor.policy.waits
+
+    @property
+    def _policy(self) -> Policy | None:
+        """The policy of a run, in addition to the conductor's policy."""
+        ask: Ask = "actions" if self.approve == "actions" else "plans"
+        if not self.approve or "later" in self.conductor.policy.approvers_of(ask):
+            return None
+        return Policy(approve="later", ask=ask)
 
     async def conduct(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
         """Run everything in one node."""
@@ -108,11 +122,12 @@ class ConductorNodes:
             found = await undecided_run(earlier, place, self._query(state), texts)
             if found is not None:
                 begun = bound(self.conductor.resume, found.run_id)
-                return self._kept(await self._called(begun, config, earlier, pause_round), earlier)
+                result = await self._called(begun, config, earlier, pause_round)
+                return await self._kept(result, earlier)
             run_id = session_run_id(place, run_id)
         async with self._recorded(config, is_sync=is_sync) as recorded:
             journal = recorded or StateJournal()
-            return self._kept(await self._begin(state, config, run_id, journal, pause_round), journal)
+            return await self._kept(await self._begin(state, config, run_id, journal, pause_round), journal)
 
     async def execute(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
         """Continue the run to its end or to the next plan; without stored state, run everything."""
@@ -124,7 +139,7 @@ class ConductorNodes:
         if begins:
             run_id, journal = self._new_id(config), self.conductor.journal
             result = await self._begin(state, config, run_id, journal, step_starter)
-            return self._written(result, journal, step_starter)
+            return await self._written(result, journal, step_starter)
         async with self._recorded(config, state[RECORD], is_sync=is_sync) as journal:
             return await self._go_on(state, config, journal or StateJournal(state[RECORD]), step_starter)
 
@@ -146,7 +161,10 @@ class ConductorNodes:
         if self.conductor.journal is not None or not record.is_stored:
             yield self.conductor.journal
             return
-        journal = StateJournal(max(await record.read(), lines, key=len), record.write)  # lines are only added
+        kept = await record.read()
+        journal = StateJournal(
+            kept if len(kept) > len(lines) else lines, record.write
+        )  # lines are only added
         try:
             yield journal
         except BaseException:  # then the node cannot update the state; interrupts and cancellations, too
@@ -159,15 +177,16 @@ class ConductorNodes:
     ) -> Data:
         view = state[VIEW]
         go_on = bound(self.conductor.resume, view["run_id"], plan=self._edited(view))
-        return self._written(await self._called(go_on, config, journal, step_starter), journal, step_starter)
+        result = await self._called(go_on, config, journal, step_starter)
+        return await self._written(result, journal, step_starter)
 
-    def _written(
+    async def _written(
         self, result: Result, journal: Journal | None, step_starter: GraphStepStarter | None
     ) -> Data:
         """Return the update of the state, or raise the interrupt of a step."""
         if step_starter is not None and step_starter.interrupt is not None:
             raise step_starter.interrupt
-        return self._kept(result, journal)
+        return await self._kept(result, journal)
 
     async def ask(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
         """Show the plan at an interrupt, until there is a valid decision."""
@@ -175,11 +194,10 @@ class ConductorNodes:
         journal, view = self._journal(state), state[VIEW]
         edited = self._edited(view)
         await ask_approval(self.conductor, journal, view, self._query(state), edited)
-        if edited is None:
+        if edited is None or view.get("waits_for") is not None:
             return {RECORD: _lines(journal)}
         # the decision contains the edited plan, which is then no longer an edit
-        names = self.conductor.pool.names
-        decided = of_plan(view["run_id"], view["round"], edited, names, status=view["status"])
+        decided = of_plan(view["run_id"], view["round"], edited, self.conductor, status=view["status"])
         return {RECORD: _lines(journal), VIEW: decided}
 
     def first(self, state: State, config: RunnableConfig) -> Literal["plan", "execute"]:
@@ -233,7 +251,7 @@ class ConductorNodes:
                 tell = stream_events(get_stream_writer(), self.conductor.pool.names, heard)
                 begun = bound(
                     run,
-                    policy=_LATER if self.approve and not self.conductor.policy.waits else None,
+                    policy=self._policy,
                     journal=None if journal is self.conductor.journal else journal,
                     middleware=pass_graph_exits(child_runs()),
                     step_starter=step_starter,
@@ -249,14 +267,18 @@ class ConductorNodes:
                 raise ConfigError(f"worker {graph_exit.worker!r} called interrupt(): {told}") from None
             raise raised_above(graph_exit, enclosing(above) if self.is_inner else above) from None
 
-    def _kept(self, result: Result, journal: Journal | None) -> Data:
+    async def _kept(self, result: Result, journal: Journal | None) -> Data:
         """Return the update of the state after a run has ended, waits, or has its next plan."""
         if result.status != "waiting":
             return self._ended(result) | {RECORD: []}
         assert result.problem is not None
         current, status = result.rounds[-1], "planned" if result.problem.code == PAUSED else "waiting"
         assert current.plan is not None
-        view = of_plan(result.run_id, current.number, current.plan, result.workers, status=status)
+        view = of_plan(result.run_id, current.number, current.plan, self.conductor, status=status)
+        if status == "waiting" and journal is not None:
+            async with journal:
+                events = [entry.event for entry in await journal.read(result.run_id)]
+            view["waits_for"] = waiting_for(events)[0].step
         return {VIEW: view, RECORD: _lines(journal)}
 
     def _ended(self, result: Result) -> Data:
@@ -265,11 +287,11 @@ class ConductorNodes:
         Raises:
             RunFailed: there is no answer, or it is incomplete and `partial` is `raise`.
         """
-        refused = result.problem is not None and result.problem.code == REFUSED
+        refused = _is_refused(result)
         if not refused:
             answered(result, partial=self.partial)
         said = result.answer
-        data: Data = {VIEW: of_result(result)}
+        data: Data = {VIEW: of_result(result, self.conductor)}
         if self.response_format is not None:
             data[STRUCTURED] = None if refused else self.response_format.read(result)
             said = said if refused else self.response_format.text(data[STRUCTURED])
@@ -315,6 +337,13 @@ class ConductorNodes:
         """Return the namespace of the conductor's node: the same in all tries of the node."""
         namespace = _namespace(config)
         return (enclosing(namespace) if self.is_inner else namespace) or namespace
+
+
+def _is_refused(result: Result) -> bool:
+    """Return whether a person has refused the latest plan; a refused action leaves the rest of its plan."""
+    current = result.rounds[-1] if result.rounds else None
+    steps = () if current is None or current.plan is None else current.outcomes[: len(current.plan.steps)]
+    return bool(steps) and all(step.problem is not None and step.problem.code == REFUSED for step in steps)
 
 
 def _lines(journal: Journal | None) -> list[str]:

@@ -33,7 +33,7 @@ def stream_events(
         if not is_deaf:
             data = event.to_json()
             if isinstance(event, PlanReady):
-                data["mermaid"] = Plan.from_json(data["plan"]).to_mermaid(workers)
+                data["mermaid"] = Plan.from_json(data["plan"]).to_mermaid(workers, event.actions)
             if isinstance(event, RunEnded):
                 data |= totals(event.result)
             writer({"name": f"podium_{event.type}", "data": data})

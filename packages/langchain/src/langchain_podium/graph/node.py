@@ -6,7 +6,7 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 from langgraph.graph import END, START, StateGraph
 
-from langchain_podium.graph.conductor_nodes import ConductorNodes, Executor, Partial
+from langchain_podium.graph.conductor_nodes import Approve, ConductorNodes, Executor, Partial
 from langchain_podium.graph.graph_node import Data, Node, State
 from langchain_podium.graph.message_stream import Show
 from langchain_podium.graph.state import RECORD, VIEW, schema
@@ -21,7 +21,7 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
     input: str = "messages",  # noqa: A002 - the usual name
     output: str | None = None,
     executor: Executor = "podium",
-    approve: bool = False,
+    approve: Approve = False,
     partial: Partial = "return",
     show: Show = "answer",
     result: str | None = "podium",
@@ -44,7 +44,8 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
         executor: `podium` starts each step as soon as its inputs exist. `langgraph` builds a graph from the
             plan: each step is a node, which is checkpointed and may call `interrupt()`. A step starts when
                 all steps of the previous superstep have ended.
-        approve: whether each plan waits at an interrupt for approval, which requires a checkpointer.
+        approve: what waits at an interrupt for approval: each plan (`True` or `plans`), or each `actions` at
+            its arguments, while the other steps run. It requires a checkpointer.
         partial: whether an incomplete answer, such as after a failed last step, is returned, or raised as
             `RunFailed`; `ainvoke(None, config)` then retries the failed steps.
         show: the texts of a run that are messages in the graph's streams, token by token: only the answer,

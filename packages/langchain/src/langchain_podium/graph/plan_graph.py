@@ -23,7 +23,7 @@ from langchain_podium.graph.control_flow import GraphExit, enclosing, unwrap_gra
 from langchain_podium.graph.graph_node import Data, Node, State
 from langchain_podium.graph.state import plan_hash, read_outcome, schema, write_outcome
 from podium.errors import ConfigError
-from podium.execution import ExternalScheduler
+from podium.execution import WAITING, ExternalScheduler
 from podium.types import Outcome, Plan
 
 HASH: Final = "plan"
@@ -64,13 +64,17 @@ class Stepping:
         if (own := state.get(channel(index))) is not None:
             self.steps.take(index, read_outcome(own))
             return {}
-        self.has_run = True
         shown = self.steps.plan.steps[index].access
+        if any(channel(seen) not in state for seen in shown):
+            return {}  # an action waits for a person, and so does the step that needs it
+        self.has_run = True
         known = {seen: read_outcome(state[channel(seen)]) for seen in shown}
         try:
             outcome = await unwrap_graph_exit(self.steps.run(index, known))
         except GraphExit as graph_exit:
             raise raised_above(graph_exit, self.above) from None
+        if outcome.problem is not None and outcome.problem.code == WAITING:
+            return {}
         return {channel(index): write_outcome(outcome)}
 
     async def call_in_thread(self, graph_call: Callable[[], Any]) -> Any:
@@ -155,8 +159,8 @@ async def carry_out(steps: ExternalScheduler, config: RunnableConfig, *, is_sync
 def _whole(plan: Plan, outcomes: Mapping[int, Outcome]) -> set[int]:
     """Return the steps that succeeded with enough outputs of other such steps."""
     whole = set[int]()
-    for index, step in enumerate(plan.steps):
-        outcome = outcomes[index]
+    for index, outcome in sorted(outcomes.items()):
+        step = plan.steps[index]
         shown = step.access if outcome.shown is None else outcome.shown
         if outcome.status == "ok" and len(shown) >= step.least and whole.issuperset(shown):
             whole.add(index)

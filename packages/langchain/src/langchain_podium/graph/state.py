@@ -15,6 +15,7 @@ from typing_extensions import TypedDict  # Pydantic takes no other before Python
 
 from langchain_podium.graph.graph_node import Data
 from langchain_podium.graph.message_stream import answer_id
+from podium.conductor import Conductor
 from podium.secrets import scrub
 from podium.types import Outcome, Plan, Result
 
@@ -38,18 +39,18 @@ def plan_hash(plan: Plan, workers: Sequence[str]) -> str:
     return sha256(json.dumps(steps).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def of_plan(run_id: str, number: int, plan: Plan, workers: Sequence[str], *, status: str) -> Data:
+def of_plan(run_id: str, number: int, plan: Plan, conductor: Conductor, *, status: str) -> Data:
     """Return the view of a run whose plan is known.
 
     Args:
         run_id: the run's id.
         number: the number of the round, from 1.
         plan: the plan of the round.
-        workers: the names for the plan's worker numbers.
+        conductor: the conductor, with the workers of the plan.
         status: `planned`, `waiting`, or the status of the result.
     """
     data = _scrubbed(Plan(plan.steps).to_json())  # the question is in the state
-    steps = Plan.from_json(data)
+    steps, workers = Plan.from_json(data), conductor.pool.names
     return {
         "run_id": run_id,
         "status": status,
@@ -57,17 +58,18 @@ def of_plan(run_id: str, number: int, plan: Plan, workers: Sequence[str], *, sta
         "plan": data,
         "workers": list(workers),
         "hash": plan_hash(steps, workers),
-        "mermaid": steps.to_mermaid(workers),
+        "mermaid": steps.to_mermaid(workers, conductor.actions_of(steps)),
     }
 
 
-def of_result(result: Result) -> Data:
+def of_result(result: Result, conductor: Conductor) -> Data:
     """Return the view of a run that has ended or waits."""
     plan = result.plans[-1] if result.plans else Plan(())
-    view = of_plan(result.run_id, len(result.rounds), plan, result.workers, status=result.status)
+    view = of_plan(result.run_id, len(result.rounds), plan, conductor, status=result.status)
     problem = result.problem
     view["problem"] = None if problem is None else {"code": problem.code, "message": problem.message}
     view["planner"] = None if result.planner is None else _scrubbed(asdict(result.planner))
+    view["actions"] = [_scrubbed(asdict(action)) for action in result.actions]
     view["outcomes"] = [write_outcome(outcome) for outcome in result.outcomes]
     usage = result.usage
     counts = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}

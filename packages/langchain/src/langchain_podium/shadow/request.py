@@ -24,7 +24,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langchain_podium.cards import innermost
 from langchain_podium.messages import text_of, to_query, write_calls
 from langchain_podium.shadow.usage import UsageHandler
-from langchain_podium.workers.graph import is_graph
+from langchain_podium.workers.parts import is_graph
 from podium.errors import PodiumError
 from podium.types import Plan, Result
 from podium.workers import Price

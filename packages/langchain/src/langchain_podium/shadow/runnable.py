@@ -14,7 +14,7 @@ from pydantic import PrivateAttr
 from langchain_podium.cards import innermost
 from langchain_podium.shadow.batch import WatchedBatch
 from langchain_podium.shadow.request import ShadowSettings, WatchedRequest, answer_of
-from langchain_podium.workers.graph import is_graph
+from langchain_podium.workers.parts import is_graph
 from podium.aio import connections_per_loop
 from podium.errors import ConfigError
 from podium.journal import Journal, SqlJournal
