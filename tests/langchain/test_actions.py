@@ -1,6 +1,7 @@
-"""Actions in LangChain: which workers act."""
+"""Actions in LangChain: which workers act, and that each face carries out what the accepted plan says."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -19,15 +20,19 @@ from langchain_core.runnables import (
     RunnablePassthrough,
 )
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.pregel.remote import RemoteGraph
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_worker
 from langchain_podium.graph import conductor_node, create_conductor_agent, to_langgraph
-from podium import Card, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError
+from podium import Card, ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, RunFailed, RunWaiting, WorkerFailed
 from podium.execution import Retry
+from podium.journal import MemoryJournal
+from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
+from podium.policy import Policy
 from podium.types import Completion
 from podium.workers import FREE, Worker
 
@@ -214,3 +219,114 @@ async def test_the_turns_after_tool_calls_do_not_repeat_an_action(end: str, *, n
     assert (last.text, shop.refunds) == ("done", [1017])
     told = last.response_metadata["podium"]
     assert told["status"] == ENDS[end][1]
+
+
+RACE: dict[str, tuple[Plan, tuple[str, list[int]]]] = {
+    "no step reads it": (Plan((REFUND_STEP, Step(1, "Write."))), ("ok", [1017])),
+    "asked for twice": (Plan((REFUND_STEP, REFUND_STEP, Step(1, "Write."))), ("ok", [1017, 1017])),
+    "from a gap": (
+        Plan(
+            (Step(2, "Break."), Step(1, "Draft."), Step(0, '{"order": 1}', (0, 1)), Step(1, "Write.", (1,)))
+        ),
+        ("partial", []),
+    ),
+    "after a cut": (
+        Plan((Step(3, "Read."), Step(0, '{"order": 1}', (0,)), Step(1, "Write."))),
+        ("partial", []),
+    ),
+}
+"""Plans with refunds, how their run ends, and what is refunded."""
+Told = tuple[str, list[dict[str, Any]]]
+"""The status of a run and its actions, as JSON."""
+
+
+def _pool(shop: Shop) -> list[Worker]:
+    cut = ScriptedWorker("cut", Completion("half", finish_reason="length"))
+    return [
+        shop.worker,
+        ScriptedWorker("writer", "text"),
+        ScriptedWorker("broken", WorkerFailed("down")),
+        cut,
+    ]
+
+
+async def _by_runnable(conductor: Conductor) -> Told:
+    result = await ConductorRunnable(conductor, output="result").ainvoke("Refund it.")
+    return result.status, [asdict(action) for action in result.actions]
+
+
+async def _by_chat_model(conductor: Conductor) -> Told:
+    told = (await ChatPodium(conductor=conductor).ainvoke("Refund it.")).response_metadata["podium"]
+    return told["status"], told["actions"]
+
+
+def _by_node(**options: Any) -> Callable[[Conductor], Awaitable[Told]]:
+    async def ask(conductor: Conductor) -> Told:
+        graph = create_conductor_agent(conductor, **options)
+        config: Any = {"configurable": {"thread_id": "1"}}
+        state = await graph.ainvoke({"messages": [("user", "Refund it.")]}, config)
+        return state["podium"]["status"], state["podium"]["actions"]
+
+    return ask
+
+
+FACES: dict[str, Callable[[Conductor], Awaitable[Told]]] = {
+    "runnable": _by_runnable,
+    "chat model": _by_chat_model,
+    "node": _by_node(),
+    "node with a checkpointer": _by_node(checkpointer=InMemorySaver()),
+    "langgraph": _by_node(executor="langgraph"),
+    "langgraph with a checkpointer": _by_node(executor="langgraph", checkpointer=InMemorySaver()),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("ask", FACES.values(), ids=FACES)
+class TestFaces:
+    """Of LangChain: each carries out what the accepted plan says, and tells what was done."""
+
+    @pytest.mark.parametrize(("plan", "end"), RACE.values(), ids=RACE)
+    async def test_the_accepted_plan(self, ask: Any, plan: Plan, end: tuple[str, list[int]]) -> None:
+        """Each action once for each asking, and none from a gap."""
+        shop = Shop()
+        status, actions = await ask(Conductor(FixedPlanner(plan), _pool(shop), retry=Retry(attempts=1)))
+        assert (status, shop.refunds) == end
+        assert [(action["worker"], action["end"]) for action in actions] == [("refund", "done")] * len(end[1])
+
+    async def test_a_plan_that_is_repaired(self, ask: Any) -> None:
+        """The first text asks for it, too."""
+        shop = Shop()
+        first = write_plan(Plan((REFUND_STEP, Step(1, "Write."))), "rows")
+        broken = first + '{"worker": 9, "subtask": "x", "access": []}\n'
+        replies = iter([broken, first])
+        planner = ChatPlanner(ScriptedWorker("boss", lambda request: next(replies), piece=8))
+        status, actions = await ask(Conductor(planner, _pool(shop)))
+        assert (status, shop.refunds, len(actions)) == ("ok", [1017], 1)
+
+    async def test_errors_tell_what_was_done(self, ask: Any) -> None:
+        """A run without an answer raises."""
+        shop = Shop()
+        plan = Plan((REFUND_STEP, Step(2, "Break.", (0,))))
+        with pytest.raises(RunFailed) as caught:
+            await ask(Conductor(FixedPlanner(plan), _pool(shop), retry=Retry(attempts=1)))
+        assert [(action.worker, action.end) for action in caught.value.actions] == [("refund", "done")]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("ask", [_by_runnable, _by_chat_model], ids=["runnable", "chat model"])
+async def test_an_action_that_waits(ask: Any) -> None:
+    """The chat model raises, the Runnable returns the result that waits; a decision carries it out."""
+    shop, journal = Shop(), MemoryJournal()
+    plan = Plan((Step(1, "Read."), REFUND_STEP, Step(1, "Write.", (0, 1))))
+    policy = Policy(ask="actions", approve="later")
+    conductor = Conductor(FixedPlanner(plan), _pool(shop), journal=journal, policy=policy)
+    if ask is _by_runnable:
+        assert await ask(conductor) == ("waiting", [])
+    else:
+        with pytest.raises(RunWaiting, match="step 1 waits for approval: refund"):
+            await ask(conductor)
+    assert shop.refunds == []
+    async with journal:
+        (run,) = await journal.runs()
+    await conductor.decide(run.run_id, approved=True, action=1)
+    assert ((await conductor.resume(run.run_id)).status, shop.refunds) == ("ok", [1017])

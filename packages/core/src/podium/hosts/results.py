@@ -44,7 +44,7 @@ def answered(result: Result, *, partial: Partial = "return") -> Result:
     if result.status == "waiting":
         how = f"{how_to_decide(result.run_id)}; or give Policy(approve=...) a function"
         waiting = RunWaiting(f"run {result.run_id} waits for approval{reason}: {how}")
-        waiting.result = result
+        waiting.result, waiting.actions = result, result.actions
         raise waiting
     if result.status == "partial" and partial == "raise":
         raise run_failed(f"the answer is partial{reason}", result)
@@ -64,9 +64,10 @@ def result_metadata(
     """Return a result as plain JSON data for a host's metadata, without secrets.
 
     The keys are `run_id`, `status`, `problem`, `planner` (`name`, `why`, `is_fallback`), `plan`,
-    `workers`, `steps`, `usage`, `estimated_usage` (the part of `usage` that was estimated from text),
-    `cost` (USD, or `None` when unknown), `maybe_paid` (whether part of `cost` may not be billed),
-    `usage_note` (how many calls are charged without a reported usage; empty if none are) and `seconds`.
+    `workers`, `steps`, `actions` (see `Result.actions`), `usage`, `estimated_usage` (the part of `usage`
+    that was estimated from text), `cost` (USD, or `None` when unknown), `maybe_paid` (whether part of
+    `cost` may not be billed), `usage_note` (how many calls are charged without a reported usage; empty
+    if none are) and `seconds`.
     Each step also has `estimated`, `maybe_paid` and `charged`.
 
     Args:
@@ -87,6 +88,7 @@ def result_metadata(
                 _step(outcome, plans[outcome.round], usage) | ({"output": outcome.text} if outputs else {})
                 for outcome in result.outcomes
             ],
+            "actions": [asdict(action) for action in result.actions],
             "usage": dict(usage(result.usage)),
             "estimated_usage": dict(usage(result.estimated_usage)),
             "cost": result.cost,
