@@ -77,7 +77,7 @@ def read_verdict(said: object) -> Decision:
     """Return the decision about an action in an answer.
 
     Raises:
-        PlanInvalid: the answer is no decision.
+        PlanInvalid: the answer is not a decision.
     """
     match said:
         case bool():
