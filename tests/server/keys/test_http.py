@@ -403,3 +403,36 @@ def test_a_public_address_needs_a_key(tmp_path: Path) -> None:
     finally:
         started.terminate()
         started.communicate(timeout=30)
+
+
+def test_a_key_may_name_a_worker_that_one_model_lacks(url: str, new_key: NewKey, tmp_path: Path) -> None:
+    """It is refused where nobody is left, and where its labels are undeclared."""
+    text = f'[journal]\nurl = "{url}"\n[workers.calc]\ntype = "calculator"\n[workers.copy]\ntype = "gather"\n'
+    text += '[planner]\ntype = "rule"\n[models.small]\nworkers = ["calc"]\n[models.large]\n'
+    text += '[policy]\nrules = [{label = "copy", never = ["calc"]}]\n'
+    journal = SqlJournal(url)
+    keys = {name: new_key(**rules) for name, rules in RULES.items()}
+    with serving(text, tmp_path, KeyAccess(KeyStore.beside(journal), journal=journal)) as running:
+        for name, (small, told) in OUTCOMES.items():
+            for model, status in (("small", small), ("large", 200 if name != "labels" else 403)):
+                answer = httpx2.post(
+                    f"{running.url}/chat/completions",
+                    headers={"authorization": f"Bearer {keys[name]}"},
+                    json={"model": model, "messages": [{"role": "user", "content": "2 + 2"}]},
+                )
+                assert answer.status_code == status, (name, model, answer.text)
+                assert status == 200 or told in answer.text
+
+
+RULES: dict[str, dict[str, tuple[str, ...]]] = {
+    "deny": {"denied": ("copy",)},
+    "allow": {"allowed": ("copy", "calc")},
+    "other": {"allowed": ("copy",)},
+    "labels": {"labels": ("secret",)},
+}
+OUTCOMES = {
+    "deny": (200, ""),
+    "allow": (200, ""),
+    "other": (403, "allows no worker"),
+    "labels": (403, "does not declare"),
+}

@@ -291,6 +291,8 @@ class Conductor(Worker):
             plan.fit(len(self.pool), (limits or self.limits).plan_steps)
         if limits is not None:
             check_prices(limits, _cards(self._settings))
+        if policy is not None:
+            (policy & self.policy).fit(self.pool.cards, self._settings.parties)
         request = RunRequest(
             run_id=run_id,
             plan=plan,

@@ -23,7 +23,7 @@ from podium.types.messages import Message, Sampling, Tools
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
 from podium.workers.pool import Pool
-from podium.workers.worker import Caller, CallMiddleware, VisibleStep, Worker
+from podium.workers.worker import Caller, CallMiddleware, Card, VisibleStep, Worker
 from podium.workers.worst_case import Overlong
 
 Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
@@ -71,6 +71,12 @@ class ConductorSettings:
     def planners(self) -> tuple[Planner, ...]:
         """Every planner that a run may call."""
         return (self.planner,) if self.fallback_planner is None else (self.planner, self.fallback_planner)
+
+    @property
+    def parties(self) -> tuple[Card, ...]:
+        """The cards of all that may see data: the pool, the planners and the judge."""
+        planners = (planner.card for planner in self.planners)
+        return (*(worker.card for worker in self.workers), *(card for card in planners if card is not None))
 
     @property
     def workers(self) -> tuple[Worker, ...]:

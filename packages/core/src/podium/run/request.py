@@ -14,6 +14,7 @@ from podium.policy import Policy
 from podium.prompts.subtask import check_names
 from podium.resume.paid_results import PaidResults
 from podium.types.messages import Part, Query, Sampling, Tools, read_conversation, storable
+from podium.types.names import check_name
 from podium.types.plan import Plan
 from podium.types.references import is_text_name
 from podium.workers.worker import CallMiddleware
@@ -104,7 +105,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
 
     Raises:
         ConfigError: there is a run id and no journal, the policy does not fit the pool, the name of a
-            text is invalid, or the labels are not a collection of texts.
+            text is invalid, or the labels are not a collection of names, or the policy does not declare one.
         QueryError: the query is empty or malformed.
         PlanInvalid: the plan does not fit the pool or the limits.
         PlanForbidden: the policy does not allow the plan.
@@ -135,8 +136,11 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         middleware=middleware,
         step_starter=step_starter,
     )
+    rules = settings.policy
     if policy is not None:
-        policy.fit(settings.pool.cards)
+        rules = policy & rules
+        rules.fit(settings.pool.cards, settings.parties)
+    rules.check_labels(request.labels, settings.parties)
     return _with_checked_plan(within_call(request), settings)
 
 
@@ -163,7 +167,7 @@ def _checked_labels(labels: Iterable[str]) -> frozenset[str]:
     read = frozenset[object](given)
     if wrong := sorted({type(label).__name__ for label in read if not isinstance(label, str)}):
         raise ConfigError(f"labels have values of type {', '.join(wrong)}: give texts")
-    return frozenset(label for label in read if isinstance(label, str))
+    return frozenset(check_name(label, "a label") for label in read if isinstance(label, str))
 
 
 def _checked_texts(context: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from podium.aio.per_loop import LoopLocal
 from podium.aio.resources import ResourceGroup
 from podium.errors import ConfigError
 from podium.secrets import scrub
+from podium.types.names import check_unlike
 from podium.workers.call_history import CallHistory
 from podium.workers.circuit_breaker import CircuitBreaker
 from podium.workers.worker import Card, Worker
@@ -72,6 +73,8 @@ class Pool(ResourceGroup):
         if twice:
             told = ", ".join(repr(name) for name in sorted(twice))
             raise ConfigError(f"two workers have the name {told}: names must be unique")
+        check_unlike(self.names, "names of two workers")
+        check_unlike(sorted({label for card in self.cards for label in card.labels}), "labels of workers")
         shared = () if shares is None else shares.states
         known = {id(state.worker): state for state in shared}
         self._own = tuple(known.get(id(worker)) or WorkerState(worker) for worker in workers)
