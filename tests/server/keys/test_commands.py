@@ -107,12 +107,12 @@ never = ["calc"]
     [
         (
             ("--deny", "CALC"),
-            "denied names 'CALC', which is no worker or label of the pool: did you mean 'calc'",
+            "no worker or label of the pool: did you mean 'calc'",
         ),
         (("--deny", "web,nobdy"), "denied names 'nobdy'"),
         (
             ("--allow", "cacl"),
-            "allowed names 'cacl', which is no worker or label of the pool: did you mean 'calc'",
+            "no worker or label of the pool: did you mean 'calc'",
         ),
         (("--regions", "us"), "regions names 'us'"),
         (("--deny", "calc,web"), "allows no worker"),

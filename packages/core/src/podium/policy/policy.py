@@ -114,7 +114,7 @@ class Policy:
         """What the rules do not cover, with the remedy."""
         if not self.has_rules or self.unknown_labels:
             return ()
-        told = "it has rules on labels, and a text of an assistant that is no known answer has no label"
+        told = "it has rules on labels, and other texts of an assistant than recorded answers have no label"
         return (f"{told}: set `unknown` to the labels that such texts should have",)
 
     @property

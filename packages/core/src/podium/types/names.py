@@ -10,6 +10,8 @@ MOST_CHARS = 100
 """Maximum characters of a name or label."""
 _EAST_ASIAN = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"}
 """Scripts that are written together, and together with Latin letters."""
+_LETTERS = ("Lu", "Ll", "Lt", "Lo")
+"""Unicode categories; the first word of the Unicode name of such a letter is its script."""
 _INVISIBLE = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
     + "".join(map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
@@ -43,18 +45,15 @@ def _fault(text: str) -> str:
         return ""
     if not is_normalized("NFC", text):
         return f"write it in the Unicode form NFC, as {normalize('NFC', text)!r}"
-    found = {_script(letter) for letter in normalize("NFKC", text) if category(letter) in _LETTERS}
-    if len(found) > 1 and not (found & _EAST_ASIAN and found <= {*_EAST_ASIAN, "LATIN"}):
-        return f"its letters are of several scripts ({', '.join(sorted(found))}): use one script"
-    return ""
+    return _mixture(text)
 
 
-_LETTERS = ("Lu", "Ll", "Lt", "Lo")
-
-
-def _script(letter: str) -> str:
-    """Return the script of a letter: the first word of its Unicode name."""
-    return name(letter, "UNKNOWN").partition(" ")[0]
+def _mixture(text: str) -> str:
+    letters = [char for char in normalize("NFKC", text) if category(char) in _LETTERS]
+    found = {name(letter, "UNKNOWN").partition(" ")[0] for letter in letters}
+    if len(found) < 2 or (found & _EAST_ASIAN and found <= {*_EAST_ASIAN, "LATIN"}):  # noqa: PLR2004 - several
+        return ""
+    return f"its letters are of several scripts ({', '.join(sorted(found))}): use one script"
 
 
 def folded(text: str) -> str:
