@@ -97,7 +97,9 @@ class RunRequest:
     plan: Plan | None = None
     """The plan to run; in a resumed run, it replaces the last plan."""
     labels: frozenset[str] = frozenset()
-    """The labels of the query."""
+    """The labels of the query, and from the start of the run those of its conversation."""
+    asker: str = ""
+    """Whose conversation the query is; see `RunOptions`."""
     policy: Policy | None = None
     """Applies in addition to the conductor's policy; `None` adds nothing."""
     journal: Journal | None = None

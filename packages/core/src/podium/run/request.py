@@ -10,13 +10,14 @@ from podium.errors import ConfigError, LimitExceeded
 from podium.execution.external_scheduler import StepStarter
 from podium.execution.run_context import ConductorSettings, OuterRun, RunRequest, current_call, outer_run
 from podium.journal.journal import Journal
-from podium.policy import Policy
+from podium.policy import Policy, answer_key
 from podium.prompts.subtask import check_names
 from podium.resume.paid_results import PaidResults
 from podium.types.messages import Part, Query, Sampling, Tools, read_conversation, storable
 from podium.types.names import check_name
 from podium.types.plan import Plan
 from podium.types.references import is_text_name
+from podium.workers.pool import Pool
 from podium.workers.worker import CallMiddleware
 
 _PLAIN = Sampling()
@@ -36,7 +37,11 @@ class RunOptions(TypedDict, total=False):
     """Named texts: a worker sees the texts that its subtask names, as in `{{contract}}`. The
     planner sees names and lengths. The texts have the labels of the query. None by default."""
     labels: Iterable[str]
-    """Properties of the query that the policy's rules refer to; none by default."""
+    """Properties of the query that the policy's rules refer to; none by default. The labels of the messages
+    of a conversation are added (`Message.labels`)."""
+    asker: str
+    """Whose conversation it is: an assistant's text without labels has the labels of an equal answer to the
+    same asker. Empty by default."""
     policy: Policy | None
     """Applies in addition to the conductor's policy; none by default."""
     limits: Limits | None
@@ -71,6 +76,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
     is_new_id: bool = False,
     context: Mapping[str, str] = _NO_TEXTS,
     labels: Iterable[str] = (),
+    asker: str = "",
     policy: Policy | None = None,
     limits: Limits | None = None,
     uses_cache: bool = True,
@@ -92,6 +98,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         is_new_id: see `RunOptions`.
         context: see `RunOptions`.
         labels: see `RunOptions`.
+        asker: see `RunOptions`.
         policy: see `RunOptions`.
         limits: see `RunOptions`.
         uses_cache: see `RunOptions`.
@@ -123,6 +130,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         context=_checked_texts(context),
         plan=plan,
         labels=_checked_labels(labels),
+        asker=asker,
         policy=policy,
         limits=limits,
         uses_cache=uses_cache,
@@ -142,6 +150,37 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         rules.fit(settings.pool.cards, settings.parties)
     rules.check_labels(request.labels, settings.parties)
     return _with_checked_plan(within_call(request), settings)
+
+
+async def with_labels_of_conversation(
+    request: RunRequest, pool: Pool, journal: Journal | None, policy: Policy
+) -> RunRequest:
+    """Return the request with the labels of all messages of its conversation.
+
+    Args:
+        request: the request. A nested run has the labels of the outer call, and a resumed run has recorded
+            labels.
+        pool: knows the latest answers.
+        journal: has the labels of recorded answers.
+        policy: has the labels of an assistant's text that is no known answer.
+
+    Raises:
+        JournalError: the journal cannot be read.
+        PlanForbidden: the policy does not allow the given plan with these labels.
+    """
+    if request.resumes or request.caller is not None:
+        return request
+    said = (*request.query, *request.tool_messages)
+    labels = request.labels.union(*(message.labels or () for message in said))
+    texts = [message for message in said if message.role == "assistant" and message.labels is None]
+    keys = {answer_key(request.asker, message.text, message.tool_calls) for message in texts} - {""}
+    found = pool.answers.find(keys)
+    if journal is not None and (missing := keys - found.keys()):
+        found = {**found, **await journal.answer_labels(missing)}
+    labels = labels.union(*found.values(), policy.unknown_labels if keys - found.keys() else ())
+    if request.plan is not None and labels != request.labels:
+        policy.verify(request.plan, pool.cards, labels)
+    return replace(request, labels=labels)
 
 
 def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunRequest:

@@ -51,7 +51,7 @@ def _fault(text: str) -> str:
 def _mixture(text: str) -> str:
     letters = [char for char in normalize("NFKC", text) if category(char) in _LETTERS]
     found = {name(letter, "UNKNOWN").partition(" ")[0] for letter in letters}
-    if len(found) < 2 or (found & _EAST_ASIAN and found <= {*_EAST_ASIAN, "LATIN"}):  # noqa: PLR2004 - several
+    if len(found) < 2 or (found & _EAST_ASIAN and found <= {*_EAST_ASIAN, "LATIN"}):
         return ""
     return f"its letters are of several scripts ({', '.join(sorted(found))}): use one script"
 
