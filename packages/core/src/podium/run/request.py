@@ -162,7 +162,7 @@ async def with_labels_of_conversation(
             labels.
         pool: knows the latest answers.
         journal: has the labels of recorded answers.
-        policy: has the labels of an assistant's text that is no known answer.
+        policy: has the labels of an assistant's text that equals no answer.
 
     Raises:
         JournalError: the journal cannot be read.

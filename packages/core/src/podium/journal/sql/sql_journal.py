@@ -64,7 +64,9 @@ SCHEMA = Schema(
 )
 """The tables of a journal.
 
-`podium_answers` has the labels of each answer, as JSON. A claim of a run replaces `fence`. A lease ends at `until`, by the clock of the database.
+`podium_answers` has the labels of each answer, as JSON.
+
+A claim of a run replaces `fence`. A lease ends at `until`, by the clock of the database.
 """
 
 
