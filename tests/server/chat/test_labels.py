@@ -14,7 +14,12 @@ from podium.aio import run_sync
 from podium.journal import SqlJournal
 from podium_server.keys import KeyAccess, KeyRules, KeyStore
 
-POLICY = '[policy]\nrules = [{label = "one", never = ["two"]}]\n[models.first]\n[models.second]\nworkers = ["two"]\n'
+POLICY = """[policy]
+rules = [{label = "one", never = ["two"]}]
+[models.first]
+[models.second]
+workers = ["two"]
+"""
 FIRST, NEXT = "How high is it?", "Mail it."
 POST = {"role": "user", "content": FIRST}
 
