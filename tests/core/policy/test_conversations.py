@@ -9,7 +9,7 @@ import pytest
 from core.actors import boss
 
 from podium.conductor import Conductor
-from podium.errors import PlanForbidden, PlannerError
+from podium.errors import ConfigError, PlanForbidden, PlannerError
 from podium.journal import Journal, MemoryJournal, SqlJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
@@ -166,3 +166,25 @@ async def test_a_given_plan_is_refused_before_it_starts() -> None:
     assert not workers[1].requests
     with pytest.raises(PlannerError, match="mailer"):
         await Conductor(boss(MAIL, MAIL), made.pool, policy=made.policy).plan(turn(said))
+
+
+@pytest.mark.parametrize("is_bound", [True, False])
+async def test_a_conductor_has_labels_of_its_own(*, is_bound: bool) -> None:
+    """For hosts that call it without options; a bound conductor shares all but labels and policy."""
+    policy, labels = Policy(labels="secret", rules=[Rule("secret", never="write-tools")]), {"secret"}
+    workers = team()
+    if is_bound:
+        plain = Conductor(boss(MAIL), workers)
+        made = plain.bind(labels=labels, policy=policy)
+        assert made.pool is plain.pool
+        assert (await plain.run("Mail it.")).answer == "sent"
+        with pytest.raises(ConfigError, match="does not declare"):
+            made.bind(labels={"secert"})
+    else:
+        made = Conductor(boss(MAIL), workers, labels=labels, policy=policy)
+    sent = len(workers[1].requests)
+    with pytest.raises(PlannerError, match="mailer"):
+        await made.run("Mail it.")
+    with pytest.raises(PlannerError, match="mailer"):
+        await Conductor(boss('{"worker": "conductor", "subtask": "x", "access": []}\n'), [made]).run("Mail it.")
+    assert len(workers[1].requests) == sent

@@ -56,6 +56,8 @@ class ConductorSettings:
     journal: Journal | None = None
     show_question: bool = True
     """Whether workers see the question in addition to their subtask."""
+    labels: frozenset[str] = frozenset()
+    """Labels of each query."""
 
     def acts(self, number: int) -> bool:
         """Return whether a step of this worker is an action: the worker, or one of its fallbacks, may act."""

@@ -129,7 +129,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         query=query,
         context=_checked_texts(context),
         plan=plan,
-        labels=_checked_labels(labels),
+        labels=checked_labels(labels) | settings.labels,
         asker=asker,
         policy=policy,
         limits=limits,
@@ -197,7 +197,12 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     return replace(request, plan=rules.check(plan, pool.cards, request.labels))
 
 
-def _checked_labels(labels: Iterable[str]) -> frozenset[str]:
+def checked_labels(labels: Iterable[str]) -> frozenset[str]:
+    """Return the labels that a caller gives to a query.
+
+    Raises:
+        ConfigError: they are not a collection of names.
+    """
     given: object = labels  # untyped callers may pass other values
     if isinstance(given, str):
         raise ConfigError(f"labels are {given!r:.80}: give a set of texts, as in {{{given!r:.80}}}")
