@@ -109,7 +109,8 @@ class Conductor(Worker):
         self.show_question = show_question
         self.acts = any(worker.acts for worker in self.pool)
         own = card or CARD
-        self.card = replace(own, labels=own.labels.union(*(other.labels for other in self.pool.cards)))
+        found = checked_labels(labels)
+        self.card = replace(own, labels=own.labels.union(found, *(card.labels for card in self.pool.cards)))
         self._settings = ConductorSettings(
             name=own.name,
             pool=self.pool,
@@ -123,7 +124,7 @@ class Conductor(Worker):
             cache=cache,
             journal=journal,
             show_question=show_question,
-            labels=checked_labels(labels),
+            labels=found,
         )
         check_settings(self._settings)
         check_prices(self.limits, _cards(self._settings))
@@ -155,6 +156,7 @@ class Conductor(Worker):
         bound.__dict__.update(self.__dict__)
         bound.policy = self.policy if policy is None else policy & self.policy
         together = settings.labels | checked_labels(labels)
+        bound.card = replace(self.card, labels=self.card.labels | together)
         bound._settings = replace(settings, policy=bound.policy, labels=together)  # noqa: SLF001 - its own
         check_settings(bound._settings)  # noqa: SLF001 - its own
         return bound
