@@ -152,13 +152,15 @@ class Conductor(Worker):
         Raises:
             ConfigError: the policy does not fit the pool, or does not declare a label.
         """
+        if not labels and policy is None:
+            return self
         settings, bound = self._settings, object.__new__(type(self))
         bound.__dict__.update(self.__dict__)
         bound.policy = self.policy if policy is None else policy & self.policy
         together = settings.labels | checked_labels(labels)
         bound.card = replace(self.card, labels=self.card.labels | together)
-        bound._settings = replace(settings, policy=bound.policy, labels=together)  # noqa: SLF001 - its own
-        check_settings(bound._settings)  # noqa: SLF001 - its own
+        bound._settings = replace(settings, policy=bound.policy, labels=together)
+        check_settings(bound._settings)
         return bound
 
     @property

@@ -25,6 +25,7 @@ from langchain_podium.graph.kept_record import KeptRecord
 from langchain_podium.graph.message_stream import Listener, MessageStream, Show, without_streams
 from langchain_podium.graph.named_texts import named_texts
 from langchain_podium.graph.plan_graph import raised_above
+from langchain_podium.graph.runtime_context import context_labels, context_policy
 from langchain_podium.graph.state import RECORD, VIEW, of_plan, of_result, plan_hash
 from langchain_podium.graph.state_keys import MESSAGES, STRUCTURED, answer_message
 from langchain_podium.graph.step_starter import GraphStepStarter, check_checkpointer, is_kept, pause_round
@@ -184,7 +185,9 @@ class ConductorNodes:
         heard: list[Event] | None = None if self.conductor.journal is None else []
         texts = named_texts(state, self.context)
         tools = () if self.response_format is None else self.response_format.tools
-        begun = bound(self.conductor.run, query, run_id=named, context=texts, tools=tools)
+        begun = bound(
+            self.conductor.run, query, run_id=named, context=texts, tools=tools, labels=context_labels()
+        )
         result = await self._called(begun, config, journal, step_starter, heard)
         if heard is not None and result.status in ("failed", "partial") and isinstance(heard[0], RunEnded):
             # The run failed in an earlier call of the node, and is resumed here.
@@ -208,7 +211,7 @@ class ConductorNodes:
                 tell = stream_events(get_stream_writer(), self.conductor.pool.names, heard)
                 begun = bound(
                     run,
-                    policy=_LATER if self.approve and not self.conductor.policy.waits else None,
+                    policy=self._policy(),
                     journal=None if journal is self.conductor.journal else journal,
                     middleware=pass_graph_exits(child_runs()),
                     step_starter=step_starter,
@@ -223,6 +226,13 @@ class ConductorNodes:
                 told = "steps can wait for a person only as nodes of a graph: use executor='langgraph'"
                 raise ConfigError(f"worker {graph_exit.worker!r} called interrupt(): {told}") from None
             raise raised_above(graph_exit, enclosing(above) if self.is_inner else above) from None
+
+    def _policy(self) -> Policy | None:
+        """Return the policy that applies in addition to the conductor's."""
+        policy = context_policy()
+        if not self.approve or self.conductor.policy.waits:
+            return policy
+        return _LATER if policy is None else policy & _LATER
 
     def _kept(self, result: Result, journal: Journal | None) -> Data:
         """Return the update of the state after a run has ended, waits, or has its next plan."""
