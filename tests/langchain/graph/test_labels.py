@@ -1,4 +1,4 @@
-"""Labels in graphs: they stay with the messages of a thread, and come from the node and the runtime context."""
+"""Labels in graphs: they stay with the messages of a thread; the runtime context has others."""
 
 from collections.abc import Callable
 from typing import Any
