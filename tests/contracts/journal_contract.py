@@ -6,6 +6,7 @@ class TestMine(JournalContract):
 """
 
 import threading
+from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
@@ -53,6 +54,26 @@ class JournalContract:
         await log.aclose()
         await log.aclose()
         assert [entry.event for entry in await journal.read(first.run_id)] == [first, ended(first.run_id)]
+
+    async def test_knows_the_labels_of_answers(self, journal: Journal) -> None:
+        """Those of all answers with a key, until their runs are deleted; an answer without a key has none."""
+        async with journal:
+            for run_id, key, labels in (
+                ("a", "k", "x y"),
+                ("b", "k", "z"),
+                ("c", "other", ""),
+                ("d", "", "x"),
+            ):
+                log = await journal.begin(started(run_id), minted=False)
+                result = Result(run_id=run_id, answer="Found.", status="ok", labels=frozenset(labels.split()))
+                log.append(replace(RunEnded.of(result), answer_key=key))
+                await log.flush()
+                await log.aclose()
+            found = {"k": frozenset("xyz"), "other": frozenset[str]()}
+            assert await journal.answer_labels({"k", "other", "none"}) == found
+            await journal.delete("b")
+            assert await journal.answer_labels({"k"}) == {"k": frozenset("xy")}
+            assert await journal.answer_labels(()) == {}
 
     async def test_an_unminted_run_is_durable_when_it_has_begun(self, journal: Journal) -> None:
         """Of an id that others may use, the row is there before anything is paid for."""

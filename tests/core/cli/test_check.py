@@ -64,6 +64,30 @@ def test_part_that_fails(podium: Podium, config: Path, server: ChatServer) -> No
     assert 'fallback = "rule"' in planner["error"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ("denied = ['Thinker']", "✗ policy: podium.toml:24: [policy] denied names 'Thinker'"),
+        ("denied = ['thinker']", ""),
+        (
+            "labels = ['secret']\nrules = [{label = 'secret', never = ['thinker']}]",
+            "! policy: it has rules on",
+        ),
+        ("unknown = ['x']\nlabels = ['x']\nrules = [{label = 'x', never = ['thinker']}]", ""),
+    ],
+)
+def test_a_policy_that_protects_nothing(podium: Podium, config: Path, policy: str, told: str) -> None:
+    """Its names are checked, and what its rules do not cover is told."""
+    config.write_text(f"{config.read_text()}[policy]\n{policy}\n")
+    checked = podium("check", env={"COLUMNS": "200"})
+    assert checked.exit_code == (1 if told.startswith("✗") else 0), checked.stdout
+    lines = [line for line in checked.stdout.splitlines() if line[2:].startswith("policy:")]
+    assert [told.partition(": ")[0]] * bool(told) == [line.partition(": ")[0] for line in lines]
+    assert told.rpartition(": ")[2] in "".join(lines)
+    if told.startswith("✗"):
+        assert "did you mean 'thinker'?" in lines[0]
+
+
 def test_measured_rates_are_read(podium: Podium, config: Path, server: ChatServer) -> None:
     """The file and what it has are shown; a file that is missing or of another model is an error."""
     config.write_text(config.read_text() + '\n[pool]\nmeasured = "measured.json"\n')

@@ -178,7 +178,7 @@ def test_what_is_wrong_is_told_with_line_and_remedy(path: Path, old: str, new: s
     [
         ('"http://localhost:8000/v1"', '"localhost"', "toml:2: base_url is not an http(s) URL"),
         ('"vllm"', '"vlm"', "podium.toml:3: provider 'vlm' is unknown"),
-        ("solver", '"so\\tlver"', "podium.toml:5: worker name"),
+        ("solver", '"so\\tlver"', "podium.toml:5: a worker's name"),
         ('worker = "solver"', 'type = "fixed"\nplan = "none.json"', "podium.toml:11: the plan"),
         ('worker = "solver"', 'type = "rule"\n[workers.d]\ntype = "documents"\nfolder = "none"', "toml:13: "),
     ],
@@ -362,7 +362,7 @@ def test_what_is_wrong_in_a_table_is_told(path: Path, table: str, told: str) -> 
     ("table", "told"),
     [
         ("[retry]\nfallbacks = {x = ['solver']}", "podium.toml:10: [retry] fallbacks: 'x'"),
-        ("[policy]\nrequired = ['x']", "podium.toml:9: "),
+        ("[policy]\nrequired = ['x']", "podium.toml:10: [policy] required names 'x'"),
         ("[[policy.rules]]\nlabel = 'x'", "podium.toml:9: the rule on 'x' must have"),
         ("[journal]\nurl_env = 'NO_SUCH'", "podium.toml:10: the environment variable NO"),
     ],
@@ -383,8 +383,8 @@ def test_records_are_read_from_their_tables(path: Path) -> None:
         + "[limits]\ncost = 0.5\nunpriced = 0\n"
         + "[conductor]\non_failure = 'note'\n"
         + "[retry]\nattempts = 2\nretry_on = ['worker_timeout']\nhedge = {seconds = 3}\n"
-        + "[policy]\nsteps = 2\nrequired = ['eu']\napart = [['a', 'b']]\n"
-        + "[[policy.rules]]\nlabel = 'x'\nnever = ['y']\n"
+        + "[policy]\nsteps = 2\nrequired = ['eu']\napart = [['a', 'b']]\nlabels = ['a', 'b', 'x']\n"
+        + "[[policy.rules]]\nlabel = 'x'\nnever = ['solver']\n"
         + "[[policy.pins]]\nwords = 'compute total'\nworker = 'solver'\n"
     )
     conductor = load_config(path).conductor()

@@ -299,7 +299,7 @@ async def test_resuming_what_nobody_has_decided_waits_on(desk: Desk) -> None:
 
 async def test_the_labels_of_a_run_are_there_when_it_goes_on(desk: Desk) -> None:
     """A plan that was changed meanwhile is checked for the query it is about."""
-    desk.policy &= Policy(rules=[Rule("confidential", never="mailer")])
+    desk.policy &= Policy(labels="confidential", rules=[Rule("confidential", never="mailer")])
     await desk.conductor().run("Why?", run_id="r1", labels={"confidential"})
     changed = edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it"))
     with pytest.raises(PlanForbidden):

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from core.actors import Row, plan_of
 
+from podium.conductor import Conductor
 from podium.errors import ConfigError, PlanForbidden
+from podium.planners import ChatPlanner, FixedPlanner, RulePlanner
 from podium.policy import Pin, Policy, Rule
 from podium.types import Plan
-from podium.workers import Card
+from podium.workers import Card, Pool, ScriptedWorker
 
 
 def card(name: str, *labels: str) -> Card:
@@ -274,10 +276,7 @@ def test_a_plan_that_keeps_the_answer_is_let_pass() -> None:
 @pytest.mark.parametrize(
     ("policy", "told"),
     [
-        (Policy(pins=[Pin("mail", "nobody")]), "pins steps to 'nobody'; the workers are retriever, writer"),
-        (Policy(required=["nobody"]), "names 'nobody', which is not a worker or label"),
-        (Policy(allowed=["writer", "nobody"]), "names 'nobody'"),
-        (Policy(regions=["mars"]), "allows no worker of the pool"),
+        (Policy(labels=["mars"], regions=["mars"]), "allows no worker of the pool"),
         (Policy(allowed=[]), "allows no worker of the pool"),
         (Policy(regions=()), "allows no worker of the pool"),
         (Policy(allowed=["writer"]) & Policy(denied=["writer"]), "allows no worker of the pool"),
@@ -289,11 +288,125 @@ def test_a_policy_for_another_pool_is_refused(policy: Policy, told: str) -> None
         policy.fit(CARDS)
 
 
-def test_whom_a_policy_denies_need_not_be_there() -> None:
-    """One policy can serve several pools."""
-    policy = Policy(denied=["nobody"], apart=[("x", "y")], rules=[Rule("x", never="y")])
-    policy.fit(CARDS)
-    assert all(policy.admits(card, NONE) for card in CARDS)
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        (Policy(denied=["Writer"]), "Policy.denied names 'Writer', .*: did you mean 'writer'"),
+        (Policy(denied=["nobody"]), "Policy.denied names 'nobody', .*: the workers are retriever, writer"),
+        (Policy(allowed=["writer", "malier"]), "Policy.allowed names 'malier', .*: did you mean 'mailer'"),
+        (Policy(regions=["eu", "ue"]), "Policy.regions names 'ue'"),
+        (Policy(required=["write-tool"]), "Policy.required names .*: did you mean 'write-tools'"),
+        (Policy(apart=[("us", "EU")]), "Policy.apart names 'EU', .*: did you mean 'eu'"),
+        (Policy(rules=[Rule("untrused", never="mailer")]), "Policy.rules names 'untrused', .*'untrusted'"),
+        (Policy(rules=[Rule("untrusted", never="mialer")]), "Policy.rules names 'mialer', .*'mailer'"),
+        (Policy(rules=[Rule("untrusted", only="writers")]), "Policy.rules names 'writers', .*'writer'"),
+        (Policy(pins=[Pin("mail", "strong")]), "Policy.pins names 'strong', which is no worker of the pool"),
+        (Policy(unknown="untrused"), "Policy.unknown names 'untrused', .*'untrusted'"),
+        (Policy(steps=3) & Policy(denied=["gtp"]), "Policy.denied names 'gtp', .*'gpt'"),
+    ],
+)
+def test_a_policy_that_protects_nothing_is_refused(policy: Policy, told: str) -> None:
+    """With the nearest name, by the policy itself, by a conductor, and for one run."""
+    workers = [ScriptedWorker(card, "x") for card in CARDS]
+    with pytest.raises(ConfigError, match=told):
+        policy.fit(CARDS)
+    with pytest.raises(ConfigError, match=told):
+        Conductor(RulePlanner(), workers, policy=policy)
+    with pytest.raises(ConfigError, match=told):
+        Conductor(RulePlanner(), workers).run_sync("Why?", policy=policy)
+
+
+def test_a_policy_names_planners_judges_and_declared_labels() -> None:
+    """They are not in the pool, and may see data all the same."""
+    workers = [ScriptedWorker(card, "x") for card in CARDS]
+    boss = ChatPlanner(ScriptedWorker(card("boss", "vendor"), "x"))
+    rules = [Rule("confidential", never=["vendor", "boss"]), Rule("untrusted", never="judge")]
+    judge = ScriptedWorker("judge", "YES")
+    Conductor(boss, workers, policy=Policy(labels="confidential", rules=rules), accept=judge)
+    Conductor(boss, workers, policy=Policy(rules=rules) & Policy(labels="confidential"), accept=judge)
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ({"confidental"}, "has the label 'confidental', .*: did you mean 'confidential'"),
+        ({"secret"}, "has the label 'secret', .*: write it in Policy.labels"),
+        ({"confidential", "untrusted", "gpt"}, ""),
+        (set(), ""),
+    ],
+)
+def test_a_label_of_a_run_is_declared(labels: set[str], told: str) -> None:
+    """With rules, a label that no worker has and nobody declared protects nothing."""
+    workers = [ScriptedWorker(card, "x") for card in CARDS]
+    policy = Policy(labels="confidential", rules=[Rule("confidential", never="us")])
+    plan = plan_of((4, "x", ()))
+    conductor = Conductor(FixedPlanner(plan), workers, policy=policy)
+    if told:
+        with pytest.raises(ConfigError, match=told):
+            conductor.run_sync("Why?", labels=labels)
+    else:
+        assert conductor.run_sync("Why?", labels=labels).status == "ok"
+    assert Conductor(FixedPlanner(plan), workers).run_sync("Why?", labels=labels).status == "ok"
+
+
+NAMES = [
+    ("", "at least one character"),
+    (" a", "no spaces at the ends"),
+    ("a\u200bb", "characters of no width"),
+    ("a\ufe0f", "characters of no width"),
+    ("a\u3164", "characters of no width"),
+    ("a\nb", "control characters"),
+    ("e\u0301", "the Unicode form NFC, as '\u00e9'"),
+    ("x" * 101, "at most 100 characters"),
+    ("w\u0435b", "several scripts \\(CYRILLIC, LATIN\\)"),
+    ("\u03bf\u043e", "several scripts \\(CYRILLIC, GREEK\\)"),
+    ("\u0441\u30a2", "several scripts"),
+    ("x" * 100, ""),
+    ("GPT-5 \u65e5\u672c\u8a9e\u30e9\u30fc\u30e1\u30f3", ""),
+    ("\ud55c\uad6d\u8a9e", ""),
+    ("\u0430\u0433\u0435\u043d\u0442 7", ""),
+    ("\u00e9t\u00e9 \u00aa", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "told"), NAMES)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda name: Card(name=name),
+        lambda name: Card(name="a", labels=frozenset({name})),
+        lambda name: Policy(denied=[name]),
+        lambda name: Policy(labels=[name]),
+        lambda name: Rule(name, never="a"),
+        lambda name: Rule("a", only=name),
+        lambda name: Conductor(FixedPlanner(plan_of((0, "x", ()))), [ScriptedWorker("a", "x")]).run_sync(
+            "Why?", labels=[name]
+        ),
+    ],
+    ids=["name", "label", "word", "declared", "rule", "only", "run"],
+)
+def test_what_is_a_name(make: Callable[[str], object], name: str, told: str) -> None:
+    """A name that looks like another one is refused wherever it is written."""
+    if not told:
+        make(name)
+        return
+    with pytest.raises(ConfigError, match=told):
+        make(name)
+
+
+@pytest.mark.parametrize(
+    ("cards", "told"),
+    [
+        ([card("Web"), card("web")], "names of two workers 'Web' and 'web' differ only in case"),
+        ([card("web"), card("\uff57eb")], "names of two workers"),
+        ([card("stra\u00dfe"), card("STRASSE")], "names of two workers"),
+        ([card("a", "EU"), card("b", "eu")], "labels of workers 'EU' and 'eu'"),
+    ],
+)
+def test_two_names_of_a_pool_differ(cards: list[Card], told: str) -> None:
+    """In more than their case or Unicode form."""
+    with pytest.raises(ConfigError, match=told):
+        Pool([ScriptedWorker(each, "x") for each in cards])
 
 
 @pytest.mark.parametrize(
@@ -301,7 +414,7 @@ def test_whom_a_policy_denies_need_not_be_there() -> None:
     [
         (lambda: Rule("x"), "must have exactly one of never and only"),
         (lambda: Rule("x", never="a", only="b"), "must have exactly one of never and only"),
-        (lambda: Rule("", never="a"), "label is ''"),
+        (lambda: Rule("", never="a"), "a rule's label is ''"),
         (lambda: Rule("x", never=[3]), "write names or labels"),  # type: ignore[list-item]  # what is refused
         (lambda: Pin("of the", "a"), "words of the subtasks it matches"),
         (lambda: Policy(denied=3), "Policy.denied is 3"),  # type: ignore[arg-type]  # what is refused

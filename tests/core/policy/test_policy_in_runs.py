@@ -125,7 +125,7 @@ async def test_a_run_can_be_held_to_more_than_its_conductor() -> None:
 async def test_the_labels_of_a_query_decide_who_may_work_on_it() -> None:
     """The same conductor takes any worker for a query that carries none."""
     workers = [worker("us"), worker("here", "eu")]
-    policy = Policy(rules=[Rule("confidential", only="eu")])
+    policy = Policy(labels="confidential", rules=[Rule("confidential", only="eu")])
     plan = plan_of((0, "write", ()))
     conductor = Conductor(FixedPlanner(plan), workers, policy=policy)
     assert (await conductor.run(plan)).answer == "us"
@@ -136,7 +136,7 @@ async def test_the_labels_of_a_query_decide_who_may_work_on_it() -> None:
 async def test_a_planner_that_may_not_see_the_query_is_not_asked() -> None:
     """A fallback without a model plans in its place."""
     planner, workers = boss(GOOD), [worker("us"), worker("here", "eu")]
-    policy = Policy(rules=[Rule("confidential", only="eu")])
+    policy = Policy(labels="confidential", rules=[Rule("confidential", only="eu")])
     with pytest.raises(PlannerError, match="confidential"):
         await Conductor(planner, workers, policy=policy).run("Why?", labels={"confidential"})
     conductor = Conductor(planner, workers, policy=policy, fallback_planner=RulePlanner())
@@ -202,9 +202,8 @@ async def test_a_judge_is_held_to_the_rules_too() -> None:
 async def test_labels_go_into_nested_runs_with_what_the_conductor_is_shown() -> None:
     """The inner conductor's own rules hold for what the outer run hands it."""
     inner_team = [worker("inner mailer", "write-tools"), worker("inner writer")]
-    inner = Conductor(
-        boss(rows((0, "mail", ())), rows((1, "write", ()))), inner_team, policy=Policy(rules=[NO_MAIL])
-    )
+    policy = Policy(labels="untrusted", rules=[NO_MAIL])
+    inner = Conductor(boss(rows((0, "mail", ())), rows((1, "write", ()))), inner_team, policy=policy)
     workers = [worker("retriever", "untrusted"), inner]
     planner = FixedPlanner(plan_of((0, "find", ()), (1, "use it", (0,))))
     result = await Conductor(planner, workers).run("Why?")
@@ -280,7 +279,7 @@ def test_no_run_shows_a_worker_what_a_rule_keeps_from_it(
     if down:
         workers[0] = ScriptedWorker(cards[0], WorkerUnavailable("down"))
     query = f"What? <{asked}>" if asked else "What?"
-    policy = Policy(rules=rules)
+    policy = Policy(rules=rules, labels=LABELS)
     conductor = Conductor(
         FixedPlanner(plan),
         workers,
@@ -304,5 +303,5 @@ def test_no_run_shows_a_worker_what_a_rule_keeps_from_it(
 
 def test_a_policy_for_another_pool_is_refused_at_once() -> None:
     """Nobody finds out in the middle of a run."""
-    with pytest.raises(ConfigError, match="pins steps to 'nobody'"):
+    with pytest.raises(ConfigError, match=r"Policy.pins names 'nobody'"):
         Conductor(boss(GOOD), team(), policy=Policy(pins=[Pin("mail", "nobody")]))

@@ -175,7 +175,7 @@ async def test_they_have_the_labels_and_the_rules_of_the_run_around_them() -> No
     agent = FunctionWorker(_asks(inner), price=FREE)  # type: ignore[arg-type]  # of a way
     found = ScriptedWorker(Card(name="finder", labels=frozenset({"untrusted"})), "found")
     planner = FixedPlanner(plan_of((1, "find", ()), (0, "use it", (0,))))
-    policy = Policy(rules=[Rule("untrusted", never="write-tools")])
+    policy = Policy(labels="write-tools", rules=[Rule("untrusted", never="write-tools")])
     result = await Conductor(planner, [agent, found], policy=policy).run("Why?")
     assert (result.answer, mailer.requests) == ("written", [])
 

@@ -64,7 +64,7 @@ def test_a_key_is_revoked(podium: Podium) -> None:
         (("create", "a", "--day", "-1"), "day_cost of a key is -1.0"),
         (("create", "a", "--rpm", "many"), "Invalid value for '--rpm'"),
         (("create", "a", "--role", "boss"), "'boss' is not a role"),
-        (("create", "a", "--models", "mini,,"), "models of a key has an empty name"),
+        (("create", "a", "--models", "mini,,"), "an entry of models of a key is ''"),
         (("create", "a", "--expires", "30"), "'30' is not a time span"),
         (("create", "a\nb"), "name 'a\\nb' of a key is invalid"),
         (("create", ""), "name '' of a key is invalid"),
@@ -79,6 +79,73 @@ def test_wrong_input_is_explained(podium: Podium, arguments: tuple[str, ...], to
     assert result.exit_code == 2
     assert told in result.stderr
     assert podium("keys", "list", "--json").stdout.strip() == "[]"
+
+
+POLICY = """
+[workers.calc]
+type = "calculator"
+labels = ["eu"]
+[workers.web]
+type = "gather"
+labels = ["untrusted"]
+[planner]
+type = "rule"
+[models.small]
+workers = ["calc"]
+[models.large]
+[policy]
+labels = ["confidential"]
+[[policy.rules]]
+label = "untrusted"
+never = ["calc"]
+"""
+"""One model has a part of the workers."""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ("--deny", "CALC"),
+            "no worker or label of the pool: did you mean 'calc'",
+        ),
+        (("--deny", "web,nobdy"), "denied names 'nobdy'"),
+        (
+            ("--allow", "cacl"),
+            "no worker or label of the pool: did you mean 'calc'",
+        ),
+        (("--regions", "us"), "regions names 'us'"),
+        (("--deny", "calc,web"), "allows no worker"),
+        (("--labels", "confidental"), "did you mean 'confidential'"),
+        (("--deny", "calc\u200b"), "characters of no width"),
+        (("--deny", "web", "--labels", "confidential", "--regions", "eu"), ""),
+        (("--allow", "web,calc"), ""),
+    ],
+)
+def test_the_policy_of_a_key_names_workers(
+    podium: Podium, config: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    """Of all models together: one model may lack some of them."""
+    config.write_text(config.read_text() + POLICY)
+    created = podium("keys", "create", "a", *arguments)
+    assert (created.exit_code, created.stdout[:10]) == ((2, "") if told else (0, "podium_sk_"))
+    assert told in created.stderr
+    checked = podium("serve", "--check", "--port", "0")
+    assert "it has rules on labels" in checked.stdout + checked.stderr
+    assert checked.exit_code == 0, checked.stderr
+
+
+def test_a_key_that_no_longer_fits_is_told(podium: Podium, config: Path) -> None:
+    """A worker was renamed after the key was made."""
+    config.write_text(config.read_text() + POLICY)
+    podium("keys", "create", "alice", "--deny", "web")
+    config.write_text(config.read_text().replace("workers.web", "workers.search"))
+    checked = podium("serve", "--check", "--port", "0")
+    assert checked.exit_code != 0
+    assert "API key 'alice': the key does not fit" in checked.stdout + checked.stderr
+    config.unlink()
+    unread = podium("keys", "create", "bob", "--deny", "web")
+    assert (unread.exit_code, unread.stdout) == (2, "")
 
 
 def test_a_narrow_list_cuts_nothing(podium: Podium) -> None:

@@ -403,3 +403,38 @@ def test_a_public_address_needs_a_key(tmp_path: Path) -> None:
     finally:
         started.terminate()
         started.communicate(timeout=30)
+
+
+def test_a_key_may_name_a_worker_that_one_model_lacks(url: str, new_key: NewKey, tmp_path: Path) -> None:
+    """It is refused where nobody is left, and where its labels are undeclared."""
+    text = f'[journal]\nurl = "{url}"\n[workers.calc]\ntype = "calculator"\n[workers.copy]\ntype = "gather"\n'
+    text += '[planner]\ntype = "rule"\n[models.small]\nworkers = ["calc"]\n[models.large]\n'
+    text += '[policy]\nrules = [{label = "copy", never = ["calc"]}]\n'
+    journal = SqlJournal(url)
+    keys = {name: new_key(**rules) for name, rules in RULES.items()}
+    with serving(text, tmp_path, KeyAccess(KeyStore.beside(journal), journal=journal)) as running:
+        for name, told in TOLD.items():
+            for model, refusal in zip(("small", "large"), told, strict=True):
+                answer = httpx2.post(
+                    f"{running.url}/chat/completions",
+                    headers={"authorization": f"Bearer {keys[name]}"},
+                    json={"model": model, "messages": [{"role": "user", "content": "2 + 2"}]},
+                )
+                assert (answer.status_code == 403) == bool(refusal), (name, model, answer.text)
+                assert refusal in answer.text
+
+
+RULES: dict[str, dict[str, tuple[str, ...]]] = {
+    "deny": {"denied": ("copy",)},
+    "allow": {"allowed": ("copy", "calc")},
+    "other": {"allowed": ("copy",)},
+    "gone": {"denied": ("cpoy",)},
+    "labels": {"labels": ("secret",)},
+}
+TOLD = {
+    "deny": ("", ""),
+    "allow": ("", ""),
+    "other": ("allows no worker", ""),
+    "gone": ("did you mean 'copy'", "did you mean 'copy'"),
+    "labels": ("does not declare", "does not declare"),
+}

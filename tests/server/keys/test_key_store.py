@@ -93,7 +93,7 @@ async def test_a_revoked_key_cannot_be_rotated(store: KeyStore) -> None:
         ({"requests_per_minute": 0}, "requests_per_minute of a key is 0"),
         ({"concurrency": 1.5}, "concurrency of a key is 1.5"),
         ({"retention_days": -1}, "retention_days of a key is -1"),
-        ({"models": ("",)}, "models of a key has an empty name"),
+        ({"models": ("",)}, "an entry of models of a key is"),
         ({"role": "boss"}, "role 'boss' of a key is invalid"),
     ],
 )

@@ -26,7 +26,7 @@ from podium.run.first_cost import first_cost
 from podium.run.forecaster import forecast_plan
 from podium.run.listeners import Listener, with_listener
 from podium.run.nested import run_nested
-from podium.run.request import RunOptions, journal_of, new_request, within_call
+from podium.run.request import RunOptions, checked_labels, journal_of, new_request, within_call
 from podium.run.runner import RunSession
 from podium.run.settings_check import check_planner, check_settings, logged_warnings
 from podium.types.events import ActionDecided, ApprovalGiven, Event
@@ -62,6 +62,7 @@ class Conductor(Worker):
         accept: judges each round's answer; if it rejects the answer, another round is
             planned, up to `Limits.rounds`. `None` accepts every answer.
         policy: what plans may do; `None` allows everything.
+        labels: labels of each query, in addition to those of a run.
         retry: which failed calls are retried; the default is `Retry()`.
         on_failure: what happens when a step fails: see `podium.execution.OnFailure`.
         cache: stores answers, so that an equal call reuses the stored answer: in all runs that share the
@@ -88,6 +89,7 @@ class Conductor(Worker):
         direct: bool | str = False,
         accept: Accept | None = None,
         policy: Policy | None = None,
+        labels: Iterable[str] = (),
         retry: Retry | None = None,
         on_failure: OnFailure = "note",
         cache: Cache | Literal["run"] | None = None,
@@ -107,7 +109,8 @@ class Conductor(Worker):
         self.show_question = show_question
         self.acts = any(worker.acts for worker in self.pool)
         own = card or CARD
-        self.card = replace(own, labels=own.labels.union(*(other.labels for other in self.pool.cards)))
+        found = checked_labels(labels)
+        self.card = replace(own, labels=own.labels.union(found, *(card.labels for card in self.pool.cards)))
         self._settings = ConductorSettings(
             name=own.name,
             pool=self.pool,
@@ -121,6 +124,7 @@ class Conductor(Worker):
             cache=cache,
             journal=journal,
             show_question=show_question,
+            labels=found,
         )
         check_settings(self._settings)
         check_prices(self.limits, _cards(self._settings))
@@ -135,6 +139,29 @@ class Conductor(Worker):
             "a Conductor cannot be copied or pickled: it has connections, locks and limits of this process. "
             "Share it, or create another with the same arguments"
         )
+
+    def bind(self, *, labels: Iterable[str] = (), policy: Policy | None = None) -> Self:
+        """Return a conductor with the same workers, connections and journal, for queries with these labels.
+
+        Objects of a host often call a conductor without options: give them a bound conductor.
+
+        Args:
+            labels: labels of each query, in addition to those of this conductor.
+            policy: applies in addition to the policy of this conductor; `None` adds nothing.
+
+        Raises:
+            ConfigError: the policy does not fit the pool, or does not declare a label.
+        """
+        if not labels and policy is None:
+            return self
+        settings, bound = self._settings, object.__new__(type(self))
+        bound.__dict__.update(self.__dict__)
+        bound.policy = self.policy if policy is None else policy & self.policy
+        together = settings.labels | checked_labels(labels)
+        bound.card = replace(self.card, labels=self.card.labels | together)
+        bound._settings = replace(settings, policy=bound.policy, labels=together)
+        check_settings(bound._settings)
+        return bound
 
     @property
     def unpriced(self) -> tuple[str, ...]:
@@ -291,6 +318,8 @@ class Conductor(Worker):
             plan.fit(len(self.pool), (limits or self.limits).plan_steps)
         if limits is not None:
             check_prices(limits, _cards(self._settings))
+        if policy is not None:
+            (policy & self.policy).fit(self.pool.cards, self._settings.parties)
         request = RunRequest(
             run_id=run_id,
             plan=plan,

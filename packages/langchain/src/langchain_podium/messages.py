@@ -4,6 +4,7 @@ The module also defines the types of input that a conductor accepts from LangCha
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from langchain_core.documents import Document
@@ -101,7 +102,17 @@ def from_langchain(messages: Sequence[MessageLikeRepresentation]) -> tuple[Messa
         wires = convert_to_openai_messages(messages)
     except (ValueError, TypeError, NotImplementedError) as error:
         raise QueryError(f"invalid chat messages: {error}") from error
-    return tuple(Message.from_wire(_without_inner(wire)) for wire in wires)
+    read = [Message.from_wire(_without_inner(wire)) for wire in wires]
+    if len(read) != len(messages):  # of some formats, one message becomes several
+        return tuple(read)
+    return tuple(replace(one, labels=_labels(message)) for one, message in zip(read, messages, strict=True))
+
+
+def _labels(message: MessageLikeRepresentation) -> frozenset[str] | None:
+    """Return the labels of an answer of a conductor; `None` for other messages."""
+    facts = message.response_metadata if isinstance(message, AIMessage) else {}
+    labels = facts.get("podium_labels", (facts.get("podium") or {}).get("labels"))
+    return None if labels is None else frozenset(map(str, labels))
 
 
 def _without_inner(wire: dict[str, Any]) -> dict[str, Any]:

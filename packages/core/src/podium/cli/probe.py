@@ -54,7 +54,7 @@ class Probe:
     """A worker, planner or MCP server of a config, and the result of its test call."""
 
     name: str
-    role: Literal["worker", "planner", "conductor", "mcp server", "journal", "measured rates"]
+    role: Literal["worker", "planner", "conductor", "mcp server", "policy", "journal", "measured rates"]
     model: str | None = None
     """`None` if the part is not a model."""
     card: Card | None = None
@@ -201,6 +201,14 @@ def planner_probe(config: Config, cards: tuple[Card, ...], workers: Sequence[Wor
         probe.model = _model(planner.worker)
         probe.structured = tuple(sorted(planner.worker.constraint_kinds))
     return probe
+
+
+def policy_probe(config: Config) -> Probe | None:
+    """Return a probe that checks the policy; `None` if there is nothing to tell."""
+    probe = Probe(name="policy", role="policy")
+    policy = _made(probe, config.policy)
+    probe.warnings = () if policy is None else policy.warnings
+    return probe if probe.error is not None or probe.warnings else None
 
 
 def journal_probe(config: Config) -> Probe | None:

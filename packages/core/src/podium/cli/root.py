@@ -25,6 +25,7 @@ COMMANDS = {
     "plan": "Show the plan for a question, as a table and a flowchart, and run nothing.",
     "parse": "Parse a plan text and show its steps, or the position and cause of the error.",
     "check": "Call each worker and the planner, open the journal, and show what works.",
+    "policy": "Test the policy with flows of data that it must refuse or allow.",
     "init": "Write a commented podium.toml to start from.",
     "demo": "Answer a question without a model, key or network.",
     "runs": "List the recorded runs, or delete some.",

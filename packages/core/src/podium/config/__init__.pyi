@@ -16,6 +16,7 @@ from .load import (
     find_journal as find_journal,
     find_shared_cache as find_shared_cache,
     load_config as load_config,
+    read_table as read_table,
 )
 from .tables import (
     AsTable as AsTable,

@@ -21,6 +21,7 @@ from podium.config.sections import (
     GatherSection,
     HostedSection,
     McpSection,
+    PolicySection,
     RulePlannerSection,
     Sections,
 )
@@ -37,6 +38,7 @@ from podium.planners.chat import ChatPlanner
 from podium.planners.fixed import FixedPlanner
 from podium.planners.planner import Planner
 from podium.planners.rule import RulePlanner
+from podium.policy import Policy
 from podium.workers.measured_file import put_on_cards, read_measured
 from podium.workers.offline.calculator import Calculator
 from podium.workers.offline.document_search import Documents
@@ -123,7 +125,7 @@ class Config:
         findings = Findings()
         workers = self._all_workers(findings)
         with findings.collected(), self._source.at("policy"):
-            policy = self._sections.policy.to_policy()
+            self._sections.policy.to_policy()
         with findings.collected():
             planner = variant.planner or self.planner(variant.workers)
         with findings.collected():
@@ -139,8 +141,7 @@ class Config:
         retry, is_own = self._sections.retry, variant.planner is None
         with self._source.at("retry"):
             retry.check(pool)
-        with self._source.at("policy"):
-            policy.fit(pool.cards)
+        policy = self._policy(self._sections.policy, pool.cards)
         if variant.workers is not None:
             pool = Pool([worker for name in variant.workers for worker in workers[name]], shares=pool)
             retry, policy = retry_within(retry, pool), policy_within(policy, pool, of_tables)
@@ -319,6 +320,46 @@ class Config:
     def planner_workers(self) -> Sequence[Worker]:
         """Return the workers of the pool that belong to the planner and have no table in the file."""
         return () if self._planner is None else self._planner.workers()
+
+    def policy(self) -> Policy:
+        """Return the policy. It may name all workers of the file, and the model of the planner.
+
+        Raises:
+            ConfigError: the policy is invalid, names a worker or label that the file lacks, or the conductor
+                is hosted.
+            WorkerError: see `workers`.
+        """
+        if self.is_hosted:
+            raise ConfigError("a hosted conductor has its own policy: the file can have none")
+        return self._policy(self._sections.policy, self.parties())
+
+    def parties(self) -> Sequence[Card]:
+        """Return cards with the names and labels of all workers. Only MCP servers are started.
+
+        Raises:
+            ConfigError: see `workers`.
+            WorkerError: see `workers`.
+        """
+        found = [worker.card for worker in self.planner_workers()]
+        for name, section in self._sections.workers.items():
+            if isinstance(section, McpSection):
+                found += [worker.card for worker in self.workers(name)]
+            else:
+                with self._source.at("workers", name):
+                    found.append(Card(name=name, labels=frozenset(section.labels)))
+        return found
+
+    def _policy(self, section: PolicySection, cards: Sequence[Card]) -> Policy:
+        """Return a policy for these workers, which conductors with a part of them can have, too."""
+        planner, others = self._sections.planner, list[Card]()
+        if isinstance(planner, ChatPlannerSection) and planner.model is not None:
+            with self._source.at("planner", "model"):
+                others.append(Card(name=planner.model, labels=frozenset(planner.labels or ())))
+        with self._source.at("policy"):
+            policy = section.to_policy()
+            policy.fit(cards, others)
+        known = {word for card in (*cards, *others) for word in (card.name, *card.labels)}
+        return replace(policy, labels={*policy.labels, *known})
 
     def _fallback_planner(self) -> Planner | None:
         section = self._planner or self._sections.planner

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -21,6 +22,7 @@ from podium.errors import ConfigError
 from podium.journal import Journal, SqlCache, SqlJournal
 
 _MOST_BYTES = 2**20
+_Model = TypeVar("_Model", bound=BaseModel)
 _SYNTAX_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 
 
@@ -136,6 +138,19 @@ def _checked(path: Path) -> _Read:
     if added.complaints:
         raise ConfigError(_told(source, added.complaints))
     return _Read(source, sections, added.tables, added.planner)
+
+
+def read_table(path: Path, model: type[_Model]) -> _Model:
+    """Return the content of a TOML file that is no config.
+
+    Raises:
+        ConfigError: the file cannot be read, or is invalid; the message has the lines.
+    """
+    data, lines = _parse(path, _read(path))
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(_told(Source(path, lines), complaints_of(error, model))) from error
 
 
 def _told(source: Source, found: list[Complaint]) -> str:

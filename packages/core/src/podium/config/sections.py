@@ -273,7 +273,7 @@ class PinSection(Section):
     words: str
     """Words of a subtask."""
     worker: str
-    """Name or label of the worker for such steps."""
+    """Name of the worker for such steps."""
 
 
 class PolicySection(Section):
@@ -295,6 +295,10 @@ class PolicySection(Section):
     """Rules for data with labels, as tables `[[policy.rules]]`."""
     pins: list[PinSection] = Field(default_factory=list)
     """Workers for steps with certain words, as tables `[[policy.pins]]`."""
+    labels: list[str] = Field(default_factory=list)
+    """Labels of queries, which no worker has. With rules, other labels of a query are refused."""
+    unknown: list[str] = Field(default_factory=list)
+    """Labels of the assistant's messages in a conversation whose own labels are unknown; default: none."""
     approve: Literal["later"] | None = None
     """With `"later"`, each plan, or each action, waits for `podium decide`."""
     ask: Ask = "plans"

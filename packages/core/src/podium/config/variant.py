@@ -43,10 +43,6 @@ def retry_within(retry: Retry, pool: Pool) -> Retry:
 
 
 def policy_within(policy: Policy, pool: Pool, workers: Sequence[Worker]) -> Policy:
-    """Return the policy for a part of the workers: without pins and permissions of the other workers."""
+    """Return the policy for a part of the workers: without the pins to the other workers."""
     gone = {worker.card.name for worker in workers} - {*pool.names}
-    pins = [pin for pin in policy.pins if pin.worker not in gone]
-    if policy.allowed is None:
-        return replace(policy, pins=pins)
-    known = {word for card in pool.cards for word in (card.name, *card.labels)}
-    return replace(policy, pins=pins, allowed=[word for word in policy.allowed if word in known])
+    return replace(policy, pins=[pin for pin in policy.pins if pin.worker not in gone])

@@ -23,7 +23,7 @@ from podium.types.messages import Message, Sampling, Tools
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
 from podium.workers.pool import Pool
-from podium.workers.worker import Caller, CallMiddleware, VisibleStep, Worker
+from podium.workers.worker import Caller, CallMiddleware, Card, VisibleStep, Worker
 from podium.workers.worst_case import Overlong
 
 Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
@@ -56,6 +56,8 @@ class ConductorSettings:
     journal: Journal | None = None
     show_question: bool = True
     """Whether workers see the question in addition to their subtask."""
+    labels: frozenset[str] = frozenset()
+    """Labels of each query."""
 
     def acts(self, number: int) -> bool:
         """Return whether a step of this worker is an action: the worker, or one of its fallbacks, may act."""
@@ -71,6 +73,12 @@ class ConductorSettings:
     def planners(self) -> tuple[Planner, ...]:
         """Every planner that a run may call."""
         return (self.planner,) if self.fallback_planner is None else (self.planner, self.fallback_planner)
+
+    @property
+    def parties(self) -> tuple[Card, ...]:
+        """The cards of all that may see data: the pool, the planners and the judge."""
+        planners = (planner.card for planner in self.planners)
+        return (*(worker.card for worker in self.workers), *(card for card in planners if card is not None))
 
     @property
     def workers(self) -> tuple[Worker, ...]:
@@ -91,7 +99,9 @@ class RunRequest:
     plan: Plan | None = None
     """The plan to run; in a resumed run, it replaces the last plan."""
     labels: frozenset[str] = frozenset()
-    """The labels of the query."""
+    """The labels of the query, and from the start of the run those of its conversation."""
+    asker: str = ""
+    """Whose conversation the query is; see `RunOptions`."""
     policy: Policy | None = None
     """Applies in addition to the conductor's policy; `None` adds nothing."""
     journal: Journal | None = None

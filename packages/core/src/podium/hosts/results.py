@@ -64,10 +64,10 @@ def result_metadata(
     """Return a result as plain JSON data for a host's metadata, without secrets.
 
     The keys are `run_id`, `status`, `problem`, `planner` (`name`, `why`, `is_fallback`), `plan`,
-    `workers`, `steps`, `actions` (see `Result.actions`), `usage`, `estimated_usage` (the part of `usage`
-    that was estimated from text), `cost` (USD, or `None` when unknown), `maybe_paid` (whether part of
-    `cost` may not be billed), `usage_note` (how many calls are charged without a reported usage; empty
-    if none are) and `seconds`.
+    `workers`, `labels` (of the answer), `steps`, `actions` (see `Result.actions`), `usage`,
+    `estimated_usage` (the part of `usage` that was estimated from text), `cost` (USD, or `None` when
+    unknown), `maybe_paid` (whether part of `cost` may not be billed), `usage_note` (how many calls are
+    charged without a reported usage; empty if none are) and `seconds`.
     Each step also has `estimated`, `maybe_paid` and `charged`.
 
     Args:
@@ -84,6 +84,7 @@ def result_metadata(
             "planner": None if result.planner is None else asdict(result.planner),
             "plan": plan_metadata(result.plans[-1]) if result.plans else None,
             "workers": list(result.workers),
+            "labels": sorted(result.labels),
             "steps": [
                 _step(outcome, plans[outcome.round], usage) | ({"output": outcome.text} if outputs else {})
                 for outcome in result.outcomes

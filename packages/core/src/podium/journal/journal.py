@@ -1,7 +1,7 @@
 """The interface between runs and journals."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from time import time
 
 from podium.aio.resources import ResourceGroup
@@ -158,6 +158,15 @@ class Journal(ResourceGroup, ABC):
         """
         rows = await self.runs(limit=None, nested=nested, since=since)
         yield [row for row in rows if until is None or row.began <= until]
+
+    async def answer_labels(self, keys: Collection[str]) -> Mapping[str, frozenset[str]]:
+        """Return the labels of recorded answers: of all answers with an equal key together.
+
+        Args:
+            keys: see `RunEnded.answer_key`.
+        """
+        del keys
+        return {}
 
     async def strays(self) -> Sequence[str]:
         """Return the ids that have records but no row, because somebody deleted the row."""

@@ -1,6 +1,6 @@
 """A journal in the memory of one process."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from threading import RLock
 from time import time
 from typing import Self
@@ -30,6 +30,8 @@ class _Run:
         self.ended: float | None = None
         self.cost: float | None = None
         self.log: _MemoryLog | None = None
+        self.answers: list[tuple[str, frozenset[str]]] = []
+        """Keys and labels of its answers."""
 
     def add(self, event: Event) -> None:
         """Record an event."""
@@ -47,6 +49,8 @@ class _Run:
             self.state, self.ended = "stopped" if result is None else result.status, record.at
             self.cost = event.cost if isinstance(event, RunEnded) else None
             self.log = None
+        if isinstance(event, RunEnded) and event.answer_key:
+            self.answers.append((event.answer_key, event.result.labels))
 
     def row(self) -> RunRow:
         """Return the row of a list of runs."""
@@ -188,6 +192,15 @@ class MemoryJournal(Journal):
         if ids is not None:
             rows = [row for row in rows if row.run_id in ids]
         return tuple([row for row in rows if since is None or row.began >= since][:limit])
+
+    async def answer_labels(self, keys: Collection[str]) -> Mapping[str, frozenset[str]]:
+        """Return the labels of recorded answers."""
+        found: dict[str, frozenset[str]] = {}
+        with self._lock:
+            for key, labels in (answer for run in self._runs.values() for answer in run.answers):
+                if key in keys:
+                    found[key] = found.get(key, labels) | labels
+        return found
 
     async def delete(self, run_id: str) -> None:
         """Delete a run and all runs nested in it."""

@@ -1,3 +1,7 @@
+from .answers import (
+    AnswerLabels as AnswerLabels,
+    answer_key as answer_key,
+)
 from .approval_request import (
     ApprovalRequest as ApprovalRequest,
     Approve as Approve,

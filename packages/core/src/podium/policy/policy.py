@@ -1,6 +1,6 @@
 """The class `Policy`: rules for plans and for the data that workers see."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
@@ -10,6 +10,7 @@ from podium.policy.check import Breach, broken_pins, broken_rules, lacking, toge
 from podium.policy.label_flow import Flow, Party, labels_of, named
 from podium.policy.repair import pinned, replaced, with_twins
 from podium.policy.rules import Pin, Rule, listed, names
+from podium.types.names import nearest
 from podium.types.plan import Plan
 
 Ask = Literal["plans", "actions"]
@@ -22,8 +23,9 @@ _MOST_TOLD = 5
 class Policy:
     """The rules for plans. An empty policy allows everything.
 
-    All fields that name workers accept names and labels. `first & second` is a policy that
-    allows only what both policies allow.
+    All fields that name workers accept names and labels: of the pool, its planners and its judge, or from
+    `labels`. Others are refused with the pool. `first & second` is a policy that allows only what both
+    policies allow.
 
     Raises:
         ConfigError: a field is invalid.
@@ -52,13 +54,19 @@ class Policy:
     ask: Ask = "plans"
     """What `approve` approves: each plan before it runs, or each action at its arguments, while the other
     steps run. A decision on an action counts for equal arguments."""
+    labels: Collection[str] = ()
+    """Labels that no worker of the pool has: those of queries, and of workers inside nested conductors. With
+    rules, a run accepts only these labels and those of the pool."""
+    unknown: Collection[str] = ()
+    """Labels of the assistant's messages in a conversation whose own labels are unknown, such as answers of
+    other programs."""
     also: tuple["Policy", ...] = ()
     """Further policies that must also allow a plan."""
     silent: bool = field(init=False, repr=False, compare=False)
     """Whether the policy has no rules for plans and labels."""
 
     def __post_init__(self) -> None:
-        for name in ("allowed", "denied", "regions", "required"):
+        for name in ("allowed", "denied", "regions", "required", "labels", "unknown"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, names(value, f"Policy.{name}"))
@@ -95,6 +103,24 @@ class Policy:
         """The fields that apply also to planners, judges and nested runs: `denied`, `regions` and `rules`."""
         also = tuple(part.everywhere for part in self.also if not part.silent)
         return Policy(denied=self.denied, regions=self.regions, rules=self.rules, also=also)
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether a rule restricts who may see data with a label."""
+        return any(part.rules for part in self.parts)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the rules do not cover, with the remedy."""
+        if not self.has_rules or self.unknown_labels:
+            return ()
+        told = "it has rules on labels, and other texts of an assistant than recorded answers have no label"
+        return (f"{told}: set `unknown` to the labels that such texts should have",)
+
+    @property
+    def unknown_labels(self) -> frozenset[str]:
+        """The labels `unknown` of all parts."""
+        return frozenset().union(*(part.unknown for part in self.parts))
 
     @property
     def approvers(self) -> tuple[Approve, ...]:
@@ -231,24 +257,75 @@ class Policy:
                     return f"by the policy, {rule}"
         return ""
 
-    def fit(self, cards: Sequence[Party]) -> None:
-        """Check that the policy fits the pool.
+    def fit(self, cards: Sequence[Party], others: Iterable[Party] = ()) -> None:
+        """Check that the policy can work with the pool.
+
+        Args:
+            cards: the cards of the pool's workers.
+            others: further parties that the policy may name: planners, the judge.
 
         Raises:
-            ConfigError: the policy names a worker or label that the pool lacks, or allows no worker.
+            ConfigError: the policy names a worker or label that nothing has, or allows no worker.
         """
-        pool = ", ".join(card.name for card in cards)
+        known = self._known((*cards, *others))
         for part in self.parts:
             for pin in part.pins:
                 if all(card.name != pin.worker for card in cards):
-                    raise ConfigError(f"the policy pins steps to {pin.worker!r}; the workers are {pool}")
-            for word in sorted({*part.required, *(part.allowed or ())}):
+                    raise _unknown("pins", pin.worker, "worker", cards, [card.name for card in cards])
+            for word in sorted(part.required):
                 if not any(named(card, (word,)) for card in cards):
-                    raise ConfigError(
-                        f"the policy names {word!r}, which is not a worker or label of the pool ({pool})"
-                    )
+                    raise _unknown("required", word, "worker or label", cards, known)
+            for field_name, words in _named(part):
+                for word in sorted(words - known):
+                    raise _unknown(field_name, word, "worker or label", cards, known)
         if not any(self.admits(card, frozenset()) for card in cards):
+            pool = ", ".join(card.name for card in cards)
             raise ConfigError(f"the policy allows no worker of the pool ({pool})")
+
+    def check_labels(self, labels: Collection[str], parties: Iterable[Party]) -> None:
+        """Check the labels that the caller gives to a query, if there are rules.
+
+        Args:
+            labels: the labels.
+            parties: the cards of the pool's workers, its planners and its judge.
+
+        Raises:
+            ConfigError: `labels` of no policy has a label, and nothing else has it.
+        """
+        if not (labels and self.has_rules):
+            return
+        known = self._known(parties)
+        for word in sorted({*labels} - known):
+            told = f"the query has the label {word!r}, which the policy does not declare"
+            raise ConfigError(f"{told}: {_hint(word, known, 'write it in Policy.labels')}")
+
+    def _known(self, parties: Iterable[Party]) -> frozenset[str]:
+        """Return all words that the fields of this policy may have."""
+        declared = frozenset[str]().union(*(part.labels for part in self.parts))
+        return declared.union(*({party.name, *party.labels} for party in parties))
+
+
+def _named(part: Policy) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the fields that name workers or labels, with their words."""
+    yield "allowed", frozenset(part.allowed or ())
+    yield "denied", frozenset(part.denied)
+    yield "regions", frozenset(part.regions or ())
+    yield "apart", frozenset(word for pair in part.apart for word in pair)
+    yield "unknown", frozenset(part.unknown)
+    for rule in part.rules:
+        yield "rules", frozenset({rule.label, *rule.never, *rule.only})
+
+
+def _unknown(key: str, word: str, kind: str, cards: Sequence[Party], known: Collection[str]) -> ConfigError:
+    rather = f"the workers are {', '.join(card.name for card in cards)}; Policy.labels declares others"
+    return ConfigError(
+        f"Policy.{key} names {word!r}, which is no {kind} of the pool: {_hint(word, known, rather)}"
+    )
+
+
+def _hint(word: str, known: Collection[str], rather: str) -> str:
+    near = nearest(word, known)
+    return f"did you mean {near!r}?" if near else rather
 
 
 def _breaches(part: Policy, plan: Plan, cards: Sequence[Party], flows: Sequence[Flow]) -> Iterator[Breach]:

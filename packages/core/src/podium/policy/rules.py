@@ -7,6 +7,7 @@ from podium.errors import ConfigError
 from podium.plan_text.stemming import words
 from podium.policy.label_flow import Party, named
 from podium.secrets.boundary import Boundary
+from podium.types.names import check_name
 from podium.types.plan import Step
 
 
@@ -14,12 +15,12 @@ def names(value: object, what: str) -> frozenset[str]:
     """Return names or labels, given as a collection or as one text, as a set.
 
     Raises:
-        ConfigError: the value is not text or a collection of texts.
+        ConfigError: the value is not text or a collection of texts, or a text is not a name.
     """
     found = (value,) if isinstance(value, str) else value
-    if not isinstance(found, Collection) or not all(isinstance(word, str) and word for word in found):
+    if not isinstance(found, Collection) or not all(isinstance(word, str) for word in found):
         raise ConfigError(f"{what} is {value!r:.80}: write names or labels of workers, as texts")
-    return frozenset(found)
+    return frozenset(check_name(word, f"an entry of {what}") for word in found)
 
 
 def listed(found: Collection[str]) -> str:
@@ -47,8 +48,9 @@ class Rule:
 
     def __post_init__(self) -> None:
         label: object = self.label
-        if not isinstance(label, str) or not label:
+        if not isinstance(label, str):
             raise ConfigError(f"a rule's label is {label!r:.80}: write one label, as text")
+        check_name(label, "a rule's label")
         object.__setattr__(self, "never", names(self.never, "Rule.never"))
         object.__setattr__(self, "only", names(self.only, "Rule.only"))
         if bool(self.never) == bool(self.only):

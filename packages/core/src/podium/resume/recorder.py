@@ -209,7 +209,7 @@ class RunRecorder:
                 return before
             self._record_resumed()
             result = replace(result, rounds=rounds_of((*self._before, *self._new), self._nested))
-        self._log.append(RunEnded.of(result))
+        self._log.append(replace(ended, result=result, cost=result.cost))
         try:
             await self._log.flush()
         except JournalError as error:

@@ -108,6 +108,7 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
             query=first.query,
             context=first.context,
             labels=labels,
+            asker=first.asker,
             tools=first.tools,
             sampling=first.sampling,
             tool_messages=first.tool_messages,
@@ -169,6 +170,7 @@ def started(request: RunRequest, workers: Sequence[str], limits: Limits, name: s
         tool_messages=request.tool_messages,
         limits=limits,
         conductor=name,
+        asker=request.asker,
         recalls=None if request.paid_results is None else request.paid_results.run_id,
         parent=None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt),
     )

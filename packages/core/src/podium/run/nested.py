@@ -91,7 +91,7 @@ def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
         is_new_id=is_new_id,
         query=read_query(asked.messages[: len(asked.messages) - len(asked.tool_messages)]),
         context=dict(step_input_of(asked).texts),
-        labels=frozenset() if caller is None else caller.labels,
+        labels=settings.labels if caller is None else caller.labels | settings.labels,
         tools=asked.tools,
         sampling=asked.sampling if asked.tool_messages or asked.tools else _PLAIN,
         tool_messages=asked.tool_messages,

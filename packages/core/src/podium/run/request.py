@@ -10,12 +10,14 @@ from podium.errors import ConfigError, LimitExceeded
 from podium.execution.external_scheduler import StepStarter
 from podium.execution.run_context import ConductorSettings, OuterRun, RunRequest, current_call, outer_run
 from podium.journal.journal import Journal
-from podium.policy import Policy
+from podium.policy import Policy, answer_key
 from podium.prompts.subtask import check_names
 from podium.resume.paid_results import PaidResults
 from podium.types.messages import Part, Query, Sampling, Tools, read_conversation, storable
+from podium.types.names import check_name
 from podium.types.plan import Plan
 from podium.types.references import is_text_name
+from podium.workers.pool import Pool
 from podium.workers.worker import CallMiddleware
 
 _PLAIN = Sampling()
@@ -35,7 +37,11 @@ class RunOptions(TypedDict, total=False):
     """Named texts: a worker sees the texts that its subtask names, as in `{{contract}}`. The
     planner sees names and lengths. The texts have the labels of the query. None by default."""
     labels: Iterable[str]
-    """Properties of the query that the policy's rules refer to; none by default."""
+    """Properties of the query that the policy's rules refer to; none by default. The labels of the messages
+    of a conversation are added (`Message.labels`)."""
+    asker: str
+    """Whose conversation it is: an assistant's text without labels has the labels of an equal answer to the
+    same asker. Empty by default."""
     policy: Policy | None
     """Applies in addition to the conductor's policy; none by default."""
     limits: Limits | None
@@ -70,6 +76,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
     is_new_id: bool = False,
     context: Mapping[str, str] = _NO_TEXTS,
     labels: Iterable[str] = (),
+    asker: str = "",
     policy: Policy | None = None,
     limits: Limits | None = None,
     uses_cache: bool = True,
@@ -91,6 +98,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         is_new_id: see `RunOptions`.
         context: see `RunOptions`.
         labels: see `RunOptions`.
+        asker: see `RunOptions`.
         policy: see `RunOptions`.
         limits: see `RunOptions`.
         uses_cache: see `RunOptions`.
@@ -104,7 +112,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
 
     Raises:
         ConfigError: there is a run id and no journal, the policy does not fit the pool, the name of a
-            text is invalid, or the labels are not a collection of texts.
+            text is invalid, or the labels are not a collection of names, or the policy does not declare one.
         QueryError: the query is empty or malformed.
         PlanInvalid: the plan does not fit the pool or the limits.
         PlanForbidden: the policy does not allow the plan.
@@ -121,7 +129,8 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         query=query,
         context=_checked_texts(context),
         plan=plan,
-        labels=_checked_labels(labels),
+        labels=checked_labels(labels) | settings.labels,
+        asker=asker,
         policy=policy,
         limits=limits,
         uses_cache=uses_cache,
@@ -135,9 +144,43 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
         middleware=middleware,
         step_starter=step_starter,
     )
+    rules = settings.policy
     if policy is not None:
-        policy.fit(settings.pool.cards)
+        rules = policy & rules
+        rules.fit(settings.pool.cards, settings.parties)
+    rules.check_labels(request.labels, settings.parties)
     return _with_checked_plan(within_call(request), settings)
+
+
+async def with_labels_of_conversation(
+    request: RunRequest, pool: Pool, journal: Journal | None, policy: Policy
+) -> RunRequest:
+    """Return the request with the labels of all messages of its conversation.
+
+    Args:
+        request: the request. A nested run has the labels of the outer call, and a resumed run has recorded
+            labels.
+        pool: knows the latest answers.
+        journal: has the labels of recorded answers.
+        policy: has the labels of an assistant's text that equals no answer.
+
+    Raises:
+        JournalError: the journal cannot be read.
+        PlanForbidden: the policy does not allow the given plan with these labels.
+    """
+    if request.resumes or request.caller is not None:
+        return request
+    said = (*request.query, *request.tool_messages)
+    labels = request.labels.union(*(message.labels or () for message in said))
+    texts = [message for message in said if message.role == "assistant" and message.labels is None]
+    keys = {answer_key(request.asker, message.text, message.tool_calls) for message in texts} - {""}
+    found = pool.answers.find(keys)
+    if journal is not None and (missing := keys - found.keys()):
+        found = {**found, **await journal.answer_labels(missing)}
+    labels = labels.union(*found.values(), policy.unknown_labels if keys - found.keys() else ())
+    if request.plan is not None and labels != request.labels:
+        policy.verify(request.plan, pool.cards, labels)
+    return replace(request, labels=labels)
 
 
 def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunRequest:
@@ -154,7 +197,12 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     return replace(request, plan=rules.check(plan, pool.cards, request.labels))
 
 
-def _checked_labels(labels: Iterable[str]) -> frozenset[str]:
+def checked_labels(labels: Iterable[str]) -> frozenset[str]:
+    """Return the labels that a caller gives to a query.
+
+    Raises:
+        ConfigError: they are not a collection of names.
+    """
     given: object = labels  # untyped callers may pass other values
     if isinstance(given, str):
         raise ConfigError(f"labels are {given!r:.80}: give a set of texts, as in {{{given!r:.80}}}")
@@ -163,7 +211,7 @@ def _checked_labels(labels: Iterable[str]) -> frozenset[str]:
     read = frozenset[object](given)
     if wrong := sorted({type(label).__name__ for label in read if not isinstance(label, str)}):
         raise ConfigError(f"labels have values of type {', '.join(wrong)}: give texts")
-    return frozenset(label for label in read if isinstance(label, str))
+    return frozenset(check_name(label, "a label") for label in read if isinstance(label, str))
 
 
 def _checked_texts(context: Mapping[str, str]) -> dict[str, str]:

@@ -80,10 +80,10 @@ class Rounds:
     """Why the latest answer was rejected."""
     _stopped: bool = field(default=False, init=False)
     """Whether the latest plan was rejected, waits for approval, or was paused."""
-    _labels: tuple[frozenset[str], ...] = field(default=(), init=False)
-    """The labels of the outputs of the latest round's steps."""
+    _labels: dict[int, tuple[frozenset[str], ...]] = field(default_factory=dict, init=False)
+    """The labels of the outputs of each round's steps."""
     _are_whole: tuple[bool, ...] = field(default=(), init=False)
-    """Whether these outputs are complete and were made from complete inputs."""
+    """Whether the outputs of the latest round's steps are complete and were made from complete inputs."""
     _planner: PlannedBy | None = field(default=None, init=False)
     """The planner of the latest round's plan."""
     _paid: list[tuple[str, Outcome]] = field(default_factory=list, init=False)
@@ -163,6 +163,12 @@ class Rounds:
         answer = answer_outcome(self.done)
         return () if answer is None else answer.tool_calls
 
+    @property
+    def answer_labels(self) -> frozenset[str]:
+        """The labels of the answer; empty without an answer."""
+        answer = answer_outcome(self.done)
+        return frozenset() if answer is None else self._labels[answer.round][answer.step]
+
     async def _round(self, number: int, begun: _Next, turns: tuple[Turn, ...], given: Plan | None) -> Round:
         context, why = self.context, begun.why
         last = not self._improvements and context.settings.accept is None
@@ -194,7 +200,7 @@ class Rounds:
                     execution.complete(Plan(()))
         finally:
             self.answer_sent = number if execution.answer_sent else self.answer_sent
-            self._labels, self._are_whole = execution.labels, execution.are_whole
+            self._labels[number], self._are_whole = execution.labels, execution.are_whole
             self._paid += execution.paid
             self._failures = execution.failed
             self.done.append(
@@ -306,7 +312,7 @@ class Rounds:
         if current.plan is None or answer is None or answer.tool_calls:
             return None
         shown = (len(current.plan.steps) - 1, *self.context.settings.actions_of(current.plan))
-        labels = frozenset[str]().union(*(self._labels[step] for step in shown))
+        labels = frozenset[str]().union(*(self._labels[current.number][step] for step in shown))
         if self.context.settings.accept is not None:
             self._refused = await self._judged(current, answer.text, labels)
             if not self._refused:
@@ -339,7 +345,9 @@ class Rounds:
                 self._replans -= 1
                 if earlier is not None:
                     context.ledger.set_aside(earlier.calls, steps=earlier.steps)
-                return _Next(why, feedback, frozenset[str]().union(*self._labels), self._recalled())
+                return _Next(
+                    why, feedback, frozenset[str]().union(*self._labels[current.number]), self._recalled()
+                )
             self.problem = not_replanned(number, lacks, why)
         if earlier is None:
             return None
@@ -360,7 +368,7 @@ class Rounds:
         assert plan is not None
         names = self.context.request.context
         visible = [shown_step(plan, one.step, one.text, previous=True, names=names) for one in good]
-        labels = frozenset[str]().union(*(self._labels[outcome.step] for outcome in good))
+        labels = frozenset[str]().union(*(self._labels[current.number][outcome.step] for outcome in good))
         is_whole = all(self._are_whole[outcome.step] for outcome in good)
         return PreviousRound(tuple(visible), labels, is_whole)
 

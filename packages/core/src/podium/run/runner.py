@@ -14,7 +14,7 @@ from podium.execution.run_context import ConductorSettings, RunContext, RunReque
 from podium.execution.step_state import STOPPED
 from podium.journal.answer_cache import Cache, MemoryCache
 from podium.journal.hash_chain import Head
-from podium.policy import Policy
+from podium.policy import Policy, answer_key
 from podium.resume.action_log import ActionLog
 from podium.resume.recorder import RunRecorder
 from podium.run.acquire import acquire, started
@@ -23,6 +23,7 @@ from podium.run.forecaster import forecast_plan
 from podium.run.listeners import Listener
 from podium.run.no_plan import no_plan, planned_by, raise_unplanned, with_bill
 from podium.run.planning import PlanRequester
+from podium.run.request import with_labels_of_conversation
 from podium.run.rounds import Rounds
 from podium.telemetry import start_trace
 from podium.telemetry.log_records import start_log
@@ -116,6 +117,7 @@ class RunSession:
             call.gaps.append(f"{result.status}: {result.problem.message}")
 
     async def _run(self) -> Result:
+        await self._read_conversation()
         try:
             if self._journal is None:
                 return await self._carry_out()
@@ -130,7 +132,7 @@ class RunSession:
                 assert acquired.before is not None
                 self._head = acquired.head
                 ended = acquired.before
-                self._tell(RunEnded.of(ended))
+                self._tell(self._ended(ended))
                 return ended
             if self._listeners:
                 self._delivery = Delivery(acquired.recorder.flush, self._tell, self._scope.cancel)
@@ -146,12 +148,18 @@ class RunSession:
                 self._trace.close()
             self._link_to_outer(self._head if self._recorder is None else self._recorder.head)
 
+    async def _read_conversation(self) -> None:
+        """Add the labels of the conversation to the request."""
+        pool, journal = self._settings.pool, self._journal
+        self._request = await with_labels_of_conversation(self._request, pool, journal, self._policy())
+
     async def plan_only(self) -> Plan:
         """Return the first round's plan without running it.
 
         Raises:
             PlannerError: no planner wrote a usable plan within `Limits.seconds`.
         """
+        await self._read_conversation()
         context = self._context()
         planning = PlanRequester(context, 1)
         with self._within_call(), anyio.CancelScope(deadline=context.ledger.deadline):
@@ -293,19 +301,28 @@ class RunSession:
     async def _end(self, context: RunContext, rounds: Rounds, *, out_of_time: bool) -> Result:
         """Record the end of the run, and emit it after it is durable."""
         result = self._result(context, rounds, out_of_time=out_of_time)
-        ended = RunEnded.of(result)
+        ended = self._ended(result)
         if self._recorder is not None:
             result = await self._recorder.finish(ended)
             if self._delivery is not None:
                 self._delivery.tell_until()
                 self._raise_for_listener()
-            ended = RunEnded.of(result)
+            ended = self._ended(result)
         source = answer_outcome(result.rounds)
         if self._request.stream and result.answer and source and source.round != rounds.answer_sent:
             ids = {"round": source.round, "step": source.step, "attempt": source.attempts}
             self._tell(AnswerDelta(run_id=result.run_id, at=result.seconds, **ids, text=result.answer))
         self._tell(ended)
         return result
+
+    def _ended(self, result: Result) -> RunEnded:
+        """Return the event for the end of the run, and keep the labels of its answer."""
+        ended = RunEnded.of(result)
+        if self._request.caller is not None:
+            return ended
+        if key := answer_key(self._request.asker, result.answer, result.tool_calls):
+            self._settings.pool.answers.keep(key, result.labels)
+        return replace(ended, answer_key=key)
 
     def _result(self, context: RunContext, rounds: Rounds, *, out_of_time: bool) -> Result:
         answer, status, problem = rounds.conclusion()
@@ -327,6 +344,7 @@ class RunSession:
             workers=context.settings.pool.names,
             tool_calls=rounds.tool_calls,
             actions=self._actions(context),
+            labels=rounds.answer_labels,
             seconds=context.now(),
             forecast=self._forecast,
         )

@@ -35,7 +35,8 @@ def check_settings(settings: ConductorSettings) -> None:
         told = "write 'run', or a cache of podium.journal, such as MemoryCache() for this process"
         raise ConfigError(f"cache is {cache!r:.80}: {told}")
     settings.retry.check(settings.pool)
-    settings.policy.fit(settings.pool.cards)
+    settings.policy.fit(settings.pool.cards, settings.parties)
+    settings.policy.check_labels(settings.labels, settings.parties)
     if settings.policy.waits and settings.journal is None:
         raise ConfigError("a policy that makes plans wait for approval needs a journal: set journal")
 

@@ -71,6 +71,8 @@ class RunStarted(_Event):
     """The limits of the run; `None` if they are not recorded."""
     conductor: str = ""
     """The name of the conductor's card; empty if it is not recorded."""
+    asker: str = ""
+    """Whose conversation it is; see `RunOptions`."""
     parent: tuple[str, int, int, int] | None = None
     """Run, round, step and attempt that started this nested run; `None` for a run that a user started."""
 
@@ -309,6 +311,9 @@ class RunEnded(_Event):
     result: Result
     cost: float | None = None
     """Cost of the run in USD; `None` when unknown. A journal record has no rounds to compute it from."""
+    answer_key: str = ""
+    """The hash of asker and answer, by which a later turn finds the labels of the answer; empty for a nested
+    run, and without an answer."""
 
     @classmethod
     def of(cls, result: Result) -> "RunEnded":

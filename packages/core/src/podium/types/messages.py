@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, get_args
 
 from podium.errors import QueryError
@@ -28,6 +28,9 @@ class Message:
     """Tool calls of an assistant, in OpenAI's form."""
     tool_call_id: str | None = None
     """For the role `tool`: the id of the tool call."""
+    labels: frozenset[str] | None = field(default=None, compare=False)
+    """The labels of the text, for the rules of a policy. `None` means that they are not known: an assistant's
+    text then has the labels of an equal earlier answer, or else those of `Policy.unknown`."""
 
     @property
     def text(self) -> str:

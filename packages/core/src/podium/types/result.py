@@ -44,6 +44,8 @@ class Result:
     """The forecast of the first plan; `None` if no forecast was made."""
     tool_calls: tuple[Part, ...] = ()
     """Tool calls for the caller to execute, in OpenAI's form; the answer may then be empty."""
+    labels: frozenset[str] = frozenset()
+    """The labels of the answer, for the rules of a policy; empty for a hosted conductor."""
     hosted_usage: Usage | None = None
     """Usage of the whole run as a hosted conductor reported it; `None` for a local run."""
     hosted_cost: float | None = None

@@ -9,7 +9,9 @@ import anyio
 from podium.aio.per_loop import LoopLocal
 from podium.aio.resources import ResourceGroup
 from podium.errors import ConfigError
+from podium.policy.answers import AnswerLabels
 from podium.secrets import scrub
+from podium.types.names import check_unlike
 from podium.workers.call_history import CallHistory
 from podium.workers.circuit_breaker import CircuitBreaker
 from podium.workers.worker import Card, Worker
@@ -52,7 +54,7 @@ class Pool(ResourceGroup):
     Args:
         workers: the workers.
         shares: another pool. Workers of both pools have one concurrency limit, circuit breaker and call
-            history for both. `None` shares nothing.
+            history for both, and both know the same answers. `None` shares nothing.
 
     Raises:
         ConfigError: there is no worker, or two workers have the same name.
@@ -72,11 +74,15 @@ class Pool(ResourceGroup):
         if twice:
             told = ", ".join(repr(name) for name in sorted(twice))
             raise ConfigError(f"two workers have the name {told}: names must be unique")
+        check_unlike(self.names, "names of two workers")
+        check_unlike(sorted({label for card in self.cards for label in card.labels}), "labels of workers")
         shared = () if shares is None else shares.states
         known = {id(state.worker): state for state in shared}
         self._own = tuple(known.get(id(worker)) or WorkerState(worker) for worker in workers)
         self.states: tuple[WorkerState, ...] = (*self._own, *(s for s in shared if s not in self._own))
         """The states of these workers, and after them those of the other workers of the shared pool."""
+        self.answers = AnswerLabels() if shares is None else shares.answers
+        """The labels of the latest answers, in memory."""
 
     def __len__(self) -> int:
         return len(self.workers)

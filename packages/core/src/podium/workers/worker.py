@@ -14,6 +14,7 @@ from podium.aio.resources import ResourceGroup
 from podium.budget.spend import MAX_COST, Spend, is_cost
 from podium.errors import ConfigError, WorkerBroken
 from podium.types.messages import Completion, Message, Sampling, Tools
+from podium.types.names import check_name
 from podium.usage import Usage
 from podium.workers.measured import MeasuredRate
 from podium.workers.token_estimate import most_tokens
@@ -108,10 +109,9 @@ class Card:
     `podium.workers.read_measured`."""
 
     def __post_init__(self) -> None:
-        if not self.name or self.name != self.name.strip() or not self.name.isprintable():
-            raise ConfigError(
-                f"worker name {self.name!r}: use printable characters, without spaces at the ends"
-            )
+        check_name(self.name, "a worker's name")
+        for label in self.labels:
+            check_name(label, f"a label of worker {self.name!r}")
         if self.concurrency is not None and self.concurrency < 1:
             raise ConfigError(f"worker {self.name!r}: concurrency {self.concurrency} must be 1 or more")
 

@@ -1,6 +1,6 @@
 """A complete graph for a conversation with a conductor."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -25,6 +25,7 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosts import make_conductor
 from podium.planners import Planner
+from podium.policy import Policy
 from podium.workers import Worker
 
 _OPTIONS: Final = (
@@ -46,6 +47,8 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
     store: BaseStore | None = None,
     name: str = "conductor",
     response_format: dict[str, Any] | type | None = None,
+    labels: Iterable[str] = (),
+    policy: Policy | None = None,
     **options: Any,
 ) -> "CompiledStateGraph[Any, Any, Any, Any]":
     """Return a graph that answers a conversation.
@@ -65,6 +68,8 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
         name: the graph's name inside another graph, and the name on its messages.
         response_format: the schema of the answer, as in `conductor_node`: the state has the answer under
             `structured_response`, and the last message has it as JSON.
+        labels: labels of each question, as in `conductor_node`.
+        policy: applies in addition to the conductor's policy, as in `conductor_node`.
         options: further options of `Conductor` if only a planner is given; `fallback_planner` may be a chat
             model.
 
@@ -94,7 +99,7 @@ def create_conductor_agent(  # noqa: PLR0913 - options of the graph with default
         told = ", ".join([*(["workers"] if workers else []), *options])
         raise ConfigError(f"{told}: these cannot be given with a conductor; give them to the Conductor")
     nodes = ConductorNodes(
-        conductor=conductor,
+        conductor=conductor.bind(labels=labels, policy=policy),
         input="messages",
         output="messages",
         executor=executor,

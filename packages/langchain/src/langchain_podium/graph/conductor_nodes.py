@@ -26,6 +26,7 @@ from langchain_podium.graph.kept_record import KeptRecord
 from langchain_podium.graph.message_stream import Listener, MessageStream, Show, without_streams
 from langchain_podium.graph.named_texts import named_texts
 from langchain_podium.graph.plan_graph import raised_above
+from langchain_podium.graph.runtime_context import context_labels, context_policy
 from langchain_podium.graph.state import RECORD, VIEW, of_plan, of_result, plan_hash
 from langchain_podium.graph.state_keys import MESSAGES, STRUCTURED, answer_message
 from langchain_podium.graph.step_starter import GraphStepStarter, check_checkpointer, is_kept, pause_round
@@ -102,9 +103,11 @@ class ConductorNodes:
     def _policy(self) -> Policy | None:
         """The policy of a run, in addition to the conductor's policy."""
         ask: Ask = "actions" if self.approve == "actions" else "plans"
+        policy = context_policy()
         if not self.approve or "later" in self.conductor.policy.approvers_of(ask):
-            return None
-        return Policy(approve="later", ask=ask)
+            return policy
+        later = Policy(approve="later", ask=ask)
+        return later if policy is None else policy & later
 
     async def conduct(self, state: State, config: RunnableConfig, *, is_sync: bool = False) -> Data:
         """Run everything in one node."""
@@ -226,7 +229,9 @@ class ConductorNodes:
         heard: list[Event] | None = None if self.conductor.journal is None else []
         texts = named_texts(state, self.context)
         tools = () if self.response_format is None else self.response_format.tools
-        begun = bound(self.conductor.run, query, run_id=named, context=texts, tools=tools)
+        begun = bound(
+            self.conductor.run, query, run_id=named, context=texts, tools=tools, labels=context_labels()
+        )
         result = await self._called(begun, config, journal, step_starter, heard)
         if heard is not None and result.status in ("failed", "partial") and isinstance(heard[0], RunEnded):
             # The run failed in an earlier call of the node, and is resumed here.

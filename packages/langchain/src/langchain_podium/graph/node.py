@@ -1,6 +1,6 @@
 """A conductor as a node of the user's graph."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
@@ -13,6 +13,7 @@ from langchain_podium.graph.state import RECORD, VIEW, schema
 from langchain_podium.graph.state_keys import STRUCTURED, InParent, StateKeys
 from langchain_podium.response_format import ResponseFormat
 from podium.conductor import Conductor
+from podium.policy import Policy
 
 
 def conductor_node(  # noqa: PLR0913 - options of the node with defaults
@@ -28,6 +29,8 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
     context: Mapping[str, str] | None = None,
     response_format: dict[str, Any] | type | None = None,
     name: str | None = None,
+    labels: Iterable[str] = (),
+    policy: Policy | None = None,
 ) -> Runnable[Any, Any]:
     """Return a node that answers the question in its input with a run of the conductor.
 
@@ -61,6 +64,8 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
             that does not fit raises `RunFailed`. `None` means text.
         name: the name on the message with the answer, which shows other agents the speaker; `None` means the
             name on the conductor's card.
+        labels: labels of each question; `podium_labels` of the graph's runtime context adds others.
+        policy: applies in addition to the conductor's policy, as does `podium_policy` of the runtime context.
 
     Raises:
         ConfigError: `executor`, `partial`, `show` or `response_format` is invalid. When the node is called:
@@ -69,7 +74,7 @@ def conductor_node(  # noqa: PLR0913 - options of the node with defaults
     """
     output = output or (input if input == "messages" else "answer")
     nodes = ConductorNodes(
-        conductor=conductor,
+        conductor=conductor.bind(labels=labels, policy=policy),
         input=input,
         output=output,
         executor=executor,

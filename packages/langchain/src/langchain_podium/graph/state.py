@@ -77,6 +77,7 @@ def of_result(result: Result, conductor: Conductor) -> Data:
     view["cost"] = result.cost
     view["maybe_paid"] = result.maybe_paid
     view["seconds"] = result.seconds
+    view["labels"] = sorted(result.labels)
     view["message_id"] = answer_id(result)
     return view
 

@@ -11,6 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from langchain_podium.graph.control_flow import GraphExit, pass_graph_exits, unwrap_graph_exit
 from langchain_podium.graph.graph_node import Data, Node, State, Work
 from langchain_podium.graph.plan_graph import channel, node_name, raised_above
+from langchain_podium.graph.runtime_context import context_labels, context_policy
 from langchain_podium.graph.state import schema
 from langchain_podium.messages import to_query
 from langchain_podium.tracing import child_runs
@@ -81,7 +82,13 @@ def _carrying_out(conductor: Conductor, plan: Plan, index: int) -> Work:
         given = replace(part, query=query.query if isinstance(query, Plan) else query)
         try:
             result = await unwrap_graph_exit(
-                conductor.run(given, middleware=pass_graph_exits(child_runs()), step_starter=step_starter)
+                conductor.run(
+                    given,
+                    labels=context_labels(),
+                    policy=context_policy(),
+                    middleware=pass_graph_exits(child_runs()),
+                    step_starter=step_starter,
+                )
             )
         except GraphExit as graph_exit:
             raise raised_above(graph_exit, config["configurable"]["checkpoint_ns"]) from None

@@ -25,7 +25,7 @@ from podium.workers import ChatWorker, Endpoint, Worker
 from podium_server.app import App
 from podium_server.commands.access import check_host, find_keys, valid_keys
 from podium_server.http import listen, url_of
-from podium_server.keys import Key
+from podium_server.keys import Key, check_policy
 from podium_server.models import ServedModel
 
 _ENDPOINT_SECONDS = 10.0
@@ -65,6 +65,7 @@ def check(config: Config, host: str, port: int) -> Sequence[Finding]:
     else:
         for model in app.catalogue:
             found += [*_of_model(model), *_of_costs(model, keys)]
+        found += _of_policies(config, keys)
         found += anyio.run(_of_connections, app)
     return [*dict.fromkeys(found), _of_address(host, port)]
 
@@ -82,6 +83,18 @@ def _of_model(model: ServedModel) -> list[Finding]:
             told = f"model {model.name}: no worker judges its answers, so only its planner decides on further"
             found.append(Finding(f"{told} rounds: set `accept` in [models.{model.name}]"))
     return found
+
+
+def _of_policies(config: Config, keys: Sequence[Key]) -> Iterator[Finding]:
+    """Yield the keys whose policy or labels no worker has, and what is missing in the policy of the file."""
+    if not config.is_hosted:
+        yield from (Finding(f"policy: {told}", "warning") for told in config.policy().warnings)
+    for key in keys:
+        if key.rules.policy is not None or key.rules.labels:
+            try:
+                check_policy(config, key.rules)
+            except ConfigError as error:
+                yield Finding(f"API key {key.name!r}: {error}", "error")
 
 
 def _of_costs(model: ServedModel, keys: Sequence[Key]) -> Iterator[Finding]:

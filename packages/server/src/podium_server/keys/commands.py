@@ -3,7 +3,6 @@
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict
-from difflib import get_close_matches
 from pathlib import Path
 from time import time
 from typing import Annotated, Any, TypeVar
@@ -17,8 +16,9 @@ from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, counted, local_ti
 from podium.config import find_config, find_journal, load_config
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
+from podium.types.names import nearest
 from podium_server.keys.account import BILLION, day_of
-from podium_server.keys.key import ROLES, Key, KeyRules, Role
+from podium_server.keys.key import ROLES, Key, KeyRules, Role, check_policy
 from podium_server.keys.key_store import Day, KeyStore, Token
 
 T = TypeVar("T")
@@ -100,6 +100,8 @@ def create(  # noqa: PLR0913 - one parameter for each rule of a key
             steps=steps,
             retention_days=retention,
         )
+        if rules.policy is not None or rules.labels:
+            check_policy(load_config(find_config(config)), rules)
         screen.warn(_unknown_models(config, rules.models or ()))
         until = None if expires is None else time() + expires
         key, token = _with(config, lambda store: store.create(name, rules, expires=until))
@@ -190,8 +192,8 @@ def _unknown_models(path: Path | None, names: Sequence[str]) -> Iterator[str]:
         return
     for name in names:
         if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the models are {', '.join(known)}"
+            near = nearest(name, known)
+            hint = f"did you mean {near!r}?" if near else f"the models are {', '.join(known)}"
             yield f"podium.toml has no model {name!r}, so this key cannot call it: {hint}"
 
 

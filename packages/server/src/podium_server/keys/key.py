@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, get_args
 
+from podium.config import Config
 from podium.errors import ConfigError
 from podium.policy import Policy
+from podium.types.names import check_name
 
 Role = Literal["use", "see", "approve", "admin"]
 """What the holder of a key may do with runs. Each role includes the roles before it.
@@ -56,8 +58,8 @@ class KeyRules:
                 told = f"it must be a whole number of at least {least}, and below {_MOST:,}"
                 raise ConfigError(f"{name} of a key is {count!r}: {told}")
         for name in ("models", "labels", "allowed", "denied", "regions"):
-            if any(not text.strip() for text in getattr(self, name) or ()):
-                raise ConfigError(f"{name} of a key has an empty name: write names")
+            for text in getattr(self, name) or ():
+                check_name(text, f"an entry of {name} of a key")
         if self.role not in ROLES:
             raise ConfigError(f"role {self.role!r} of a key is invalid: write one of {', '.join(ROLES)}")
 
@@ -88,6 +90,24 @@ _MOST = 1_000_000_000
 def _policy_of(rules: KeyRules) -> Policy | None:
     policy = Policy(allowed=rules.allowed, denied=rules.denied, regions=rules.regions, steps=rules.steps)
     return None if policy.silent else policy
+
+
+def check_policy(config: Config, rules: KeyRules) -> None:
+    """Check the policy and the labels of a key with all workers of a config.
+
+    A model may have a part of these workers, so the key may name workers that one model lacks.
+
+    Raises:
+        ConfigError: no worker has a name or label of the key, or the conductor is hosted.
+        WorkerError: an MCP server did not list its tools.
+    """
+    own, parties = config.policy(), config.parties()
+    policy = own if rules.policy is None else rules.policy & own
+    try:
+        policy.fit(parties)
+        policy.check_labels(rules.labels, parties)
+    except ConfigError as error:
+        raise ConfigError(f"the key does not fit {config.path}: {error}") from error
 
 
 def _is_cost(value: object) -> bool:

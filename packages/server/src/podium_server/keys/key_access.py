@@ -252,9 +252,12 @@ def _limits(key: Key, conductor: Conductor | HostedConductor) -> Limits | None:
         if key.rules.policy is not None or key.rules.labels:
             raise PolicyUnfit("the API key has a policy or labels, which a hosted conductor does not support")
         return None
-    if (policy := key.rules.policy) is not None:
+    if (policy := key.rules.policy) is not None or key.rules.labels:
+        own, cards = conductor.policy, conductor.pool.cards
         try:
-            policy.fit(conductor.pool.cards)
+            if policy is not None:
+                (policy & own).fit(cards)
+            own.check_labels(key.rules.labels, cards)
         except ConfigError as error:
             raise PolicyUnfit(f"the API key may not call this model: {error}") from error
     limits = conductor.limits

@@ -174,7 +174,7 @@ class Turns:
         )
         async with self._access.admit(caller, ask) as admission:
             record.run_id = run_id
-            options = self._options(asked, model, ask, admission)
+            options = self._options(caller, asked, model, ask, admission)
             effort = model.effort(asked.effort)
             if effort is not None:
                 options["sampling"] = Sampling(effort=model.efforts[effort].worker)
@@ -229,7 +229,7 @@ class Turns:
             tools=asked.tools,
             sampling=sampling,
             continuation=await self.continuations.find((caller.caller_id, model.name), asked.messages),
-            options=self._options(asked, model, ask, admission),
+            options=self._options(caller, asked, model, ask, admission),
         )
         return Turn(
             Facts(
@@ -282,8 +282,11 @@ class Turns:
             raise ConfigError("Idempotency-Key is not supported here, because these runs are not recorded")
         return NamedRun(caller.caller_id, asked.idempotency_key, asked.fingerprint)
 
-    def _options(self, asked: Asked, model: ServedModel, ask: Ask, admission: Admission) -> RunOptions:
+    def _options(
+        self, caller: Caller, asked: Asked, model: ServedModel, ask: Ask, admission: Admission
+    ) -> RunOptions:
         options = admission.options.copy()
+        options["asker"] = caller.caller_id
         options["run_id"], options["is_new_id"] = ask.run_id, not ask.may_exist
         if not asked.is_recorded:
             options |= {"journal": admission.options.get("journal") or MemoryJournal(), "uses_cache": False}

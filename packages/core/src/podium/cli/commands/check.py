@@ -14,6 +14,7 @@ from podium.cli.probe import (
     journal_probe,
     measured_probe,
     planner_probe,
+    policy_probe,
     price_told,
     window_told,
     worker_probe,
@@ -50,13 +51,16 @@ def _check(screen: Screen, config: Config, *, as_json: bool) -> None:
                 screen.result(line)
         for probe in probes:
             for warning in probe.warnings:
-                screen.result(f"! {probe.role} {probe.name}: {warning}")
+                screen.result(f"! {_named(probe)}: {warning}")
         for probe in probes:
             if probe.error is not None:  # a narrow terminal would break up a column
-                named = probe.name if probe.name == probe.role else f"{probe.role} {probe.name}"
-                screen.result(f"✗ {named}: {' '.join(probe.error.split())}")
+                screen.result(f"✗ {_named(probe)}: {' '.join(probe.error.split())}")
     if any(probe.error is not None for probe in probes):
         raise typer.Exit(NO_ANSWER)
+
+
+def _named(probe: Probe) -> str:
+    return probe.name if probe.name == probe.role else f"{probe.role} {probe.name}"
 
 
 def _probes(config: Config) -> list[Probe]:
@@ -67,7 +71,8 @@ def _probes(config: Config) -> list[Probe]:
     cards = [card for probe in probes for card in probe.cards]
     cards.extend(worker.card for worker in config.planner_workers())
     planner = planner_probe(config, tuple(cards), built)
-    files = [probe for probe in (measured, journal_probe(config)) if probe is not None]
+    policy = policy_probe(config) if all(probe.error is None for probe in probes) else None
+    files = [probe for probe in (policy, measured, journal_probe(config)) if probe is not None]
     return [*probes, planner, *files]
 
 

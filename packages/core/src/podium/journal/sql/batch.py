@@ -1,5 +1,6 @@
 """Builds a batch: the encoded events of many runs, without secrets, that one transaction commits."""
 
+import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
@@ -31,6 +32,8 @@ class Batch:
     """The records of each log, in order."""
     states: dict[SqlLog, RunState] = field(default_factory=dict)
     """The state of each changed run after the batch."""
+    answers: dict[SqlLog, list[tuple[str, str, str]]] = field(default_factory=dict)
+    """Key, run id and labels of the answers of each log."""
     released: set[SqlLog] = field(default_factory=set)
     """Logs of an earlier batch that failed or was not acknowledged; their runs are released."""
     is_retry: bool = False
@@ -43,6 +46,7 @@ class Batch:
             new=[log for log in self.new if log in logs],
             records={log: rows for log, rows in self.records.items() if log in logs},
             states={log: state for log, state in self.states.items() if log in logs},
+            answers={log: rows for log, rows in self.answers.items() if log in logs},
             is_retry=True,
         )
 
@@ -81,8 +85,11 @@ def _update_state(batch: Batch, log: SqlLog, at: float, event: Event) -> None:
         case RunStarted():
             batch.new.append(log)
             return
-        case RunEnded(result=result, cost=cost):
+        case RunEnded(result=result, cost=cost, answer_key=key):
             log.state = RunState(result.status, at, cost, is_held=False)
+            if key:
+                row = (key, log.run_id, json.dumps(sorted(result.labels)))
+                batch.answers.setdefault(log, []).append(row)
         case RunStopped():
             log.state = RunState("stopped", at, is_held=False)
         case _ if log.state.name != "running":

@@ -69,6 +69,8 @@ class BatchRows:
     """Rows of `podium_events`, in the order of its columns."""
     changes: list[tuple[Value, ...]]
     """State, end, cost, holder, run id and fence of each run whose row changes."""
+    answers: list[tuple[Value, ...]]
+    """Rows of `podium_answers`."""
     releases: list[tuple[Value, ...]]
     """Run id and fence of each run to release; a running run becomes stopped."""
 

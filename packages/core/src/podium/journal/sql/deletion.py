@@ -130,7 +130,7 @@ class Deletion:
 
 async def _delete(transaction: Transaction, run_ids: Sequence[str]) -> None:
     for some in _parts(run_ids):
-        for table in ("podium_events", "podium_runs"):
+        for table in ("podium_events", "podium_answers", "podium_runs"):
             statement = f"DELETE FROM {table} WHERE run_id IN {marks(len(some))}"  # noqa: S608 - placeholders
             await transaction.execute(statement, *some)
 

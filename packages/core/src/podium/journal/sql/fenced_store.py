@@ -97,6 +97,7 @@ class FencedStore:
             fences=[(log.run_id, log.fence) for log in logs if log not in new],
             records=[row for log in logs for row in batch.records.get(log, ()) if row[4] not in written],
             changes=[self._change(log, batch.states[log]) for log in changed],
+            answers=[row for log in logs for row in batch.answers.get(log, ())],
             releases=[(log.run_id, log.fence) for log in batch.released],
         )
 

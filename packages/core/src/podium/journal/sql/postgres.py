@@ -80,6 +80,9 @@ WITH held AS (
         $18::text[], $19::double precision[], $20::double precision[], $21::text[], $22::text[], $23::text[]
     ) AS new (state, ended, cost, holder, run_id, fence)
     WHERE run.run_id = new.run_id AND run.fence = new.fence AND (SELECT is_so FROM sound)
+), answered AS (
+    INSERT INTO podium_answers (key, run_id, labels)
+    SELECT * FROM unnest($26::text[], $27::text[], $28::text[]) WHERE (SELECT is_so FROM sound)
 ), released AS (
     UPDATE podium_runs AS run
     SET holder = NULL, state = CASE run.state WHEN 'running' THEN 'stopped' ELSE run.state END
@@ -333,6 +336,7 @@ async def _write(connection: Any, rows: BatchRows) -> Collection[str]:
         *_columns(rows.records, 5),
         *_columns(rows.changes, 6),
         *_columns(rows.releases, 2),
+        *_columns(rows.answers, 3),
     )
     found = {row[0] for row in await connection.fetch(_WRITE, *columns)}
     lost = {fence for _, fence in rows.fences} - found

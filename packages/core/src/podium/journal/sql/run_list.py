@@ -1,6 +1,7 @@
 """Lists the runs of a database. A query reads no more rows than its result needs, however many there are."""
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+import json
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from podium.journal.entry import LAST_CHARACTER, RunRow
@@ -96,6 +97,20 @@ class RunList:
         while page := await self.rows(wanted, _PAGE):
             yield page
             wanted = replace(wanted, after=page[-1])
+
+    async def answer_labels(self, keys: Collection[str]) -> Mapping[str, frozenset[str]]:
+        """Return the labels of answers; see `Journal.answer_labels`."""
+        wanted, found = sorted(keys), dict[str, frozenset[str]]()
+
+        async def read(transaction: Transaction) -> None:
+            for first in range(0, len(wanted), _PAGE):
+                some = wanted[first : first + _PAGE]
+                query = f"SELECT DISTINCT key, labels FROM podium_answers WHERE key IN {marks(len(some))}"  # noqa: S608 - placeholders
+                for row in await transaction.fetch(query, *some):
+                    found[row["key"]] = found.get(row["key"], frozenset()).union(json.loads(row["labels"]))
+
+        await self._database.transaction(read, reads=True)
+        return found
 
     async def strays(self) -> list[str]:
         """Return the ids that have records but no row."""

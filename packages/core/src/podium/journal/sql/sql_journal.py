@@ -1,6 +1,6 @@
 """A journal in a database: SQLite for one machine, PostgreSQL for many."""
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -54,10 +54,17 @@ SCHEMA = Schema(
             "CREATE INDEX podium_runs_parent ON podium_runs (parent) WHERE parent IS NOT NULL",
             PostgresOnly('CREATE INDEX podium_runs_prefix ON podium_runs (run_id COLLATE "C")'),
         ],
+        [
+            "CREATE TABLE podium_answers (key TEXT NOT NULL, run_id TEXT NOT NULL, labels TEXT NOT NULL)",
+            "CREATE INDEX podium_answers_key ON podium_answers (key)",
+            "CREATE INDEX podium_answers_run ON podium_answers (run_id)",
+        ],
     ],
     first=2,
 )
 """The tables of a journal.
+
+`podium_answers` has the labels of each answer, as JSON.
 
 A claim of a run replaces `fence`. A lease ends at `until`, by the clock of the database.
 """
@@ -191,6 +198,11 @@ class SqlJournal(PerLoop[_Open], Journal):
         async with self.opened() as here:
             async for page in here.list.pages(Wanted(nested=nested, since=since, until=until)):
                 yield page
+
+    async def answer_labels(self, keys: Collection[str]) -> Mapping[str, frozenset[str]]:
+        """Return the labels of recorded answers."""
+        async with self.opened() as here:
+            return await here.list.answer_labels(keys)
 
     async def check(self, patience: float) -> None:
         """Check that events can be recorded: renew the lease of this process.

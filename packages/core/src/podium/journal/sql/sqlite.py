@@ -40,6 +40,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
 _FENCE = "SELECT 1 FROM podium_runs WHERE run_id = ? AND fence = ?"
 _RECORD = "INSERT INTO podium_events (run_id, number, at, text, hash) VALUES (?, ?, ?, ?, ?)"
+_ANSWER = "INSERT INTO podium_answers (key, run_id, labels) VALUES (?, ?, ?)"
 _CHANGE = "UPDATE podium_runs SET state = ?, ended = ?, cost = ?, holder = ? WHERE run_id = ? AND fence = ?"
 _RELEASE = """
 UPDATE podium_runs SET holder = NULL, state = CASE state WHEN 'running' THEN 'stopped' ELSE state END
@@ -317,5 +318,6 @@ def _write(connection: sqlite3.Connection, rows: BatchRows) -> Collection[str]:
         return lost
     connection.executemany(_RECORD, rows.records)
     connection.executemany(_CHANGE, rows.changes)
+    connection.executemany(_ANSWER, rows.answers)
     connection.executemany(_RELEASE, rows.releases)
     return ()
