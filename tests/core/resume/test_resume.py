@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from core.actors import Actor, never
 
 from podium import ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunExists, RunUnknown
 from podium.journal import Journal, MemoryJournal
 from podium.planners import FixedPlanner
+from podium.resume import result_of
 from podium.types import Completion, Event, Result, RunEnded, RunResumed, RunStarted, StepEnded
 from podium.workers.scripted import Reply
 
@@ -110,7 +112,7 @@ async def test_a_failed_run_goes_on_where_it_failed() -> None:
     result = await conductor(failing, journal).run("What?", run_id="x")
     assert result.status == "partial"
     again = team()
-    result = await conductor(again, journal).resume("x")
+    result = await conductor(again, journal).resume("x", refresh=True)
     assert (result.status, result.answer) == ("ok", "d said")
     assert calls(again) == [0, 0, 1, 1]
     right = result.outcomes[2]
@@ -155,16 +157,90 @@ async def test_a_step_that_is_shown_other_facts_is_called_again(said: str, asked
     assert result.answer == ("made from other facts" if asked_again else "d said")
 
 
-async def test_a_step_that_was_shown_a_gap_is_called_again() -> None:
-    """It was told that a step failed; when that step has succeeded, it is shown its output."""
+async def test_a_step_that_was_shown_a_gap_is_called_again_only_if_the_user_asks_for_it() -> None:
+    """It was told that a step failed; when that step has succeeded, its own result is kept, and not `ok`."""
     journal = MemoryJournal()
     down = team(c=RuntimeError("down"))
-    first = await conductor(down, journal, on_failure="note").run("What?", run_id="x")
+    first = await conductor(down, journal).run("What?", run_id="x")
     assert (first.status, first.answer) == ("partial", "d said")
     again = team(c="c said at last", d="made from both")
-    result = await conductor(again, journal, on_failure="note").resume("x")
-    assert (calls(again), result.answer) == ([0, 0, 1, 1], "made from both")
+    for _ in range(2):
+        result = await conductor(again, journal).resume("x")
+        assert (calls(again), result.status, result.answer) == ([0, 0, 1, 0], "partial", "d said")
+        assert result.problem is not None
+        assert result.problem.code == "stale"
+        assert "before step 2 (c) had an output: to make step 3 (d) again" in result.problem.message
+        assert "--refresh" in result.problem.message
+    assert result_of(await recorded(journal, "x")) == result
+    result = await conductor(again, journal).resume("x", refresh=True)
+    assert (calls(again), result.status, result.answer) == ([0, 0, 1, 1], "ok", "made from both")
     assert "c said at last" in again[3].requests[0].messages[-1].text
+    result = await conductor(again, journal).resume("x")
+    assert (calls(again), result.status, result.answer) == ([0, 0, 1, 1], "ok", "made from both")
+    with pytest.raises(ConfigError, match="refresh"):
+        await conductor(again, journal).resume("x", refresh=True, plan=DIAMOND)
+
+
+@pytest.mark.parametrize("refresh", [False, True])
+async def test_an_input_that_fails_once_more_is_the_same_gap(*, refresh: bool) -> None:
+    """Also if it fails for another reason: its readers have nothing new to see."""
+    journal = MemoryJournal()
+    first = await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
+    again = team(c=RuntimeError("other"))
+    limits = Limits(calls=len(first.bills) + 1, output_chars=3)
+    result = await conductor(again, journal).resume("x", refresh=refresh, limits=limits)
+    assert (calls(again), result.status, result.answer) == ([0, 0, 1, 0], "partial", "d said")
+    assert result.problem is not None
+    assert "made without step 2 (c)" in result.problem.message
+
+
+async def test_a_recorded_answer_survives_an_input_that_never_comes() -> None:
+    """The time of the resumed run ends while the failed input is asked again."""
+    journal = MemoryJournal()
+    await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
+    again = [*team()[:2], Actor("c", never), *team()[3:]]
+    result = await Conductor(FixedPlanner(DIAMOND), again, journal=journal).resume(
+        "x", limits=Limits(seconds=0.05)
+    )
+    assert (result.status, result.answer) == ("partial", "d said")
+
+
+async def test_a_changed_input_is_no_kept_gap() -> None:
+    """A user who gives the failed step to another worker wants its output to be read."""
+    journal = MemoryJournal()
+    await conductor(team(c=RuntimeError("down")), journal).run("What?", run_id="x")
+    steps = list(DIAMOND.steps)
+    steps[2] = Step(1, "right", (0,))
+    again = team(c=RuntimeError("down"))
+    result = await conductor(again, journal).resume("x", plan=Plan(tuple(steps)))
+    assert (calls(again), result.status) == ([0, 1, 0, 1], "ok")
+
+
+async def test_a_refreshed_run_carries_an_action_out_once() -> None:
+    """A mail is not sent from a gap, nor from a text that was made from one; a refresh mends both."""
+    journal = MemoryJournal()
+    plan = Plan((Step(0, "look"), Step(1, "look too"), Step(2, "write", (0, 1)), Step(3, "mail", (2,))))
+
+    def people(first: Reply) -> list[ScriptedWorker]:
+        workers = [
+            ScriptedWorker("a", first),
+            ScriptedWorker("b", "b said"),
+            ScriptedWorker("writer", "a letter"),
+            ScriptedWorker("mailer", "sent"),
+        ]
+        workers[3].acts = True
+        return workers
+
+    await Conductor(FixedPlanner(plan), people(RuntimeError("down")), journal=journal).run("?", run_id="x")
+    again = people("a said")
+    resumed = Conductor(FixedPlanner(plan), again, journal=journal)
+    result = await resumed.resume("x")
+    assert (calls(again), result.status) == ([1, 0, 0, 0], "failed")
+    assert result.problem is not None
+    assert "to make step 2 again" in result.problem.message
+    for refresh in (True, False, True):
+        result = await resumed.resume("x", refresh=refresh)
+        assert (calls(again), result.status) == ([1, 0, 1, 1], "ok")
 
 
 async def test_a_pool_in_another_order_is_found_by_name() -> None:
@@ -174,7 +250,7 @@ async def test_a_pool_in_another_order_is_found_by_name() -> None:
     again = team()
     with pytest.raises(ConfigError, match="'b'"):
         await conductor([again[0], *again[2:]], journal).resume("x")
-    result = await conductor(list(reversed(again)), journal).resume("x")
+    result = await conductor(list(reversed(again)), journal).resume("x", refresh=True)
     assert result.status == "ok"
     assert calls(again) == [0, 1, 0, 1]
 
@@ -270,7 +346,7 @@ async def test_what_was_spent_before_counts() -> None:
     assert (result.status, calls(again)) == ("partial", [0, 0, 0, 0])
     assert result.problem is not None
     assert result.problem.code == "limit"
-    result = await conductor(again, journal).resume("x", limits=Limits(calls=5))
+    result = await conductor(again, journal).resume("x", limits=Limits(calls=5), refresh=True)
     assert (result.status, sum(calls(again))) == ("ok", 2)
 
 
@@ -282,8 +358,8 @@ async def test_a_resumed_run_keeps_the_limits_it_was_begun_with() -> None:
     for _ in range(2):
         await conductor(again, journal).resume("x")
         assert sum(calls(again)) == 0
-    await conductor(again, journal).resume("x", limits=Limits(calls=4))
-    result = await conductor(again, journal).resume("x")
+    await conductor(again, journal).resume("x", limits=Limits(calls=4), refresh=True)
+    result = await conductor(again, journal).resume("x", refresh=True)
     assert (result.status, sum(calls(again))) == (
         "partial",
         0,
@@ -303,7 +379,7 @@ async def test_a_resumed_run_says_so() -> None:
     events = await recorded(journal, "x")
     assert sum(isinstance(event, RunResumed) for event in events) == 1
     ends = [event.step for event in events if isinstance(event, StepEnded)]
-    assert ends in ([0, 1, 2, 3, 2, 3], [0, 2, 1, 3, 2, 3])
+    assert ends in ([0, 1, 2, 3, 2], [0, 2, 1, 3, 2])
 
 
 async def test_without_a_journal_there_is_nothing_to_resume() -> None:

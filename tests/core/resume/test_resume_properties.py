@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from podium import Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.execution import OnFailure
-from podium.journal import MemoryJournal
+from podium.journal import MemoryJournal, export
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.resume import result_of
@@ -136,5 +136,66 @@ def test_shuffled_completion_order_finds_all() -> None:
         result = await conductor(other, workers, before).resume("y")
         assert result.status == "ok"
         assert not asked(workers)
+
+    anyio.run(body, backend_options=OPTIONS)
+
+
+@st.composite
+def flaky_plans(draw: st.DrawFn) -> Plan:
+    """Draw a plan of different steps, some of which need only a part of their inputs."""
+    steps = []
+    for index in range(draw(st.integers(2, 6))):
+        access = tuple(draw(st.sets(st.integers(0, index - 1), max_size=index))) if index else ()
+        enough = draw(st.none() | st.integers(1, len(access))) if access else None
+        steps.append(Step(draw(st.integers(0, 2)), f"part {index}", access, enough=enough))
+    return Plan(tuple(steps))
+
+
+def _saying(request: Request) -> str:
+    """Return what a worker makes of its inputs; a missing input is a question mark."""
+    assert request.step_input is not None
+    return f"({' '.join(seen.output or '?' for seen in request.step_input.visible)})"
+
+
+def _flaky(failing: frozenset[int]) -> list[ScriptedWorker]:
+    def reply(request: Request) -> Reply:
+        assert request.caller is not None
+        return RuntimeError("down") if request.caller.step in failing else _saying(request)
+
+    return [ScriptedWorker(f"w{n}", reply, latency=n / 64) for n in range(3)]
+
+
+@given(flaky_plans(), st.sampled_from(["skip", "note", "replan", "fail"]), st.data())
+def test_no_resume_repeats_a_step_that_was_done(
+    plan: Plan, on_failure: OnFailure, data: st.DataObject
+) -> None:
+    """Whatever failed and was repaired meanwhile; and no answer that was made from a gap is `ok`."""
+    steps = st.frozensets(st.integers(0, len(plan.steps) - 1), max_size=3)
+
+    async def body() -> None:
+        journal, result = MemoryJournal(), None
+        for turn in range(4):
+            failing = data.draw(steps, label="failing") if turn < 3 else frozenset[int]()
+            workers, before = _flaky(failing), await recorded(journal, "x") if turn else []
+            if turn and data.draw(st.booleans(), label="killed"):
+                lines = [line async for line in export(journal)]
+                lines = lines[: data.draw(st.integers(1, len(lines)), label="length")]
+                journal = MemoryJournal.of(lines)
+                before = await recorded(journal, "x")
+            team = Conductor(FixedPlanner(plan), workers, on_failure=on_failure, journal=journal)
+            result = await (team.resume("x", refresh=turn == 3) if turn else team.run("What?", run_id="x"))
+            done = {
+                (event.round, event.step)
+                for event in before
+                if isinstance(event, StepEnded) and event.outcome.status == "ok"
+            }
+            requests = [request for worker in workers for request in worker.requests]
+            called = {(r.caller.round, r.caller.step) for r in requests if r.caller is not None}
+            assert turn == 3 or not called & done
+            assert result.status != "ok" or "?" not in result.answer
+            assert "?" not in result.answer or result.status == "partial"
+        assert result is not None
+        if on_failure == "note":
+            assert result.status == "ok"
 
     anyio.run(body, backend_options=OPTIONS)

@@ -81,7 +81,7 @@ async def test_a_resumed_run_with_higher_limits_tries_again() -> None:
     first = await conductor(FIRST, limits=Limits(calls=4), journal=journal).run("How tall?")
     workers = [ScriptedWorker("a", "330 m"), ScriptedWorker("b", "right")]
     able = Conductor(boss(FIRST), workers, on_failure="replan", journal=journal)
-    result = await able.resume(first.run_id, limits=Limits(calls=9))
+    result = await able.resume(first.run_id, limits=Limits(calls=9), refresh=True)
     assert (result.status, result.answer, len(workers[1].requests)) == ("ok", "330 m", 1)
 
 

@@ -70,7 +70,7 @@ async def test_a_plan_above_the_bound_is_refused_by_a_code_that_names_the_limit(
         assert problem is not None
         assert problem.code == "too_many_steps"
         assert "the maximum is 32 (Limits.plan_steps" in problem.message
-        assert len(workers[0].requests) == 1
+        assert [len(ran.steps) for ran in result.plans] == [1]
 
 
 @pytest.mark.parametrize(("workers", "steps"), [(1, 5), (6, 8)])

@@ -467,7 +467,7 @@ async def test_a_planner_that_writes_without_end_is_left_early() -> None:
 
     conductor = Conductor(PlanningActor(write), _pool(), fallback_planner=RulePlanner())
     result = await conductor.run("What is it?")
-    assert max(written) <= 264_000
+    assert max(written) <= 330_000
     assert quoted[0] == 0
     assert 0 < quoted[1] <= 16_000
     assert max(len(proposal.text) for proposal in result.proposals) <= 262_144

@@ -276,6 +276,7 @@ class Conductor(Worker):
         plan: Plan | None = None,
         policy: Policy | None = None,
         limits: Limits | None = None,
+        refresh: bool = False,
         force: bool = False,
         journal: Journal | None = None,
         middleware: CallMiddleware | None = None,
@@ -299,6 +300,9 @@ class Conductor(Worker):
             limits: replace the limits of the run and are recorded. `None` keeps the recorded limits
                 of the whole run (rounds, steps, calls, tokens, cost, seconds), and uses the conductor's
                 limits for one plan, step or call.
+            refresh: also repeat steps that ended `ok` without an input that exists by now, and the steps that
+                depend on them. Steps of workers that are not safe to repeat are never repeated. By default
+                such results are kept, and the run stays `partial`.
             force: also resume a run that raised `RunDead`.
             journal: see `run`.
             middleware: see `run`.
@@ -307,13 +311,17 @@ class Conductor(Worker):
 
         Raises:
             ConfigError: the conductor has no journal, or the pool lacks a worker of the plan, or a worker
-                has no price and `limits` set a cost.
+                has no price and `limits` set a cost, or there are both `plan` and `refresh`.
             RunUnknown: the journal has no run with this id.
             RunHeld: another process executes the run.
             RunDead: the run was resumed too often after its process died.
             PodiumError: see `run`.
         """
         journal_of(self._settings, journal)
+        if plan is not None and refresh:
+            raise ConfigError(
+                "resume has both a plan and refresh: change the plan first, then refresh the run"
+            )
         if plan is not None:
             plan.fit(len(self.pool), (limits or self.limits).plan_steps)
         if limits is not None:
@@ -326,6 +334,7 @@ class Conductor(Worker):
             policy=policy,
             resumes=True,
             limits=limits,
+            refresh=refresh,
             force=force,
             journal=journal,
             middleware=middleware,

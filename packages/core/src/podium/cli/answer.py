@@ -16,6 +16,7 @@ from podium.cli.run_lookup import short_id
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen
 from podium.errors import JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
 from podium.run.no_plan import FALLBACK
+from podium.types.conclusion import STALE
 from podium.types.result import Result
 
 _EXITS = {"partial": PARTIAL, "failed": NO_ANSWER, "waiting": WAITING}
@@ -129,7 +130,9 @@ def _hint(result: Result, config: Path | None) -> str:
             refuse = command(f"decide {short} refuse --why TEXT", config)
             return f": see it with `{see}`, then `{approve}` or `{refuse}`"
         case _:
-            return f": retry the failed steps with `{resume}`"
+            is_stale = result.problem is not None and result.problem.code == STALE
+            how = "make these steps again" if is_stale else "retry the failed steps"
+            return f": {how} with `{resume}{' --refresh' if is_stale else ''}`"
 
 
 def _with_higher_limit(resume: str, message: str) -> str:

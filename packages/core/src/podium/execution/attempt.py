@@ -1,12 +1,12 @@
 """One call of a worker: its reservation, its result and its cost."""
 
-from asyncio import timeout_at
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import get_args
 
+from podium.aio.foreign_call import foreign_batches
 from podium.budget.charging import Charged, beside_nested, charge, charged_by
 from podium.budget.ledger import Ledger, Reservation
 from podium.budget.spend import MAX_COST, NOTHING, Spend, is_cost
@@ -133,11 +133,7 @@ class Attempt:
             if self.context.recorded is not None:
                 await self.context.recorded()
                 self._postpone(self.context.clock() - self.began)
-            self.is_sent = True
-            async with timeout_at(self.until):
-                boundary = Boundary(f"worker {self.card.name!r}", _FAILED)
-                with self._current(), boundary, answering(self.request.caller):
-                    await self._read(on_text)
+            await self._read(on_text)
         except HostExit as left:
             self.left = left
             raise
@@ -176,25 +172,53 @@ class Attempt:
         return self.context.during(caller.round, caller.step, caller.attempt)
 
     async def _read(self, on_text: Callable[["Attempt", str], None]) -> None:
-        room = self.context.settings.limits.output_chars
+        who, is_own = f"worker {self.card.name!r}", self.reservation.books_itself
+        left = self.context.settings.limits.output_chars
+        async with aclosing(foreign_batches(self._call, who, self.until, is_own=is_own)) as batches:
+            async for batch in batches:
+                for piece in batch:
+                    left -= len(self._take(piece, on_text))
+                    if left < 0:
+                        raise self._too_long()
+        if self.completion is None:
+            raise self._broken("ended without a completion")
+
+    def _take(self, piece: object, on_text: Callable[["Attempt", str], None]) -> str:
+        """Take a piece or the completion; return the text of a piece."""
+        if isinstance(piece, Completion):
+            self.completion = self._in_time(self._checked(piece))
+            return ""
+        if not isinstance(piece, str):
+            raise self._broken(f"yielded a {type(piece).__name__}, not text")
+        self.pieces.append(storable(piece))
+        on_text(self, self.pieces[-1])
+        return piece
+
+    async def _call(self, emit: Callable[[object], Awaitable[None]]) -> None:
+        """Emit the pieces of the worker until its completion."""
+        self.is_sent = True
         worker, middleware = self.context.settings.pool.workers[self.worker], self.context.request.middleware
-        called = worker.call(self.request) if middleware is None else middleware(worker, self.request)
-        call: AsyncGenerator[object, None] = pieces_of(called, "call")
-        try:
-            async for piece in call:
-                if isinstance(piece, Completion):
-                    self.completion = self._checked(piece)
-                    return
-                if not isinstance(piece, str):
-                    raise self._broken(f"yielded a {type(piece).__name__}, not text")
-                room -= len(piece)
-                if room < 0:
-                    raise self._too_long()
-                self.pieces.append(storable(piece))
-                on_text(self, self.pieces[-1])
-        finally:
-            await call.aclose()
-        raise self._broken("ended without a completion")
+        boundary = Boundary(f"worker {self.card.name!r}", _FAILED)
+        with self._current(), boundary, answering(self.request.caller):
+            called = worker.call(self.request) if middleware is None else middleware(worker, self.request)
+            call: AsyncGenerator[object, None] = pieces_of(called, "call")
+            async with aclosing(call):
+                async for piece in call:
+                    await emit(piece)
+                    if isinstance(piece, Completion):
+                        return
+
+    def _in_time(self, completion: Completion) -> Completion:
+        """Return a complete answer; raise `WorkerTimeout` if it arrived after its time limit."""
+        now, ledger, limits = self.context.clock(), self.context.ledger, self.context.settings.limits
+        if now <= self.request.deadline:
+            return completion
+        limit = f"{limits.step_seconds:g} s (Limits.step_seconds)"
+        if self.until is not None:
+            limit = f"{limits.attempt_seconds:g} s (Limits.attempt_seconds)"
+        elif now > ledger.deadline:
+            limit = f"the run's {ledger.limits.seconds:g} s (Limits.seconds)"
+        raise self._broken(f"answered too late, not within {limit}", completion, WorkerTimeout)
 
     def _checked(self, completion: Completion) -> Completion:
         if wrong := _misfit(completion):

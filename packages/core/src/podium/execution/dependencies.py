@@ -13,6 +13,7 @@ from podium.prompts.subtask import mentioned
 from podium.resume.action_log import AGAIN
 from podium.types.outcome import Outcome, Problem, StepStatus
 from podium.types.plan import Plan, Step, label_of
+from podium.workers.worker import VisibleStep
 
 Verdict = Literal["wait", "start", "skip", "abort"]
 
@@ -155,7 +156,11 @@ class DependencyGraph:
         bad += [f"step {each.index} is incomplete" for each in inputs if each.is_good and not each.is_whole]
         if state.step.previous and not self._previous.is_whole:
             bad.append("the previous round is incomplete")
-        return Problem("dependency", f"an action is carried out only from complete inputs: {', '.join(bad)}")
+        told = f"an action is carried out only from complete inputs: {', '.join(bad)}"
+        kept = [str(each.index) for each in self._states if any(map(each.lacks, each.step.access))]
+        if kept and any(each.outcome.reused for each in inputs if each.outcome):
+            told += f"; to make step {', '.join(kept)} again, resume the run with refresh=True (--refresh)"
+        return Problem("dependency", told)
 
     def is_whole(self, state: StepState) -> bool:
         """Return whether the output of a step is complete, and was made from complete inputs."""
@@ -172,25 +177,31 @@ class DependencyGraph:
         whole = not state.step.previous or self._previous.is_whole
         return whole and len(shown) >= state.least and all(self._states[seen].is_whole for seen in shown)
 
-    def show(self, state: StepState, labels: frozenset[str]) -> None:
+    def show(self, state: StepState, labels: frozenset[str], kept: Sequence[int] | None = None) -> None:
         """Set what a step that can start sees; with `enough`, the steps that ended first.
 
         Args:
             state: the state of the step.
             labels: the labels of the data that every step sees.
+            kept: the steps whose output a recorded result was made from; `None` for a step without one.
         """
         step, states = state.step, self._states
-        good: Sequence[int] = step.access
-        if state.good < len(good):
+        good: Sequence[int] = step.access if kept is None else kept
+        if kept is None and state.good < len(good):
             good = [seen for seen in good if state.takes(states[seen])]
         if step.enough is not None and len(good) > step.enough:
             good = sorted(sorted(good, key=lambda seen: states[seen].rank)[: step.enough])
-        seen = good if len(good) >= state.least else step.access
-        previous = self._previous if step.previous else PreviousRound()
-        state.visible = (*previous.visible, *[states[index].as_shown() for index in seen])
-        state.labels = labels.union(previous.labels, *[states[index].written for index in good])
+        state.visible = self.seen(state, good)
+        before = self._previous.labels if step.previous else frozenset[str]()
+        state.labels = labels.union(before, *[states[index].written for index in good])
         if len(good) < len(step.access):
             state.shown = tuple(good)
+
+    def seen(self, state: StepState, good: Collection[int]) -> tuple[VisibleStep, ...]:
+        """Return what a step sees if `good` are the steps on its access list with an output."""
+        access = good if len(good) >= state.least else state.step.access
+        before = self._previous.visible if state.step.previous else ()
+        return (*before, *[self._states[index].as_shown(has_output=index in good) for index in access])
 
     @property
     def unwanted(self) -> Iterator[StepState]:

@@ -1,15 +1,18 @@
 """Finds the steps of a round whose results are already paid for: before a resume, or in an earlier round."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from hashlib import sha256
 
 from podium.execution.dependencies import DependencyGraph
 from podium.execution.run_context import RunContext
 from podium.execution.step_state import StepState
 from podium.prompts.subtask import named_texts
 from podium.resume.paid_results import PaidResults, step_key
+from podium.secrets import scrub
 from podium.types.outcome import Outcome
 from podium.types.references import renumbered
-from podium.workers.worker import StepInput
+from podium.workers.worker import StepInput, VisibleStep
 
 
 class PaidSteps:
@@ -38,7 +41,7 @@ class PaidSteps:
         self._paid = paid
         self._has_exact_keys = has_exact_keys
 
-    def first(self, ready: Iterable[StepState]) -> tuple[StepState, Outcome] | None:
+    def first(self, ready: Collection[StepState]) -> tuple[StepState, Outcome] | None:
         """Return the step whose paid result ended first, with its outcome; `None` if there is none."""
         found: list[tuple[tuple[bool, int], int, StepState, PaidResults, str]] = []
         for state in ready:
@@ -48,28 +51,71 @@ class PaidSteps:
                     found.append((position, later, state, results, key))
                     break
         if not found:
-            return None
+            return self._kept(ready)
         *_, state, results, key = min(found, key=lambda one: (one[1], one[0], one[2].index))
         outcome = results.take(key, self._number, state.index)
         assert outcome is not None
         return state, outcome
+
+    def _kept(self, ready: Collection[StepState]) -> tuple[StepState, Outcome] | None:
+        """Return a recorded step that saw only a part of its inputs, with its outcome; `None` for no step.
+
+        The result is kept, also if the missing inputs exist by now, unless the run is refreshed. It does not
+        wait for these inputs.
+        """
+        context, paid_results = self._context, self._context.paid_results
+        if paid_results is None or context.request.refresh:
+            return None
+        for state in self._graph:
+            if state.acts or not (state.is_undecided or state in ready):
+                continue
+            for shown in paid_results.shown(self._number, state.index):
+                seen = set(shown) & set(state.step.access)
+                if len(seen) < len(shown) or not all(self._graph[index].is_good for index in seen):
+                    continue
+                keys = state.key, state.exact
+                self._set_keys(state, self._graph.seen(state, shown))
+                outcome = paid_results.take(state.key, self._number, state.index)
+                if outcome is not None:
+                    self._graph.show(state, context.labels, shown)
+                    return state, outcome
+                state.key, state.exact = keys
+        return None
 
     def _known(self, state: StepState) -> list[tuple[PaidResults, str]]:
         """Return the collections of paid results, each with the key of the step in it.
 
         Recorded results have keys without secrets, because records contain no secrets.
         """
-        context = self._context
         if not state.key:
-            query = context.request.query if context.shows_question else ()
-            subtask = renumbered(state.step.subtask, state.step.access.index)
-            texts = named_texts(subtask, context.request.context)
-            step_input = StepInput(subtask, state.visible or (), query, texts=texts)
-            worker = context.settings.pool.names[state.step.worker]
-            tool_messages = context.request.tool_messages if state is self._graph.last else ()
-            state.key = step_key(worker, step_input, tool_messages)
-            state.exact = (
-                step_key(worker, step_input, tool_messages, exact=True) if self._has_exact_keys else ""
-            )
-        known = ((context.paid_results, state.key), (self._paid, state.exact))
+            self._set_keys(state, state.visible or ())
+        known = ((self._context.paid_results, state.key), (self._paid, state.exact))
         return [(results, key) for results, key in known if results is not None]
+
+    def _set_keys(self, state: StepState, visible: Sequence[VisibleStep]) -> None:
+        """Set the keys of a step that sees `visible`.
+
+        The reason of a missing input does not change the key, because it may differ after a resume. A missing
+        input that has another worker, subtask or access list is another input.
+        """
+        context = self._context
+        query = context.request.query if context.shows_question else ()
+        subtask = renumbered(state.step.subtask, state.step.access.index)
+        seen = tuple(replace(each, gap=self._content(each.step)) if each.gap else each for each in visible)
+        step_input = StepInput(subtask, seen, query, texts=named_texts(subtask, context.request.context))
+        worker = context.settings.pool.names[state.step.worker]
+        tool_messages = context.request.tool_messages if state is self._graph.last else ()
+        state.key = step_key(worker, step_input, tool_messages)
+        if self._has_exact_keys:
+            state.exact = step_key(worker, step_input, tool_messages, exact=True)
+
+    def _content(self, index: int) -> str:
+        """Return a hash of a step's worker and subtask, and of the steps on its access list."""
+        hashes: list[str] = []
+        for state in self._graph:
+            worker, access = self._context.settings.pool.names[state.step.worker], state.step.access
+            told = [worker, state.step.subtask, *(hashes[seen] for seen in access)]
+            hashes.append(sha256(scrub(repr(told)).encode("utf-8", "surrogatepass")).hexdigest())
+            if state.index == index:
+                break
+        return hashes[index]

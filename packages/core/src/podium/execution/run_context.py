@@ -138,6 +138,8 @@ class RunRequest:
     """Whether the run may reuse answers from the conductor's cache and store answers there."""
     force: bool = False
     """Whether to resume also a run that raised `RunDead`."""
+    refresh: bool = False
+    """Whether to run recorded steps again that lacked an input which exists now."""
 
 
 @dataclass(frozen=True, slots=True)

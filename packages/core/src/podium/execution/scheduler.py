@@ -323,8 +323,9 @@ class RoundScheduler:
         for state in ready:
             if state.acts and (outcome := self._actions.recall(state)) is not None:
                 return state, outcome
-        others = [state for state in ready if not state.acts] if self._has_keys else []
-        return self._paid_steps.first(others) if others else None
+        if not self._has_keys:
+            return None
+        return self._paid_steps.first([state for state in ready if not state.acts])
 
     async def _carry_out(self, state: StepState) -> None:
         """Run a step; an action only if it is approved. A step whose action waits has no outcome."""

@@ -3,7 +3,7 @@
 import anyio
 
 from podium.execution.step_runner import StepRunner
-from podium.prompts.subtask import gap_of
+from podium.prompts.subtask import NOT_RUN, gap_of
 from podium.types.outcome import Action, Outcome, Problem
 from podium.types.plan import Step
 from podium.workers.worker import VisibleStep
@@ -122,8 +122,17 @@ class StepState:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether another step waits for this step."""
-        return any(state.is_undecided for state in self.dependents)
+        """Whether another step waits for this step, or was made without it in an earlier process."""
+        return any(state.is_undecided or state.lacks(self.index) for state in self.dependents)
+
+    def lacks(self, index: int) -> bool:
+        """Return whether the step has ended, and was made without a step that it needed."""
+        return (
+            self.is_good
+            and self.shown is not None
+            and len(self.shown) < self.least
+            and index not in self.shown
+        )
 
     def takes(self, other: "StepState") -> bool:
         """Return whether another step gives this step an input: an action needs a complete one."""
@@ -146,9 +155,10 @@ class StepState:
             state.good += state.takes(self)
         return self.dependents
 
-    def as_shown(self) -> VisibleStep:
-        """Return the step, which has ended, as other steps see it."""
-        assert self.outcome is not None
-        gap = gap_of(self.outcome)
-        text = "" if gap else self.outcome.text
+    def as_shown(self, *, has_output: bool) -> VisibleStep:
+        """Return the step as other steps see it, with its output or the reason why it has none."""
+        outcome, gap = self.outcome, "" if has_output else NOT_RUN
+        if outcome is not None and not has_output:
+            gap = gap_of(outcome) or NOT_RUN
+        text = outcome.text if outcome is not None and has_output else ""
         return VisibleStep(self.index, self.subtask, text, gap, label=self.step.label)

@@ -22,7 +22,8 @@ _NO_LABELS: Mapping[int, int] = {}
 _NO_TEXTS: Mapping[str, str] = {}
 REFUSED = "the limits of the run did not allow it"
 """Why a step that the limits refused has no output, as other steps see it."""
-_GAPS = {"failed": "it failed", "cancelled": "it was stopped", "skipped": "it was not run"}
+NOT_RUN = "it was not run"
+_GAPS = {"failed": "it failed", "cancelled": "it was stopped", "skipped": NOT_RUN}
 MOST_CHARS = Limits().output_chars
 """Default maximum length of a subtask with outputs filled in, in characters."""
 

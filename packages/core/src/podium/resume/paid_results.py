@@ -81,11 +81,19 @@ class PaidResults:
     _outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)
     """Outcomes by `step_key`, each with its number in the order of `add`."""
     _added: int = 0
+    _shown: dict[tuple[int, int], list[tuple[int, ...]]] = field(default_factory=dict)
+    """By round and step: the steps whose output its worker saw, of `ok` outcomes that did not see all."""
 
     def add(self, key: str, outcome: Outcome) -> None:
         """Add an outcome; outcomes of a run are added in the order in which its steps ended."""
         self._added += 1
         self._outcomes.setdefault(key, []).append((self._added, outcome))
+        if outcome.status == "ok" and outcome.shown is not None:
+            self._shown.setdefault((outcome.round, outcome.step), []).append(outcome.shown)
+
+    def shown(self, number: int, step: int) -> Sequence[tuple[int, ...]]:
+        """Return what the `ok` outcomes of a step saw, the latest first, if they did not see everything."""
+        return self._shown.get((number, step), [])[::-1]
 
     def forget_plan(self, number: int) -> None:
         """Remove the plan of a round, and the decision on it."""

@@ -4,14 +4,16 @@ Failed calls are retried according to `Retry`. If there is still no plan, the fa
 Without a fallback planner, planning fails. Each call is reserved in the run's ledger first.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from math import isinf
 from typing import Literal, NamedTuple, get_args
 
 import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
 
+from podium.aio.foreign_call import foreign_batches
 from podium.budget.ledger import Reservation
 from podium.budget.spend import NOTHING, Spend
 from podium.errors import (
@@ -30,8 +32,9 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.execution.run_context import RunContext
+from podium.execution.step_state import STOPPED
 from podium.plan_text.parser import PlanReader
-from podium.planners.planner import Planner, PlanText, Turn
+from podium.planners.planner import Planner, PlanRequest, PlanText, Turn
 from podium.planners.planner_call import PlannerCall, misfit
 from podium.planners.planner_prompt import repair_feedback
 from podium.prompts.subtask import check_names
@@ -111,7 +114,8 @@ class PlanRequester:
 
     def _known(self) -> _Asked | None:
         """Return the planner's recorded text if it is an invalid plan that still needs a repair."""
-        last = self.proposals[-1] if self.proposals else None
+        ended = [p for p in self.proposals if p.problem is None or p.problem.code != STOPPED.code]
+        last = ended[-1] if ended else None
         if (
             last is None
             or last.problem is None
@@ -138,6 +142,7 @@ class PlanRequester:
             role: the purpose of the call.
             failures: if this call fails, the number of failed calls for this text, including this call.
         """
+        await checkpoint_if_cancelled()
         context, began = self.context, self.context.clock()
         limit = context.settings.limits.planner_seconds
         written, held = PlannerCall(planner, role), list[anyio.Semaphore]()
@@ -153,8 +158,8 @@ class PlanRequester:
                 order = order_of(context, planner)
                 held = await take(*slots_of(context, planner))
                 plan = await self._plan(written, order, turns, began + limit)
-            if scope.cancelled_caught:
-                error = _late(planner, limit, written)
+            if scope.cancelled_caught or context.clock() > began + limit:
+                plan, error = None, _late(planner, limit, written)
         except WorkerTimeout as caught:
             # A model's client has the same deadline, and may notice it first.
             timeout, error = caught, self._reached_limit(written, began + limit) or caught
@@ -168,7 +173,7 @@ class PlanRequester:
             for slot in held:
                 slot.release()
             self._note(written, error)
-            problem = Problem("cancelled", "the run was stopped") if plan is None else None
+            problem = STOPPED if plan is None else None
             if error is not None:
                 wait, because = self._wait(written, error, failures)
                 problem = Problem.of(error)
@@ -246,14 +251,12 @@ class PlanRequester:
         written.messages = planner.messages(request)
         if written.breaker is not None:
             written.tries = written.breaker.called(context.settings.retry.break_after)
-        written.is_sent = True
         reader = PlanReader(
             workers=[card.name for card in request.cards],
             max_steps=request.max_steps,
             previous=bool(context.previous.visible),
         )
-        with context.during(self.round):
-            await self._read(written, pieces_of(planner.plan(request), "plan"), reader, order)
+        await self._read(written, request, reader, order)
         return self._judge(written, reader, order)
 
     async def _reserve(self, worst: Spend) -> Reservation:
@@ -271,28 +274,37 @@ class PlanRequester:
                     raise
 
     async def _read(
-        self,
-        written: PlannerCall,
-        text: AsyncGenerator[str | PlanText, None],
-        reader: PlanReader,
-        order: Sequence[int],
+        self, written: PlannerCall, request: PlanRequest, reader: PlanReader, order: Sequence[int]
     ) -> None:
-        context, name = self.context, written.planner.name
-        async with aclosing(text) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, PlanText):
-                    if wrong := misfit(piece, written.pieces):
-                        raise PlannerError(f"planner {name!r} yielded {wrong}")
-                    written.whole = piece
-                    return
-                if not isinstance(piece, str):
-                    raise PlannerError(f"planner {name!r} yielded a {type(piece).__name__}, not text")
-                written.pieces.append(storable(piece))
-                if context.request.stream:
-                    context.tell(PlanDelta, round=self.round, planner=name, text=written.pieces[-1])
-                for step in reader.feed(piece):
+        async def call(emit: Callable[[object], Awaitable[None]]) -> None:
+            written.is_sent = True
+            with self.context.during(self.round):
+                async with aclosing(pieces_of(written.planner.plan(request), "plan")) as pieces:
+                    async for piece in pieces:
+                        await emit(piece)
+                        if isinstance(piece, PlanText):
+                            return
+
+        async with aclosing(foreign_batches(call, f"planner {written.planner.name!r}")) as batches:
+            async for batch in batches:
+                for step in (step for piece in batch for step in self._take(written, piece, reader)):
                     if self._early is not None:
                         self._early.add(replace(step, worker=order[step.worker]))
+
+    def _take(self, written: PlannerCall, piece: object, reader: PlanReader) -> Sequence[Step]:
+        """Take a piece of the text, or the whole text; return the steps that the piece completes."""
+        context, name = self.context, written.planner.name
+        if isinstance(piece, PlanText):
+            if wrong := misfit(piece, written.pieces):
+                raise PlannerError(f"planner {name!r} yielded {wrong}")
+            written.whole = piece
+            return ()
+        if not isinstance(piece, str):
+            raise PlannerError(f"planner {name!r} yielded a {type(piece).__name__}, not text")
+        written.pieces.append(storable(piece))
+        if context.request.stream:
+            context.tell(PlanDelta, round=self.round, planner=name, text=written.pieces[-1])
+        return reader.feed(piece)
 
     def _judge(self, written: PlannerCall, reader: PlanReader, order: Sequence[int]) -> Plan:
         """Return the plan of a complete text, with the pool's numbers of workers, checked by the policy."""

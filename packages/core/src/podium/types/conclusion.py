@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from podium.errors import LimitExceeded
-from podium.types.outcome import Outcome, Problem, Round
+from podium.types.outcome import Outcome, Problem, Round, total_cost
 from podium.types.plan import Plan
 from podium.types.result import RunStatus
+
+STALE = "stale"
+"""The code of the problem of a recorded result that lacks an input which exists by now."""
 
 
 def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]:
@@ -129,10 +132,13 @@ def _with_causes(plan: Plan, outcomes: Sequence[Outcome], steps: Iterable[int]) 
 
 def _lack(current: Round) -> Problem | None:
     """Return the missing parts of a round's answer: steps without an output, or incomplete outputs."""
-    if without := missing(current):
-        code = _code(outcome for outcome in steps_of(current) if outcome.status == "failed")
-        return Problem(code, "the answer was made without " + _list_causes(without))
     outcomes = steps_of(current)
+    without = missing(current)
+    if gone := [outcome for outcome in without if outcome.status != "ok"]:
+        code = _code(outcome for outcome in outcomes if outcome.status == "failed")
+        return Problem(code, "the answer was made without " + _list_causes(gone))
+    if without:
+        return _stale(current, without)
     if current.plan is None or all(outcome.problem is None for outcome in outcomes):
         return None
     behind = [outcomes[index] for index in sorted(_behind(current.plan, outcomes))]
@@ -140,6 +146,26 @@ def _lack(current: Round) -> Problem | None:
     if not short:
         return None
     return Problem(_code(short), "the answer uses incomplete outputs: " + _list(short))
+
+
+def _stale(current: Round, late: Sequence[Outcome]) -> Problem:
+    """Return the problem of an answer that was recorded before these steps had an output."""
+    assert current.plan is not None
+    outcomes, again = steps_of(current), set[int]()
+    for step, outcome in zip(current.plan.steps, outcomes, strict=True):
+        shown = outcome.shown
+        lacks = shown is not None and len(shown) < step.least
+        if outcome.status == "ok" and (lacks or again.intersection(step.access if shown is None else shown)):
+            again.add(outcome.step)
+    made = [outcomes[index] for index in sorted(again)]
+    cost = total_cost(outcome.cost for outcome in made)
+    price = f", which cost ${cost:.4f}" if cost else ""
+    words = f"the answer was made before {_names(late)} had an output: to make {_names(made)} again{price}"
+    return Problem(STALE, f"{words}, resume the run with refresh=True (--refresh)")
+
+
+def _names(outcomes: Iterable[Outcome]) -> str:
+    return ", ".join(f"step {outcome.step} ({outcome.worker})" for outcome in outcomes)
 
 
 def _lack_before(rounds: Sequence[Round], current: Round) -> Problem | None:
@@ -184,8 +210,8 @@ def _failure(current: Round) -> Problem | None:
 def _list_causes(outcomes: Sequence[Outcome]) -> str:
     """Return the problems of steps without an output, and the numbers of steps skipped because of them."""
     causes = [outcome for outcome in outcomes if outcome.status != "skipped"] or outcomes
-    skipped = [f"step {outcome.step} ({outcome.worker})" for outcome in outcomes if outcome not in causes]
-    return _list(causes) + (f"; therefore skipped: {', '.join(skipped)}" if skipped else "")
+    skipped = _names(outcome for outcome in outcomes if outcome not in causes)
+    return _list(causes) + (f"; therefore skipped: {skipped}" if skipped else "")
 
 
 def _list(outcomes: Iterable[Outcome]) -> str:

@@ -57,6 +57,9 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
     input_tokens: InputTokens = None,
     output_tokens: OutputTokens = None,
     approve: Approve = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Repeat steps that lacked an input which exists by now.")
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Continue the run even after too many recoveries.")
     ] = False,
@@ -99,6 +102,7 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
             plan=new_plan,
             policy=policy,
             limits=limits,
+            refresh=refresh,
             force=force,
         )
 

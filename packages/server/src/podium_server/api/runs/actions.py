@@ -170,7 +170,7 @@ class RunActions:
             raise RunHeld(f"run {row.run_id} is running: wait for it to end or stop")
         events = await self._events(row)
         request = self._request("resume", events, body.plan)
-        changed = {"limits": body.limits or {}, "force": body.force}
+        changed = {"limits": body.limits or {}, "refresh": body.refresh, "force": body.force}
         await self._continue(row, caller, request.model_copy(update=changed), events)
         await self._accepted(exchange, row.run_id)
 

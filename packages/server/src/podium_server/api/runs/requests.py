@@ -114,6 +114,9 @@ class ChangedRun(Body):
 
     plan: Annotated[PlanBody | None, Field(description="Replaces the plan of the last round.")] = None
     limits: Annotated[Changes | None, Field(description="Replace limits of the run.")] = None
+    refresh: Annotated[
+        bool, Field(description="Also repeat steps that lacked an input which exists by now.")
+    ] = False
     force: Annotated[bool, Field(description="Also resume a `dead` run.")] = False
 
 
@@ -150,6 +153,7 @@ class JobRequest(Body):
     labels: list[str] = Field(default_factory=list)
     context: dict[str, str] = Field(default_factory=dict)
     effort: Effort | None = None
+    refresh: bool = False
     force: bool = False
     of: str | None = None
     """The run that is replayed."""

@@ -1,0 +1,260 @@
+"""Workers and planners that ignore their cancellation, never wait, block the event loop, or are late."""
+
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator
+
+import anyio
+import anyio.lowlevel
+import pytest
+from core.actors import Actor, PlanningActor, boss, plan_of, rows
+
+from podium import Conductor, FunctionWorker, Limits, ScriptedWorker
+from podium.errors import PlannerError
+from podium.execution import Hedge, Retry
+from podium.planners import PlanRequest, PlanText
+from podium.types import Completion, Result
+from podium.usage import Usage
+from podium.workers import Card, Price, Request, StepInput, Worker
+
+pytestmark = pytest.mark.anyio
+ONE = plan_of((0, "go", ()))
+PRICED = Card(name="deaf", price=Price(input=1.0, output=1.0))
+ONCE = Retry(attempts=1)
+
+
+class Deaf:
+    """Code that ignores cancellations until the test ends."""
+
+    def __init__(self) -> None:
+        self.released = anyio.Event()
+        self.cancels = 0
+        self.begun = 0
+        self.ended = anyio.Event()
+
+    async def wait(self) -> None:
+        """Wait for the end of the test, whatever is cancelled."""
+        self.begun += 1
+        while not self.released.is_set():
+            try:
+                await self.released.wait()
+            except BaseException:  # noqa: BLE001 - what a user's worker does, by mistake
+                self.cancels += 1
+        self.ended.set()
+
+    async def act(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Answer when it is too late."""
+        yield "begun "
+        await self.wait()
+        yield "late"
+        yield Completion("begun late", usage=Usage(10, 5))
+
+    async def answer(self, step_input: StepInput) -> str:
+        """Do the same as a function."""
+        await self.wait()
+        return "late"
+
+    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        """Do the same as a planner."""
+        await self.wait()
+        yield PlanText(text=rows((0, "go", ())))
+
+
+@pytest.fixture
+async def deaf() -> AsyncGenerator[Deaf, None]:
+    """Yield such code, and end it after the test."""
+    made = Deaf()
+    yield made
+    made.released.set()
+    if made.begun:
+        with anyio.fail_after(5):
+            await made.ended.wait()
+
+
+def _conductor(worker: Worker, limits: Limits | None = None, **more: object) -> Conductor:
+    return Conductor(boss(""), [worker], limits=limits, retry=ONCE, **more)  # type: ignore[arg-type]
+
+
+def _is_timeout(result: Result) -> bool:
+    return result.outcomes[0].problem is not None and result.outcomes[0].problem.code == "worker_timeout"
+
+
+SHORT = {
+    "attempt": Limits(attempt_seconds=0.05),
+    "step": Limits(step_seconds=0.05),
+    "run": Limits(seconds=0.05),
+}
+
+
+@pytest.mark.parametrize("limits", SHORT.values(), ids=SHORT)
+async def test_a_worker_that_ignores_its_cancellation_is_left(
+    limits: Limits, deaf: Deaf, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run ends soon after the limit; the call counts with its reservation, and is named."""
+    worker = Actor(PRICED, deaf.act)
+    with anyio.fail_after(20):
+        result = await _conductor(worker, limits).run(ONE)
+    assert (result.status, result.answer) == ("failed", "")
+    assert _is_timeout(result)
+    (outcome,) = result.outcomes
+    assert (outcome.maybe_paid, outcome.charged, outcome.text) == (True, "reservation", "begun ")
+    assert result.cost is not None
+    assert result.cost > 1e-3  # an answer of the longest length
+    assert not deaf.ended.is_set()
+    assert deaf.cancels >= 1
+    assert "worker 'deaf' ignores that it was cancelled" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["cancel", "leave", "hedge", "function"])
+async def test_a_run_that_is_cancelled_does_not_wait_for_such_a_worker(how: str, deaf: Deaf) -> None:
+    """A cancel, an early end of the stream, a faster second call, a coroutine function."""
+    worker = Actor("deaf", deaf.act) if how != "function" else FunctionWorker(deaf.answer)
+    with anyio.fail_after(20):
+        if how == "leave":
+            stream = _conductor(worker).stream(ONE)
+            async for event in stream:
+                if event.type == "step_delta":
+                    break
+            await stream.aclose()
+        elif how == "hedge":
+            quick = ScriptedWorker("quick", "quick")
+            retry = Retry(hedge=Hedge(seconds=0.01), fallbacks={"deaf": ["quick"]})
+
+            async def silent(request: Request) -> AsyncGenerator[str | Completion, None]:
+                await deaf.wait()
+                yield Completion("late")
+
+            hedged = Conductor(boss(""), [Actor("deaf", silent), quick], retry=retry)
+            assert (await hedged.run(ONE)).answer == "quick"
+        else:
+            with anyio.move_on_after(0.05) as scope:
+                await _conductor(worker).run(ONE)
+            assert scope.cancelled_caught
+    assert deaf.begun == 1
+
+
+async def test_a_planner_that_ignores_its_cancellation_is_left(deaf: Deaf) -> None:
+    """It has `Limits.planner_seconds`, and the fallback planner stands in for it."""
+    planner = PlanningActor(deaf.plan)
+    worker = ScriptedWorker("a", "A")
+    limits = Limits(planner_seconds=0.05)
+    with anyio.fail_after(20):
+        result = await Conductor(
+            planner, [worker], limits=limits, retry=ONCE, fallback_planner=boss(rows((0, "go", ())))
+        ).run("What?")
+    assert (result.status, result.answer) == ("partial", "A")
+    assert result.proposals[0].problem is not None
+    assert result.proposals[0].problem.code == "worker_timeout"
+
+
+async def _empty(request: object) -> AsyncGenerator[str, None]:
+    while True:
+        yield ""
+
+
+async def _endless(request: object) -> AsyncGenerator[str, None]:
+    while True:
+        yield "x"
+
+
+@pytest.mark.parametrize("limits", SHORT.values(), ids=SHORT)
+async def test_empty_pieces_are_no_progress(limits: Limits) -> None:
+    """A worker that writes nothing for ever, and never waits, ends at its limit."""
+    with anyio.fail_after(20):
+        result = await _conductor(Actor("a", _empty), limits).run(ONE)  # type: ignore[arg-type]
+    assert result.status == "failed"
+    assert _is_timeout(result)
+
+
+async def test_text_without_end_and_wait_can_be_cancelled() -> None:
+    """A worker and a planner that write for ever stop at the length of an answer, and at a cancel."""
+    result = await _conductor(Actor("a", _endless), Limits(output_chars=2000)).run(ONE)  # type: ignore[arg-type]
+    assert result.problem is not None
+    assert result.problem.code == "answer_too_long"
+    limits = Limits(planner_seconds=0.05)
+    for act in (_empty, _endless):
+        planner = PlanningActor(act)  # type: ignore[arg-type]
+        with anyio.fail_after(20), pytest.raises(PlannerError):
+            await Conductor(planner, [ScriptedWorker("a", "A")], limits=limits, retry=ONCE).run("What?")
+
+
+async def _blocking(request: Request) -> AsyncGenerator[str | Completion, None]:
+    time.sleep(0.1)  # noqa: ASYNC251 - what a user's worker does, by mistake
+    yield "too late"
+    yield Completion("too late", usage=Usage(10, 5))
+
+
+@pytest.mark.parametrize("limits", SHORT.values(), ids=SHORT)
+async def test_an_answer_after_its_limit_is_not_ok(limits: Limits) -> None:
+    """No timer can end a worker that blocks the event loop; its answer is late all the same."""
+    result = await _conductor(Actor("a", _blocking), limits).run(ONE)
+    assert (result.status, result.answer) == ("failed", "")
+    assert _is_timeout(result)
+    assert result.outcomes[0].maybe_paid
+
+
+async def test_a_plan_after_its_limit_is_not_used() -> None:
+    """As above, for `Limits.planner_seconds`."""
+
+    async def plan(request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        time.sleep(0.1)  # noqa: ASYNC251 - as above
+        yield PlanText(text=rows((0, "go", ())))
+
+    worker = ScriptedWorker("a", "A")
+    conductor = Conductor(PlanningActor(plan), [worker], limits=Limits(planner_seconds=0.05), retry=ONCE)
+    with pytest.raises(PlannerError, match=r"Limits\.planner_seconds"):
+        await conductor.run("What?")
+    assert not worker.requests
+
+
+def _until_told(caplog: pytest.LogCaptureFixture) -> None:
+    end = time.monotonic() + 20
+    while "has blocked" not in caplog.text and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+async def test_a_worker_that_blocks_the_event_loop_is_named_while_it_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """From another thread, because nothing else of the loop can run."""
+    caplog.set_level(logging.WARNING, logger="podium")
+
+    async def block(request: Request) -> AsyncGenerator[str | Completion, None]:
+        await anyio.lowlevel.checkpoint()
+        _until_told(caplog)
+        yield Completion("late")
+
+    result = await _conductor(Actor("blocker", block), Limits(attempt_seconds=0.5)).run(ONE)
+    told = [record for record in caplog.records if "has blocked" in record.message]
+    assert [record.threadName != threading.current_thread().name for record in told] == [True]
+    assert "worker 'blocker' has blocked the event loop" in told[0].message
+    assert _is_timeout(result)
+
+
+SCRIPT = """
+import asyncio
+from podium import Conductor, FunctionWorker, Limits, Plan, Step
+from podium.planners import FixedPlanner
+
+async def deaf(step_input):
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except BaseException:
+            pass
+
+plan = Plan((Step(0, "go"),))
+conductor = Conductor(FixedPlanner(plan), [FunctionWorker(deaf)], limits=Limits(step_seconds=0.05))
+print(asyncio.run(conductor.run(plan)).problem.code)
+"""
+
+
+def test_the_interpreter_ends_though_such_a_worker_goes_on() -> None:
+    """`asyncio.run` does not wait for it either."""
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (ended.returncode, ended.stdout.strip()) == (0, "worker_timeout")
