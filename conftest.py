@@ -23,8 +23,9 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from typer.testing import CliRunner
 from xdist.scheduler import LoadScopeScheduling
 
+from podium.cli.commands.policy import FlowFile
 from podium.cli.root import app
-from podium.config import load_config
+from podium.config import load_config, read_table
 
 # Collection imports every framework. Garbage collections would double its time, and find nothing.
 gc.disable()
@@ -80,7 +81,10 @@ def check_json(example: Example) -> None:
 def check_toml(example: Example) -> None:
     """Check that a block is a valid configuration."""
     Path("block.toml").write_text(example.parsed)
-    load_config(Path("block.toml"))
+    if example.parsed.startswith("[[flow]]"):
+        read_table(Path("block.toml"), FlowFile)
+    else:
+        load_config(Path("block.toml"))
 
 
 def ignore(example: Example) -> None:
