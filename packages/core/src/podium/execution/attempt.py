@@ -211,7 +211,7 @@ class Attempt:
     def _in_time(self, completion: Completion) -> Completion:
         """Return a complete answer; raise `WorkerTimeout` if it arrived after its time limit."""
         now, ledger, limits = self.context.clock(), self.context.ledger, self.context.settings.limits
-        if now <= self.request.deadline:
+        if self.request.deadline is None or now <= self.request.deadline:
             return completion
         limit = f"{limits.step_seconds:g} s (Limits.step_seconds)"
         if self.until is not None:

@@ -81,7 +81,7 @@ class Pool(ResourceGroup):
         self._own = tuple(known.get(id(worker)) or WorkerState(worker) for worker in workers)
         self.states: tuple[WorkerState, ...] = (*self._own, *(s for s in shared if s not in self._own))
         """The states of these workers, and after them those of the other workers of the shared pool."""
-        self.answers = AnswerLabels() if shares is None else shares.answers
+        self.answers: AnswerLabels = AnswerLabels() if shares is None else shares.answers
         """The labels of the latest answers, in memory."""
 
     def __len__(self) -> int:

@@ -21,7 +21,7 @@ def context_policy() -> Policy | None:
     Raises:
         ConfigError: the value is not a policy.
     """
-    policy = _value("podium_policy")
+    policy: object = _value("podium_policy")
     if not isinstance(policy, Policy | None):
         raise ConfigError(f"podium_policy in the runtime context is {policy!r:.80}: set a Policy")
     return policy
