@@ -21,12 +21,12 @@ def context_policy() -> Policy | None:
     Raises:
         ConfigError: the value is not a policy.
     """
-    policy: object = _value("podium_policy")
+    policy = _value("podium_policy")
     if not isinstance(policy, Policy | None):
         raise ConfigError(f"podium_policy in the runtime context is {policy!r:.80}: set a Policy")
     return policy
 
 
 def _value(name: str) -> Any:
-    context = get_runtime().context
+    context: object = get_runtime().context
     return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
