@@ -193,7 +193,7 @@ async def test_an_answer_after_its_limit_is_not_ok(limits: Limits) -> None:
     result = await _conductor(Actor("a", _blocking), limits).run(ONE)
     assert (result.status, result.answer) == ("failed", "")
     assert _is_timeout(result)
-    assert result.outcomes[0].maybe_paid
+    assert result.usage == Usage(10, 5)
 
 
 async def test_a_plan_after_its_limit_is_not_used() -> None:
