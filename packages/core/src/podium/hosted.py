@@ -16,7 +16,7 @@ import anyio
 from podium.aio.event_stream import events_of
 from podium.aio.resources import ResourceGroup
 from podium.aio.sync import run_sync
-from podium.errors import ConfigError, PodiumError, WorkerBroken, WorkerError, WorkerTimeout
+from podium.errors import AnswerToolCalls, ConfigError, PodiumError, WorkerBroken, WorkerError, WorkerTimeout
 from podium.secrets import scrubbing
 from podium.secrets.boundary import Boundary
 from podium.telemetry import start_trace
@@ -188,7 +188,7 @@ class HostedConductor(ResourceGroup):
         began: float,
     ) -> Result:
         pieces: list[str] = []
-        completion, problem, unpaid = None, None, False
+        completion, problem, unpaid, used = None, None, False, None
         reader = AnswerReader() if self._api == "chat" else ResponsesReader(self._endpoint.quote)
         try:
             # A body with values of unexpected types is a malformed answer.
@@ -203,6 +203,7 @@ class HostedConductor(ResourceGroup):
                         emit(AnswerDelta(run_id=run_id, at=anyio.current_time() - began, text=piece))
         except PodiumError as error:
             problem = Problem.of(error)
+            used = error.usage if isinstance(error, WorkerError) else None
             unpaid = not pieces and isinstance(error, WorkerError) and not error.maybe_paid
         text = "".join(pieces) if completion is None else completion.text
         if completion is not None:
@@ -210,7 +211,7 @@ class HostedConductor(ResourceGroup):
         if completion is not None and text and not pieces:
             emit(AnswerDelta(run_id=run_id, at=anyio.current_time() - began, text=text))
         calls = () if completion is None else completion.tool_calls
-        usage = usage_or_estimate(None if completion is None else completion.usage, query, text, calls)
+        usage = usage_or_estimate(used if completion is None else completion.usage, query, text, calls)
         usage = Usage() if unpaid else usage
         return Result(
             run_id=run_id,
@@ -241,7 +242,11 @@ class HostedConductor(ResourceGroup):
         except (WorkerBroken, WorkerTimeout):
             if reader.finish is None:
                 raise
-        yield reader.completion(query)
+        completion = reader.completion(query)
+        if completion.tool_calls and not body.get("tools"):
+            told = "the hosted conductor called tools that nobody offered"
+            raise AnswerToolCalls(told, maybe_paid=True, usage=completion.usage)
+        yield completion
 
     def _body(self, asked: _Asked) -> dict[str, Any]:
         if self._api == "responses":

@@ -248,11 +248,11 @@ async def test_a_refusal_among_parts_is_a_refusal(text: str, *, stream: bool) ->
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_end_for_tools_without_a_call_is_broken(*, stream: bool) -> None:
+async def test_an_end_for_tools_without_a_call_is_a_refusal(*, stream: bool) -> None:
     """A text before calls of tools that never came is no whole answer."""
     frames = events(chunk({"content": "I will look"}), chunk({}, finish_reason="tool_calls"))
     body = whole(completion("I will look", finish_reason="tool_calls"))
-    with pytest.raises(WorkerBroken, match="calls no tool") as caught:
+    with pytest.raises(AnswerRefused, match="calls no tool") as caught:
         await ask(lambda _: frames if stream else body, stream=stream)
     assert caught.value.maybe_paid
 

@@ -11,6 +11,7 @@ from podium.budget.charging import Charged, beside_nested, charge, charged_by
 from podium.budget.ledger import Ledger, Reservation
 from podium.budget.spend import MAX_COST, NOTHING, Spend, is_cost
 from podium.errors import (
+    AnswerRefused,
     AnswerToolCalls,
     AnswerTooLong,
     LimitExceeded,
@@ -228,6 +229,9 @@ class Attempt:
             raise self._broken(
                 f"called tools that nobody offered: {_names(completion)}", completion, AnswerToolCalls
             )
+        reason = completion.finish_reason
+        if reason == "content_filter" or (reason == "tool_calls" and not completion.tool_calls):
+            raise self._broken(f"ended with the finish_reason {reason!r}", completion, AnswerRefused)
         if not completion.text.strip() and not completion.tool_calls:
             # Not retried without a model: the code would return nothing again.
             kind = WorkerBroken if self._uses_tokens and completion.uses_tokens else WorkerFailed

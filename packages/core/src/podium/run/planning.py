@@ -316,9 +316,11 @@ class PlanRequester:
         if written.whole.finish_reason == "length":
             message = "the text was cut at the planner's token limit: write a shorter plan"
             raise PlanSyntaxError("truncated", message, position=len(written.text))
-        if written.whole.finish_reason == "content_filter":
-            message = f"planner {written.planner.name!r}: a content filter of its server cut the text"
-            raise AnswerRefused(message, maybe_paid=True)
+        if written.whole.finish_reason != "stop":
+            did = "a content filter of its server cut the text"
+            if written.whole.finish_reason == "tool_calls":
+                did = "its model called tools, and none were offered"
+            raise AnswerRefused(f"planner {written.planner.name!r}: {did}", maybe_paid=True)
         plan = reader.close().renumbered(order)
         if not plan.steps and not self.may_keep:
             message = "there is no previous answer to keep: write at least one step"

@@ -55,23 +55,40 @@ class AnswerReader:
         choices = raw.get("choices")
         if not choices:
             return ""
-        if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-            raise _no_completion()
-        choice = next((choice for choice in choices if not choice.get("index")), None)
+        choice = _first_choice(choices)
         if choice is None:  # a piece of a second answer
             return ""
-        part = choice.get("delta") or choice.get("message") or {}
-        if not isinstance(part, dict):
-            raise _no_completion()
+        part, text = self._part_of(choice)
         self._read_calls(part.get("tool_calls"))
-        if isinstance(function := part.get("function_call"), dict):  # the old form of `tool_calls`
+        if function := part.get("function_call"):  # the old form of `tool_calls`
             self._read_calls([{"index": 0, "id": "function_call", "function": function}])
-        if isinstance(refusal := part.get("refusal"), str):
-            self._refusal += refusal
+        if refusal := part.get("refusal"):
+            self._refusal += str(refusal)
         for name in _REASONING_FIELDS:
             self._reasoning += piece if isinstance(piece := part.get(name), str) else ""
+        self._other += (f"the field {name!r}" for name in _MEDIA_FIELDS if part.get(name))
         self.finish = joined_finish(self.finish, choice.get("finish_reason"))
-        return self._add(self._text_of(part.get("content")), more=self.finish is None)
+        return self._add(text, more=self.finish is None)
+
+    def _part_of(self, choice: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+        """Return the message of a choice, or its piece, and its text.
+
+        Raises:
+            WorkerBroken: it is not a message of an assistant, or its text is where no client looks for it.
+        """
+        delta = choice.get("delta")
+        part = delta or choice.get("message") or {}
+        if not isinstance(part, dict) or part.get("role") in _FOREIGN_ROLES:
+            raise _no_completion()
+        text = self._text_of(part.get("content"))
+        elsewhere = [choice.get("text"), choice.get("content"), part.get("text"), part.get("parts")]
+        if any(found and found != text for found in elsewhere):
+            raise _no_completion()
+        if not delta and part and (self._texts or self._calls):  # the end of a stream with the whole message
+            if text != "".join(self._texts):
+                raise _no_completion()
+            return {"refusal": part.get("refusal")}, ""
+        return part, text
 
     def completion(self, messages: Sequence[Message]) -> Completion:
         """Return the whole answer.
@@ -80,9 +97,9 @@ class AnswerReader:
             messages: the messages of the request, to estimate the usage if the server reported none.
 
         Raises:
-            AnswerRefused: the model or a content filter refused to answer.
-            WorkerBroken: the finish reason is missing, is unknown, or is `tool_calls` without a call, or the
-                answer is empty.
+            AnswerRefused: the model or a content filter refused to answer, or the finish reason is
+                `tool_calls` without a call.
+            WorkerBroken: the finish reason is missing or unknown, a call has no name, or the answer is empty.
             WorkerFailed: the answer has no text but other parts, such as images.
         """
         if self.finish is None:
@@ -111,7 +128,9 @@ class AnswerReader:
             raise WorkerBroken(f"the answer is empty{hint}", maybe_paid=True, usage=self._usage)
         if finish == "tool_calls" and not calls:
             message = f"the finish_reason is {storable(self.finish)!r:.80}, and the answer calls no tool"
-            raise WorkerBroken(message, maybe_paid=True, usage=self._usage)
+            raise AnswerRefused(message, maybe_paid=True, usage=self._usage)
+        if any(call["type"] == "function" and not call["function"]["name"] for call in calls):
+            raise WorkerBroken("the answer calls a tool without a name", maybe_paid=True, usage=self._usage)
         usage = usage_or_estimate(self._usage, messages, text, calls)
         missing = None if not self._other else _told(self._other)
         if self.problem is not None and (finish, self.problem.code) != ("length", "cut"):
@@ -153,16 +172,28 @@ class AnswerReader:
                     pass
                 case {"type": str(kind)} if kind not in _TEXT_PARTS:
                     self._other.append(f"a part of type {storable(kind)!r:.80}")
+                case _:
+                    raise WorkerBroken("a part of the answer's content has no text", maybe_paid=True)
         return "".join(texts)
 
     def _read_calls(self, calls: object) -> None:
-        for call in calls if isinstance(calls, list) else ():
-            if not isinstance(call, dict):
+        for call in calls if isinstance(calls, list) else [calls] if calls else ():
+            if not isinstance(call, dict) or not isinstance(call.get("function") or {}, dict):
                 raise WorkerBroken("the server's tool_calls are not a list of objects", maybe_paid=True)
             index = call.get("index")
             if not isinstance(index, int):
                 index = len(self._calls) if call.get("id") else max(0, len(self._calls) - 1)
             _merge_call(self._calls.setdefault(index, {"type": "function"}), call)
+
+
+def _first_choice(choices: object) -> Mapping[str, Any] | None:
+    """Return the choice with the index 0, or without an index; `None` if there are only other choices."""
+    if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+        raise _no_completion()
+    indexes = [choice.get("index") or 0 for choice in choices]
+    if indexes.count(0) > 1 or not all(isinstance(index, int) for index in indexes):
+        raise _no_completion()
+    return choices[indexes.index(0)] if 0 in indexes else None
 
 
 def _no_completion() -> WorkerBroken:
@@ -183,6 +214,9 @@ def _merge_call(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
 _TEXT_PARTS = ("text", "output_text")
 _REASONING_PARTS = ("thinking", "reasoning", "reasoning_text", "redacted_thinking")
 """Types of parts in which some servers send the model's reasoning."""
+_MEDIA_FIELDS = ("audio", "images")
+"""Fields of a message in which some servers send parts that are not text."""
+_FOREIGN_ROLES = ("system", "developer", "user", "tool", "function")
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Fields of a message in which some servers send it."""
 

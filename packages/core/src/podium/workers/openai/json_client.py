@@ -7,7 +7,7 @@ imported when an endpoint is first opened.
 import asyncio
 import json
 from asyncio import get_running_loop
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -196,18 +196,32 @@ class Exchange:
         return self._checked(raw)
 
     def _checked(self, raw: object, body: _Body | None = None) -> dict[str, Any]:
-        if isinstance(raw, list) and raw:  # Gemini wraps an error in a list
+        if isinstance(raw, list) and len(raw) == 1:  # Gemini wraps an error in a list
             raw = raw[0]
         if not isinstance(raw, dict):
             received = None if body is None else body.received
             raise self._broken("its answer is not a JSON object", repr(raw), received)
-        if raw.get("error") or raw.get("object") == "error":
+        if raw.get("object") == "error":
             raise answer_fault(self._origin, raw)
+        for part in (raw, *_choices(raw)):
+            if part.get("error"):
+                raise answer_fault(self._origin, part)
         return raw
 
     def _broken(self, what: str, said: str, received: str | None = None) -> WorkerBroken:
         told = f"{self._origin.url}: {what}: {self._origin.quote(said)!r}"
         return WorkerBroken(told, maybe_paid=True, received=received)
+
+
+def _choices(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the choices of a chat completion and their messages, in which some servers report errors."""
+    choices = raw.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict):
+            yield choice
+            yield from (
+                part for part in (choice.get("delta"), choice.get("message")) if isinstance(part, dict)
+            )
 
 
 async def _read(download: Download, most: int, *, cut: bool = False) -> bytes:

@@ -1,6 +1,8 @@
 """Builds requests to OpenAI's Responses API, and reads its responses."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from podium.errors import AnswerRefused, ConfigError, WorkerBroken
@@ -100,6 +102,7 @@ class ResponsesReader:
         self.problem: Problem | None = None
         """Why the answer of another Podium is incomplete; `None` for a complete answer, or another server."""
         self._pieces: list[str] = []
+        self._refusal = ""
         self._whole: Mapping[str, Any] | None = None
 
     def feed(self, event: Mapping[str, Any]) -> str:
@@ -109,10 +112,14 @@ class ResponsesReader:
             WorkerBroken: the event reports a failure.
         """
         kind = event.get("type")
-        if kind == "response.output_text.delta":
-            text = storable(str(event.get("delta", "")))
-            self._pieces.append(text)
-            return text
+        if kind in ("response.output_text.delta", "response.refusal.delta"):
+            if not isinstance(delta := event.get("delta"), str):
+                raise WorkerBroken(f"an event {kind} has no text", maybe_paid=True)
+            if kind == "response.refusal.delta":
+                self._refusal += delta
+                return ""
+            self._pieces.append(storable(delta))
+            return self._pieces[-1]
         if kind in ("error", "response.failed"):
             failed = event.get("response", event)
             reason = (failed.get("error") or failed).get("message", "no reason given")
@@ -141,27 +148,81 @@ class ResponsesReader:
         whole = self._whole
         if whole is None:
             raise WorkerBroken("the stream ended before the response was completed", maybe_paid=True)
+        used = read_usage(whole.get("usage"))
+        broken = partial(WorkerBroken, maybe_paid=True, usage=used)
         reason = (whole.get("incomplete_details") or {}).get("reason")
-        items = [item for item in whole.get("output") or () if isinstance(item, Mapping)]
-        refusal = _joined(items, "refusal", "refusal")
+        items = _items(whole.get("output"))
+        read = _Parts()
+        if items is None or not all(read.add(item) for item in items):
+            raise broken("the output of the response has an item or a part that cannot be read")
+        refusal = "".join(read.refusals) or self._refusal
         if reason == "content_filter" or refusal:
-            message = "the model or its content filter refused to answer"
-            message += f": {self._quote(refusal)!r}" if refusal else ""
-            raise AnswerRefused(message, maybe_paid=True, usage=read_usage(whole.get("usage")))
+            told = "the model or its content filter refused to answer"
+            told += f": {self._quote(refusal)!r}" if refusal else ""
+            raise AnswerRefused(told, maybe_paid=True, usage=used)
+        if failed := whole.get("error"):
+            raise broken(f"the response has an error: {self._quote(str(failed))}")
         if whole.get("status") not in ("completed", "incomplete"):
-            raise WorkerBroken(f"the response ended {whole.get('status')!r}", maybe_paid=True)
-        text = _joined(items, "output_text", "text") or "".join(self._pieces)
-        calls = tuple(_call(item) for item in items if item.get("type") == "function_call")
+            raise broken(f"the response ended {whole.get('status')!r}")
+        text, streamed = "".join(read.texts), "".join(self._pieces)
+        if text and streamed and text.split() != streamed.split():
+            raise broken("the pieces of the stream differ from the text of the response")
+        text = text or streamed
+        calls = tuple(read.calls)
         if not text.strip() and not calls:
-            raise WorkerBroken(
-                "the answer is empty, perhaps because max_tokens is very small", maybe_paid=True
-            )
+            raise broken("the answer is empty, perhaps because max_tokens is very small")
         finish: FinishReason = "tool_calls" if calls else "stop"
-        if whole.get("status") == "incomplete":
+        if read.is_cut or whole.get("status") == "incomplete":
             finish = "length"
-        usage = usage_or_estimate(read_usage(whole.get("usage")), messages, text, calls)
+        usage = usage_or_estimate(used, messages, text, calls)
         model = whole.get("model")
-        return Completion(text, finish, usage, model if isinstance(model, str) else None, calls)
+        missing = f"the answer has parts that are not text: {', '.join(read.other)}" if read.other else None
+        model = model if isinstance(model, str) else None
+        return Completion(text, finish, usage, model, calls, missing=missing)
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The output of a response."""
+
+    texts: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    other: list[str] = field(default_factory=list)
+    """The types of other parts."""
+    calls: list[Part] = field(default_factory=list)
+    is_cut: bool = False
+    """Whether a message is incomplete."""
+
+    def add(self, item: Mapping[str, Any]) -> bool:
+        """Add a message or a call; return whether it is valid. Items of other types are left out."""
+        if item.get("type") == "function_call":
+            self.calls.append(_call(item))
+            return bool(item.get("name"))
+        if item.get("type") != "message":
+            return True
+        content = item.get("content")
+        if item.get("role", "assistant") != "assistant" or not isinstance(content, list):
+            return False
+        self.is_cut = self.is_cut or item.get("status") == "incomplete"
+        return all(map(self._add_part, content))
+
+    def _add_part(self, part: object) -> bool:
+        match part:
+            case {"type": "output_text" | "text", "text": str(text)}:
+                self.texts.append(storable(text))
+            case {"type": "refusal", "refusal": str(text)}:
+                self.refusals.append(storable(text))
+            case {"type": str(kind)} if kind not in ("output_text", "text", "refusal"):
+                self.other.append(storable(kind)[:80])
+            case _:
+                return False
+        return True
+
+
+def _items(output: object) -> list[Mapping[str, Any]] | None:
+    """Return the items of an output; `None` if it is not a list of items."""
+    items = output or []
+    return items if isinstance(items, list) and all(isinstance(item, dict) for item in items) else None
 
 
 def _content(message: Message) -> str | list[Part]:
@@ -177,12 +238,6 @@ def _part(part: Part, role: str) -> Part:
         image = part["image_url"]
         return {"type": "input_image", "image_url": image["url"] if isinstance(image, Mapping) else image}
     return part
-
-
-def _joined(items: Sequence[Mapping[str, Any]], kind: str, key: str) -> str:
-    """Return the values under `key` in the parts of this type, as one text."""
-    parts = (part for item in items if item.get("type") == "message" for part in item.get("content") or ())
-    return storable("".join(str(part.get(key, "")) for part in parts if part.get("type") == kind))
 
 
 def _call(item: Mapping[str, Any]) -> Part:

@@ -38,7 +38,8 @@ class SseReader:
 
         Raises:
             AnswerNotUtf8: the data of an event is not UTF-8.
-            WorkerBroken: a line is over `MAX_LINE` bytes, or the stream is over `MAX_ANSWER`.
+            WorkerBroken: a line is over `MAX_LINE` bytes, the stream is over `MAX_ANSWER`, or a line has JSON
+                without the name of a field.
         """
         self._size += len(piece)
         if self._after_cr and piece:
@@ -85,6 +86,8 @@ class SseReader:
             self._data.append(_decoded(value, cut=cut))
         elif field == b"event":
             self._name = value.decode(errors="replace")
+        elif field.lstrip().startswith((b"{", b"[")):  # the standard ignores unknown fields; this is data
+            raise WorkerBroken("a line of the stream has JSON without `data:`", maybe_paid=True)
 
     def _end_event(self, events: list[SseEvent]) -> None:
         if self._data:
