@@ -33,7 +33,7 @@ from podium.errors import ConfigError, QueryError, RunFailed
 from podium.execution import Retry
 from podium.planners import FixedPlanner
 from podium.types import Result
-from podium.workers import FREE, FunctionWorker, StepInput
+from podium.workers import FREE, Card, FunctionWorker, StepInput
 
 pytestmark = pytest.mark.anyio
 READ, WRITTEN = USAGE["prompt_tokens"], USAGE["completion_tokens"]
@@ -338,10 +338,11 @@ async def test_messages_without_an_author() -> None:
 async def test_images_reach_a_worker_that_takes_them() -> None:
     """As parts of the question."""
     async with FrameworkServer(alone) as server:
-        worker = as_worker(server.client(), name="eyes")
+        worker = as_worker(server.client(), card=Card(name="eyes", parts=frozenset({"image_url"})))
         agent = Agent(ConductorChatClient([worker], FixedPlanner(ONE)))
         picture = Content.from_data(b"\x89PNG", media_type="image/png")
         response = await agent.run(Message("user", ["What is it?", picture]))
+        assert "data:image/png;base64" in str(server.calls[-1].body)
     assert response.text == "12 square metres."
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self
+from typing import Any, Self
 
 import anyio
 import pytest
@@ -13,6 +13,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid, PlannerError, QueryError
 from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, PlanRequest, PlanText
+from podium.policy import Policy
 from podium.types import Completion, Message, Plan, Result, Step
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker, Worker, step_input_of
@@ -98,10 +99,43 @@ async def test_images_reach_workers_that_take_them_untouched() -> None:
 async def test_workers_that_take_no_images_are_told_of_them() -> None:
     """A worker without eyes gets text, and knows that something is missing."""
     blind = ScriptedWorker("blind", "a guess")
-    await Conductor(boss(rows((0, "look", ()))), [blind]).run(ASKED)
+    seeing = ScriptedWorker(Card(name="seeing", parts=frozenset({"image_url"})), "a cat")
+    await Conductor(boss(rows((0, "look", ()))), [blind, seeing]).run(ASKED)
     content = blind.requests[0].messages[-1].content
     assert isinstance(content, str)
     assert "1 attachment(s) of the question cannot be shown to you" in content
+
+
+@pytest.mark.parametrize("at", ["question", "history", "denied", "hidden", "nested", "plan"])
+async def test_an_image_that_no_worker_can_see_is_refused(at: str) -> None:
+    """Before a planner or a worker is called, with what to do."""
+    model, blind = ScriptedWorker("model", rows((0, "look", ()))), ScriptedWorker("blind", "a guess")
+    planner = ChatPlanner(model)
+    pool: list[Worker] = [blind]
+    asked: Any = [*ASKED, {"role": "user", "content": "And now?"}] if at == "history" else ASKED
+    policy, show_question = None, True
+    if at in ("denied", "hidden"):
+        pool.append(ScriptedWorker(Card(name="seeing", parts=frozenset({"image_url"})), "a cat"))
+        policy, show_question = Policy(denied=["seeing"]) if at == "denied" else None, at != "hidden"
+    if at == "nested":
+        pool = [Conductor(planner, pool)]
+    if at == "plan":
+        asked = Plan((Step(0, "look"),), query=(Message.from_wire(ASKED[0]),))
+    conductor = Conductor(planner, pool, policy=policy, show_question=show_question)
+    with pytest.raises(QueryError, match="'image_url' to the `parts` of a worker"):
+        await conductor.run(asked)
+    assert not model.requests
+    assert not blind.requests
+
+
+async def test_a_conductor_that_is_a_worker_sees_what_its_workers_see() -> None:
+    """The image passes through it."""
+    seeing = ScriptedWorker(Card(name="seeing", parts=frozenset({"image_url"})), "a cat")
+    inner = Conductor(boss(rows((0, "look", ()))), [seeing])
+    await Conductor(boss(rows((0, "look", ()))), [inner]).run(ASKED)
+    content = seeing.requests[0].messages[-1].content
+    assert isinstance(content, tuple)
+    assert IMAGE in content
 
 
 async def test_history_reaches_workers_as_it_is() -> None:

@@ -206,16 +206,18 @@ def test_a_cut_answer(served: Served, upstream: ChatServer) -> None:
 
 
 def test_content_parts(served: Served, upstream: ChatServer) -> None:
-    """Text parts are read; a worker that takes no pictures is told that one is missing."""
+    """Text parts are read; a picture that no worker can see is refused, before a model is called."""
     upstream.reply = team
     parts: Any = [
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
     ]
-    served.client().chat.completions.create(model="podium", messages=[{"role": "user", "content": parts}])
-    last = str(upstream.calls[-1].body["messages"])
-    assert "What is this?" in last
-    assert "cannot be shown to you" in last
+    with pytest.raises(openai.BadRequestError, match="no worker can be shown it") as caught:
+        served.client().chat.completions.create(model="podium", messages=[{"role": "user", "content": parts}])
+    assert caught.value.code == "query"
+    assert not upstream.calls
+    served.client().chat.completions.create(model="podium", messages=[{"role": "user", "content": parts[:1]}])
+    assert "What is this?" in str(upstream.calls[-1].body["messages"])
 
 
 def test_parallel_calls(served: Served, upstream: ChatServer) -> None:

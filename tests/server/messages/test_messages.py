@@ -215,7 +215,8 @@ def test_tool_arguments_that_are_no_object(served: Served, upstream: ChatServer)
 def test_what_a_worker_gets(serve: Callable[..., Served], upstream: ChatServer) -> None:
     """System blocks, images, documents, and the sampling, in OpenAI's form."""
     upstream.reply = team
-    served = serve(models='[models.raw]\nworker = "two"\n')
+    eyes = '[workers.eyes]\nendpoint = "here"\nmodel = "two"\nparts = ["image_url"]\n'
+    served = serve(models=eyes + '[models.raw]\nworker = "eyes"\n')
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     source = {"type": "text", "media_type": "text/plain", "data": "A page."}
     ask(

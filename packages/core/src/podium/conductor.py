@@ -110,7 +110,13 @@ class Conductor(Worker):
         self.acts = any(worker.acts for worker in self.pool)
         own = card or CARD
         found = checked_labels(labels)
-        self.card = replace(own, labels=own.labels.union(found, *(card.labels for card in self.pool.cards)))
+        cards = (own, *self.pool.cards)
+        shown = cards if show_question else (own,)
+        self.card = replace(
+            own,
+            labels=found.union(*(each.labels for each in cards)),
+            parts=own.parts.union(*(each.parts for each in shown)),
+        )
         self._settings = ConductorSettings(
             name=own.name,
             pool=self.pool,

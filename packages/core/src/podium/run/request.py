@@ -6,19 +6,19 @@ from typing import TypedDict
 from uuid import uuid4
 
 from podium.budget.limits import Limits
-from podium.errors import ConfigError, LimitExceeded
+from podium.errors import ConfigError, LimitExceeded, QueryError
 from podium.execution.external_scheduler import StepStarter
 from podium.execution.run_context import ConductorSettings, OuterRun, RunRequest, current_call, outer_run
 from podium.journal.journal import Journal
 from podium.policy import Policy, answer_key
 from podium.prompts.subtask import check_names
 from podium.resume.paid_results import PaidResults
-from podium.types.messages import Part, Query, Sampling, Tools, read_conversation, storable
+from podium.types.messages import Message, Part, Query, Sampling, Tools, read_conversation, storable
 from podium.types.names import check_name
 from podium.types.plan import Plan
 from podium.types.references import is_text_name
 from podium.workers.pool import Pool
-from podium.workers.worker import CallMiddleware
+from podium.workers.worker import CallMiddleware, Card
 
 _PLAIN = Sampling()
 _NO_TEXTS: Mapping[str, str] = {}
@@ -113,7 +113,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
     Raises:
         ConfigError: there is a run id and no journal, the policy does not fit the pool, the name of a
             text is invalid, or the labels are not a collection of names, or the policy does not declare one.
-        QueryError: the query is empty or malformed.
+        QueryError: the query is empty or malformed, or has an attachment that no worker accepts.
         PlanInvalid: the plan does not fit the pool or the limits.
         PlanForbidden: the policy does not allow the plan.
         LimitExceeded: the runs would be nested deeper than `Limits.depth`.
@@ -187,6 +187,8 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     """Check the request's plan, if it has one; return the request with the policy's changes of the plan."""
     plan, pool = request.plan, settings.pool
     rules = settings.policy if request.policy is None else request.policy & settings.policy
+    cards = [card for card in pool.cards if rules.admits(card, request.labels)]
+    _check_attachments(request.query, cards if settings.show_question else ())
     if plan is None:
         return request
     plan.fit(len(pool), (request.limits or settings.limits).plan_steps)
@@ -195,6 +197,17 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     if rules.silent:
         return request
     return replace(request, plan=rules.check(plan, pool.cards, request.labels))
+
+
+def _check_attachments(query: Sequence[Message], cards: Sequence[Card]) -> None:
+    """Raise `QueryError` if a message has a part, such as an image, that none of the workers accepts."""
+    given = [message.content for message in query if message.role != "assistant"]
+    kinds = {str(part.get("type")) for parts in given if not isinstance(parts, str) for part in parts}
+    if unseen := sorted(kinds - {"text"}.union(*(card.parts for card in cards))):
+        raise QueryError(
+            f"the conversation has a part of type {unseen[0]!r:.80}, and no worker can be shown it: "
+            f"add {unseen[0]!r:.80} to the `parts` of a worker whose model accepts it, or leave the part out"
+        )
 
 
 def checked_labels(labels: Iterable[str]) -> frozenset[str]:
