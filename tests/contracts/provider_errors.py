@@ -192,7 +192,15 @@ PROVIDER_ERRORS = (
         "closed the connection without an answer",
         maybe_paid=True,
     ),
-    ProviderError("anthropic-529", OverloadedError, WorkerUnavailable, "answered 529: Overloaded", 1.5, 529),
+    ProviderError(
+        "anthropic-529",
+        OverloadedError,
+        WorkerUnavailable,
+        "answered 529: Overloaded",
+        1.5,
+        529,
+        maybe_paid=True,
+    ),
     ProviderError(
         "httpx-503",
         lambda: httpx.HTTPStatusError("503", request=REQUEST, response=response(503)),
@@ -200,6 +208,7 @@ PROVIDER_ERRORS = (
         "answered 503",
         None,
         503,
+        maybe_paid=True,
     ),
     ProviderError(
         "httpx-read-timeout",
@@ -260,7 +269,15 @@ PROVIDER_ERRORS = (
         "was cut off",
         maybe_paid=True,
     ),
-    ProviderError("aiohttp-500", lambda: aiohttp_status(500), WorkerUnavailable, "answered 500", 2.0, 500),
+    ProviderError(
+        "aiohttp-500",
+        lambda: aiohttp_status(500),
+        WorkerUnavailable,
+        "answered 500",
+        2.0,
+        500,
+        maybe_paid=True,
+    ),
     ProviderError(
         "aiohttp-dropped",
         aiohttp.ServerDisconnectedError,

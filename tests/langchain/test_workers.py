@@ -172,7 +172,7 @@ async def test_calls_of_offered_tools_come_back(openai: Make, *, stream: bool) -
         (lambda c: whole({"error": {"message": "slow down"}}, status=429), WorkerUnavailable, False, "429"),
         (lambda c: whole({"error": {"message": "no key"}}, status=401), WorkerRefused, False, "key"),
         (lambda c: whole({"error": {"message": "no such model"}}, status=404), WorkerRefused, False, "404"),
-        (lambda c: whole("down", status=500, content_type="text/plain"), WorkerUnavailable, False, "500"),
+        (lambda c: whole("down", status=500, content_type="text/plain"), WorkerUnavailable, True, "500"),
         (lambda c: Reply((RESET,)), WorkerUnavailable, True, "connection"),
         (lambda c: says(c, "half an ans", finish_reason=None), WorkerBroken, True, "finish_reason"),
         (lambda c: says(c, ""), WorkerBroken, True, "empty"),

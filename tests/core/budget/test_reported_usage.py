@@ -28,7 +28,7 @@ ONE = Plan((Step(0, "go"),))
 
 
 def _worker(url: str, name: str = "m") -> ChatWorker:
-    card = Card(name=name, price=PER_TOKEN)
+    card = Card(name=name, price=PER_TOKEN, parts=frozenset({"image_url"}))
     return ChatWorker(
         "m", endpoint=Endpoint(url, provider="vllm"), card=card, sampling=Sampling(max_tokens=BOUND)
     )

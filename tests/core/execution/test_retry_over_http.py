@@ -13,7 +13,7 @@ from podium.conductor import Conductor
 from podium.errors import PlannerError
 from podium.execution import Hedge, Retry
 from podium.planners import ChatPlanner, FixedPlanner
-from podium.types import Result
+from podium.types import Result, Sampling
 from podium.workers import Card, ChatWorker, Endpoint, Price
 
 pytestmark = pytest.mark.anyio
@@ -29,8 +29,8 @@ def _status(status: int, **headers: str) -> Reply:
 
 
 FAULTS = {
-    "500": (_status(500), "worker_unavailable", False),
-    "503": (_status(503, Retry_After="0"), "worker_unavailable", False),
+    "500": (_status(500), "worker_unavailable", True),
+    "503": (_status(503, Retry_After="0"), "worker_unavailable", True),
     "504": (_status(504), "worker_unavailable", True),
     "429": (_status(429), "worker_unavailable", False),
     "429 with Retry-After": (_status(429, Retry_After="0"), "worker_unavailable", False),
@@ -82,17 +82,51 @@ async def test_stand_ins_add_no_calls(fault: str) -> None:
         assert [len(server.calls) for server in (first, second, third)] == [1, 1, 1]
 
 
-async def test_a_server_that_recovers_is_paid_for_what_it_did() -> None:
-    """Two calls that failed cost nothing, and the third one answers."""
+@pytest.mark.parametrize("free", [False, True])
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(max_tokens=20_000)])
+async def test_a_server_that_recovers_is_paid_for_what_it_did(sampling: Sampling, *, free: bool) -> None:
+    """Two calls that failed may have cost their prompts, unless the card says no; the third one answers."""
 
     def reply(call: Call) -> Reply:
         return _status(500) if len(server.calls) < 3 else says(call, "hello")
 
     async with ChatServer(reply) as server:
-        result = await _run([_worker("a", server)], Retry(first_wait=0.01))
+        card = Card(name="a", price=PRICE, free_errors=free)
+        worker = ChatWorker("a", endpoint=Endpoint(server.url), card=card, sampling=sampling)
+        result = await _run([worker], Retry(first_wait=0.01))
     assert result.answer == "hello"
-    assert result.usage.total_tokens == 218
-    assert [call.cost for call in result.outcomes[0].calls] == [0.0, 0.0, pytest.approx(218e-6)]
+    first, second, last = result.outcomes[0].calls
+    assert last.cost == pytest.approx(218e-6)
+    assert first.cost == second.cost
+    assert first.cost is not None
+    assert (first.cost > 0, first.maybe_paid, first.charged == "received") == (not free,) * 3
+    assert first.cost < 1e-3
+
+
+@pytest.mark.parametrize("free", [False, True])
+async def test_a_planner_whose_server_fails_may_be_billed(*, free: bool) -> None:
+    """For its prompt, as a worker."""
+    async with ChatServer(lambda call: _status(500)) as server:
+        card = Card(name="boss", price=PRICE, free_errors=free)
+        planner = ChatPlanner(ChatWorker("boss", endpoint=Endpoint(server.url), card=card))
+        with pytest.raises(PlannerError) as caught:
+            await Conductor(planner, [_worker("a", server)], retry=Retry(attempts=1)).run("What?")
+    (proposal,) = caught.value.calls
+    assert (proposal.cost > 0, proposal.maybe_paid, proposal.usage.input_tokens > 100) == (not free,) * 3
+    assert caught.value.cost == proposal.cost
+
+
+@pytest.mark.parametrize(("most", "paid"), [(None, 4096), (64, 64), (20_000, 20_000)])
+async def test_a_lost_call_costs_what_was_asked_for_without_a_limit(most: int | None, paid: int) -> None:
+    """The longest answer that the request allows, or `Limits.answer_tokens`."""
+    async with ChatServer(lambda call: Reply((RESET,))) as server:
+        card = Card(name="a", price=Price(input=0.0, output=1e6))
+        worker = ChatWorker("a", endpoint=Endpoint(server.url), card=card, sampling=Sampling(max_tokens=most))
+        planner = ChatPlanner(worker)
+        result = await _run([worker], Retry(attempts=1))
+        with pytest.raises(PlannerError) as caught:
+            await Conductor(planner, [worker], retry=Retry(attempts=1)).run("What?")
+    assert (result.cost, caught.value.cost) == (paid, paid)
 
 
 @pytest.mark.parametrize("script", [Reply((STALL,)), _status(503, Retry_After="20")], ids=["call", "wait"])

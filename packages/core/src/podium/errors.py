@@ -312,7 +312,8 @@ class WorkerError(PodiumError):
         """Cost of `usage` in USD; `None` when unknown."""
         self.received = received
         """The text of a response that was received to its end, and reports no usage: the call used no more
-        tokens for its answer. `None` if the answer may be longer."""
+        tokens for its answer. Empty if the server answered with an error of its own (5xx); `None` if the
+        answer may be longer."""
 
 
 class WorkerUnavailable(WorkerError):

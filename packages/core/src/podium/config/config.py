@@ -388,6 +388,7 @@ class Config:
                 parts=frozenset(section.parts),
                 labels=frozenset(section.labels),
                 concurrency=section.concurrency,
+                free_errors=section.free_errors,
             )
             return ChatWorker(section.model, endpoint=endpoint, card=card, sampling=section.sampling)
 

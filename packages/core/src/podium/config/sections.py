@@ -60,6 +60,8 @@ class ChatSection(Section):
     """Content parts that the model accepts besides text: `image_url`, `input_audio`, `file`."""
     concurrency: Count | None = None
     """Maximum concurrent calls; default: no limit."""
+    free_errors: bool = False
+    """Whether the server bills no call that it answers with an error of its own (5xx, without gateways)."""
     sampling: SamplingTable = Sampling()
     """Sampling of each call."""
 

@@ -34,7 +34,7 @@ from podium.usage import Usage, is_well_formed
 from podium.workers.call_history import CallRecord
 from podium.workers.circuit_breaker import CircuitBreaker
 from podium.workers.token_estimate import unreported_usage
-from podium.workers.worker import Card, Request, pieces_of
+from podium.workers.worker import Card, Request, is_free, pieces_of
 
 _FAILED = partial(WorkerFailed, maybe_paid=True)
 _NOTHING = Usage()
@@ -304,8 +304,8 @@ class Attempt:
 
     def _was_free(self) -> bool:
         """Return whether the call cost nothing: it was not sent or was refused, and started no nested run."""
-        unpaid = isinstance(self.error, WorkerError) and not self.error.maybe_paid
-        return not self._began_runs() and (unpaid or isinstance(self.error, LimitExceeded))
+        unpaid = is_free(self.error, self.card) or isinstance(self.error, LimitExceeded)
+        return not self._began_runs() and unpaid
 
     def _raised(self) -> bool:
         """Return whether code without a model ended with an exception of its own, and without nested runs."""

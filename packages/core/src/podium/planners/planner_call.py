@@ -15,6 +15,7 @@ from podium.types.outcome import Problem, Proposal
 from podium.usage import Usage, is_well_formed
 from podium.workers.circuit_breaker import CircuitBreaker
 from podium.workers.token_estimate import unreported_usage
+from podium.workers.worker import is_free
 
 _REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
 
@@ -82,7 +83,7 @@ class PlannerCall:
         elif isinstance(error, WorkerError) and error.usage is not None:
             usage = self._measured(error.usage)
             told = error.cost if is_cost(error.cost) else None
-        elif not self.pieces and isinstance(error, WorkerError) and not error.maybe_paid:
+        elif not self.pieces and is_free(error, self.planner.card):
             return free
         elif self.planner.card is None and self.reserved.amount == Spend():
             return free  # the planner calls no worker

@@ -8,11 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, Literal
 
 from podium.aio.resources import ResourceGroup
 from podium.budget.spend import MAX_COST, Spend, is_cost
-from podium.errors import ConfigError, WorkerBroken
+from podium.errors import ConfigError, WorkerBroken, WorkerError
 from podium.types.messages import Completion, Message, Sampling, Tools
 from podium.types.names import check_name
 from podium.usage import Usage
@@ -104,6 +105,9 @@ class Card:
     reused."""
     concurrency: int | None = None
     """Maximum concurrent calls; `None` for no limit."""
+    free_errors: bool = False
+    """Whether its server bills no call that it answers with an error of its own (5xx, without the statuses of
+    gateways). Otherwise such a call is charged for its prompt."""
     measured: tuple[MeasuredRate, ...] = ()
     """The measured rates of right answers, by kind of questions; see
     `podium.workers.read_measured`."""
@@ -287,6 +291,15 @@ class Worker(ResourceGroup, ABC):
         read = most_tokens(request.messages, request.sampling.constraint, request.tools)
         written = request.sampling.max_tokens or self.max_tokens or answer_tokens
         return Spend(1, read, written, None if price is None else price.most(read, written))
+
+
+def is_free(error: object, card: Card | None) -> bool:
+    """Return whether a failed call was certainly not billed."""
+    if not isinstance(error, WorkerError):
+        return False
+    is_fault = error.status is not None and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    may_bill = card is None or not card.free_errors or not is_fault or error.received != ""
+    return not error.maybe_paid or not may_bill
 
 
 CallMiddleware = Callable[[Worker, Request], AsyncGenerator[str | Completion, None]]

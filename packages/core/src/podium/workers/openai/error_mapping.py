@@ -25,7 +25,9 @@ MAX_QUOTE = 300
 
 _BUSY = (408, 409, 425, 429)
 _STATUSES = range(300, 600)
-_PERHAPS_PAID = (408, 502, 504, 520, 522, 524)
+_GATEWAYS = (408, 502, 504, 520, 522, 524)
+"""Statuses after which the model may have written an answer that a gateway did not pass on. After another 5xx
+it has read the prompt at most."""
 _REFUSING_WORDS = (
     "insufficient_quota", "billing", "credit", "invalid", "authentication", "permission", "unauthenticated",
     "not_found", "notfound", "badrequest", "bad_request", "content", "context_length", "unsupported",
@@ -67,11 +69,13 @@ def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: 
     """
     said, words = _read_body(body)
     kind = _kind_of_status(status, words)
+    is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status not in _GATEWAYS
     return kind(
         f"{origin.url} answered {status}{_remedy(status, origin)}: {origin.quote(said) or 'no reason given'}",
         status=status,
         retry_after=retry_after(headers),
-        maybe_paid=status in _PERHAPS_PAID or RunWaiting.code in words,
+        maybe_paid=status in _GATEWAYS or is_fault or RunWaiting.code in words,
+        received="" if is_fault else None,
     )
 
 
