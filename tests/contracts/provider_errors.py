@@ -3,6 +3,7 @@
 Classes with the same names and attributes replace libraries that are not installed here.
 """
 
+import errno
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -209,6 +210,12 @@ PROVIDER_ERRORS = (
         None,
         503,
         maybe_paid=True,
+    ),
+    ProviderError(
+        "httpx-no-file-descriptor",
+        lambda: caused(httpx.ConnectError("no"), OSError(errno.EMFILE, "Too many open files")),
+        WorkerUnavailable,
+        "no free file descriptor",
     ),
     ProviderError(
         "httpx-read-timeout",

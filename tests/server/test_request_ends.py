@@ -158,14 +158,21 @@ def test_the_command_writes_the_log_to_stderr(tmp_path: Path, upstream: ChatServ
     with process(tmp_path) as running:
         client = openai.OpenAI(base_url=running.url, api_key="sk-secret-0123456789abcdef", max_retries=0)
         client.chat.completions.create(model="podium", messages=ASKED)
+        who = {"name": "a", "version": "1"}
+        about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who}
+        begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+        accept = {"Accept": "application/json, text/event-stream"}
+        httpx2.post(running.url.replace("/v1", "/mcp"), json=begin, headers=accept)
         httpx2.get(running.url + "/runs/a%0Arequest%20status=200")
         address = running.url.removeprefix("http://").removesuffix("/v1").split(":")
         with socket.create_connection((address[0], int(address[1]))) as open_one:
             open_one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             open_one.recv(1000)
         running.send_signal(signal.SIGTERM)
-        log = [line.split(" ", 2) for line in running.stderr.read().splitlines() if " INFO " in line]
-    told = [each[2] for each in log]
+        lines = running.stderr.read().splitlines()
+    log = [line.split(" ", 2) for line in lines if " INFO " in line]
+    told = [each[2] for each in log if "route=/mcp" not in each[2]]
+    assert not [line for line in lines if "podium.server" in line]  # the MCP SDK adds no handler of its own
     assert told[0].startswith("started version=")
     assert told[1].startswith("request method=POST route=/v1/chat/completions status=200 code=ok ms=")
     assert " model=podium run_id=" in told[1]

@@ -108,6 +108,17 @@ def test_a_key_calls_models_and_is_charged(served: Served, new_key: NewKey, url:
     assert spent(url, cost) == pytest.approx(cost)
 
 
+@pytest.mark.parametrize("name", ["authorization", "x-api-key"])
+def test_two_keys_are_refused(served: Served, new_key: NewKey, name: str) -> None:
+    """A proxy may have checked the other one."""
+    scheme = "Bearer " if name == "authorization" else ""
+    headers = [(name, scheme + new_key()), (name, scheme + new_key())]
+    once = httpx2.get(f"{served.url}/models", headers=headers[:1])
+    twice = httpx2.get(f"{served.url}/models", headers=headers)
+    assert (once.status_code, twice.status_code) == (200, 400)
+    assert twice.json()["error"]["code"] == "invalid_request"
+
+
 def test_a_key_sees_its_models_only(served: Served, new_key: NewKey) -> None:
     """Another model is answered like one that does not exist."""
     key = new_key(models=("mini",))

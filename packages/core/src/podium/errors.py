@@ -322,6 +322,8 @@ class WorkerUnavailable(WorkerError):
     code = "worker_unavailable"
     is_down: bool = False
     """Whether no connection can be made. Then no call waits until a circuit breaker closes."""
+    is_local: bool = False
+    """Whether this machine has no free file descriptor for a connection. Then no circuit breaker opens."""
 
 
 class WorkerRefused(WorkerError):

@@ -20,12 +20,12 @@ _PLAIN = re.compile(r"[\w./:+*{}-]+", re.ASCII)
 
 
 def configure_log() -> None:
-    """Write the log of the server, and the warnings of runs, to stderr."""
+    """Write the log of the server, and the warnings of runs and libraries, to stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ"))
-    podium = logging.getLogger("podium")
-    podium.addHandler(handler)
-    podium.setLevel(logging.WARNING)
+    # For the root, because libraries that log there add a handler of their own if it has none.
+    logging.getLogger().addHandler(handler)
+    logging.getLogger("podium").setLevel(logging.WARNING)
     LOGGER.setLevel(logging.INFO)
 
 

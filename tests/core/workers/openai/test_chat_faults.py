@@ -1,14 +1,28 @@
 """What a chat worker makes of refusals, of overload, and of errors inside of answers."""
 
 import re
+import resource
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
 import pytest
 from servers.chat_call import ask
-from servers.chat_server import CUT, RESET, Call, ChatServer, Reply, Script, chunk, completion, events, whole
+from servers.chat_server import (
+    CUT,
+    RESET,
+    Call,
+    ChatServer,
+    Reply,
+    Script,
+    chunk,
+    completion,
+    events,
+    says,
+    whole,
+)
 
+from podium import Conductor
 from podium.errors import (
     AnswerRefused,
     WorkerBroken,
@@ -17,7 +31,9 @@ from podium.errors import (
     WorkerRefused,
     WorkerUnavailable,
 )
-from podium.types import Completion, Message
+from podium.execution import Retry
+from podium.planners import FixedPlanner
+from podium.types import Completion, Message, Plan, Step
 from podium.workers import ChatWorker, Endpoint, Request, complete
 
 pytestmark = pytest.mark.anyio
@@ -301,6 +317,41 @@ async def test_a_connection_that_ends_before_the_answer_is_perhaps_paid(end: Any
     with pytest.raises(WorkerUnavailable, match="without an answer") as caught:
         await ask(lambda _: Reply((end,)), stream=stream)
     assert caught.value.maybe_paid
+
+
+async def test_a_body_that_quotes_the_key_does_not_show_it() -> None:
+    """Neither the text of the error, nor what was received, nor the cause."""
+    key = "sk-canary-0123456789"
+    async with ChatServer(lambda call: whole(f"<p>{call.headers['authorization']}</p>")) as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url, api_key=key))
+        with pytest.raises(WorkerBroken) as caught:
+            await complete(worker, Request(messages=(Message("user", "hello"),)))
+    assert "[secret]" in str(caught.value.received)
+    told = [vars(each) for each in (caught.value, caught.value.__cause__) if each is not None]
+    assert key not in f"{told} {caught.value!r} {caught.value.__cause__!r}"
+
+
+async def test_a_process_without_file_descriptors_blames_no_worker() -> None:
+    """The call is retried, under one code, and the circuit breaker of the worker stays closed."""
+    retry = Retry(attempts=2, first_wait=0.001, break_after=1)
+    async with ChatServer(lambda call: says(call, "fine")) as server:
+        conductor = Conductor(
+            FixedPlanner(Plan((Step(0, "Say it."),))),
+            [ChatWorker("m", endpoint=Endpoint(server.url))],
+            retry=retry,
+        )
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            full = await conductor.run("What?")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        free = await conductor.run("What?")
+    (outcome,) = full.outcomes
+    assert outcome.problem is not None
+    assert (outcome.problem.code, outcome.attempts, outcome.maybe_paid) == ("worker_unavailable", 2, False)
+    assert "file descriptor" in outcome.problem.message
+    assert free.answer == "fine"
 
 
 async def test_a_refusal_that_quotes_the_key_does_not_show_it() -> None:

@@ -31,7 +31,13 @@ from podium.secrets import Boundary
 from podium.types import storable
 from podium.usage import Usage
 from podium.workers import read_usage
-from podium.workers.openai.error_mapping import Origin, ReportedFault, answer_fault, status_fault
+from podium.workers.openai.error_mapping import (
+    Origin,
+    ReportedFault,
+    answer_fault,
+    out_of_files,
+    status_fault,
+)
 
 __all__ = [
     "GuardrailTripped",
@@ -205,7 +211,8 @@ def _by_words(origin: Origin, chain: Sequence[BaseException], said: str) -> Work
     names = [name for each in chain for name in _class_names(each)]
     for words, kind, message, maybe_paid in _CLASS_WORDS:
         if any(word in name for word in words for name in names):
-            return kind(f"{origin.url} {message}: {said}", maybe_paid=maybe_paid)
+            full = None if maybe_paid else next(filter(None, (out_of_files(origin, e) for e in chain)), None)
+            return full or kind(f"{origin.url} {message}: {said}", maybe_paid=maybe_paid)
     return WorkerFailed(f"{origin.url} raised {said}", maybe_paid=True)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from traceback import format_exception
 from typing import Any
 
-from podium.errors import PodiumError
+from podium.errors import PodiumError, WorkerError
 from podium.secrets.encodings import SHORTEST, forms_of
 from podium.secrets.patterns import MARK, looks_secret
 
@@ -69,6 +69,11 @@ def scrub_error(error: BaseException) -> bool:
         Whether no secrets are left. Secrets outside the arguments and notes of an error cannot be removed;
         such an error must not be shown.
     """
+    for each in (error, error.__cause__):  # a body that was received, and was not JSON
+        if isinstance(each, WorkerError) and each.received is not None:
+            each.received = _scrub(each.received)
+        elif isinstance(each, json.JSONDecodeError):
+            each.doc = _scrub(each.doc)
     if _is_clean(error):
         return True
     left, seen = [error], set[int]()

@@ -60,7 +60,8 @@ class CircuitBreaker:
             tried: the return value of `called`.
             error: the error of the call; `None` if it is not known, or if there is none.
         """
-        if well is not None:
+        is_local = isinstance(error, WorkerUnavailable) and error.is_local
+        if well is not None and not is_local:
             self.is_down = isinstance(error, WorkerUnavailable) and error.is_down
             self.failures = 0 if well else self.failures + 1
             self._last = now

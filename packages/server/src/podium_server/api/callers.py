@@ -47,11 +47,16 @@ async def session_of(exchange: Exchange, access: Access) -> Session | None:
 
 
 def token_of(exchange: Exchange) -> str | None:
-    """Return the API key of a request: a bearer token, or the header `x-api-key`."""
-    kind, _, token = (exchange.header("authorization") or "").partition(" ")
+    """Return the API key of a request: a bearer token, or the header `x-api-key`.
+
+    Raises:
+        BadRequest: the request has one of the headers more than once.
+    """
+    given = exchange.single_header("x-api-key")
+    kind, _, token = (exchange.single_header("authorization") or "").partition(" ")
     if kind.lower() == "bearer" and token.strip():
         return token.strip()
-    return exchange.header("x-api-key")
+    return given
 
 
 def cookie_of(exchange: Exchange) -> str | None:

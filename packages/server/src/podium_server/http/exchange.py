@@ -79,6 +79,16 @@ class Exchange:
         """Return a header of the request by its name in lower case; `None` if there is none."""
         return self._headers.get(name)
 
+    def single_header(self, name: str) -> str | None:
+        """Return a header by its name in lower case; `None` if there is none.
+
+        Raises:
+            BadRequest: the request has it more than once, so that a proxy may have read another value.
+        """
+        if sum(each.decode("latin-1") == name for each, _ in self._scope["headers"]) > 1:
+            raise BadRequest(f"the request has more than one header {name!r}: send it once")
+        return self.header(name)
+
     def idempotency_key(self) -> str | None:
         """Return the header `Idempotency-Key`; `None` if there is none.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from errno import EMFILE, ENFILE
 from http import HTTPStatus
 from typing import Any
 
@@ -97,6 +98,16 @@ def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
         kind = WorkerUnavailable if _any_of(_BUSY_WORDS, words) else ReportedFault
     message = f"{origin.url} answered with an error: {origin.quote(said) or 'no reason given'}"
     return kind(message, status=status, maybe_paid=True)
+
+
+def out_of_files(origin: Origin, error: BaseException) -> WorkerUnavailable | None:
+    """Return the error for an exception of a process, or a machine, without a free file descriptor."""
+    if not isinstance(error, OSError) or error.errno not in (EMFILE, ENFILE):
+        return None
+    told = f"no connection to {origin.url}, because this process has no free file descriptor: "
+    fault = WorkerUnavailable(told + "raise its limit (`ulimit -n`), or lower the concurrency")
+    fault.is_local = True
+    return fault
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -20,6 +20,7 @@ import httpx2
 from httpx_aiohttp.httpx2 import AiohttpTransport
 
 from podium.errors import ConfigError, WorkerBroken, WorkerError, WorkerUnavailable
+from podium.workers.openai.error_mapping import Origin, out_of_files
 from podium.workers.openai.proxies import find_proxy
 
 KEEPALIVE_SECONDS = 30.0
@@ -143,7 +144,8 @@ class Transport:
         try:
             response = await self._transport.handle_async_request(request)
         except (httpx2.HTTPError, aiohttp.ClientError, OSError) as exc:
-            fault = _unanswered(request.url, exc, sent=upload.begun)
+            fault: WorkerError | None = out_of_files(Origin(str(request.url)), _cause(exc))
+            fault = fault or _unanswered(request.url, exc, sent=upload.begun)
             if not isinstance(_cause(exc), aiohttp.ClientResponseError):
                 raise fault from exc
         else:
