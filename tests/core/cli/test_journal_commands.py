@@ -12,6 +12,7 @@ from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
@@ -19,6 +20,7 @@ from core.cli.conftest import PLAN
 from core.journal.happenings import course, started, stopped
 from rich.cells import cell_len
 from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.postgres import postgres_server, postgres_url
 from typer.testing import Result
 
 from podium import ChatPlanner, Conductor, ScriptedWorker
@@ -27,6 +29,8 @@ from podium.cli.numbers import money
 from podium.journal import SqlJournal
 from podium.types import PlannerStarted, RoundStarted
 from podium.workers import Card
+
+__all__ = ["postgres_server", "postgres_url"]
 
 Podium = Callable[..., Result]
 KEY = "sk-loopback-0123456789"
@@ -541,3 +545,85 @@ def test_nested_steps_stay_in_the_columns(podium: Podium, config: Path, columns:
     assert all("…" in line for line in steps)
     starts = {cell_len(line[: line.index(" ok ") + 1]) for line in steps}
     assert starts == {cell_len(head[: head.index("state")])}
+
+
+def _write(path: Path, form: str) -> str:
+    """Make a journal that can never work; return the text of its config."""
+    match form:
+        case "folder":
+            path.mkdir()
+        case "below a file":
+            path.write_text("x")
+            path = path / "runs.db"
+        case "no database":
+            path.write_bytes(b"not a database " * 100)
+        case "other tables":
+            with closing(sqlite3.connect(path)) as database:
+                database.execute("CREATE TABLE podium_runs (a INTEGER)")
+    return f"[journal]\npath = {str(path)!r}\n"
+
+
+@pytest.mark.parametrize(
+    "form", ["folder", "below a file", "no database", "other tables", "no host", "no port", "no user"]
+)
+def test_a_journal_that_can_never_work_is_told_before_the_run(
+    podium: Podium, config: Path, server: ChatServer, request: pytest.FixtureRequest, form: str
+) -> None:
+    """Nothing waits for it, nothing is called, and the message has the place and what to change."""
+    if form == "no user":
+        found = urlsplit(request.getfixturevalue("postgres_url"))
+        url = found._replace(netloc=f"nobody:wrong@{found.netloc.rpartition('@')[2]}").geturl()
+    else:
+        at = {"no host": "no-such-host.invalid", "no port": "127.0.0.1:1"}.get(form)
+        url = f"postgresql://nobody:wrong@{at}/db"
+    kind = 'url_env = "JOURNAL"' if form.startswith("no ") and form != "no database" else None
+    table = f"[journal]\n{kind}\n" if kind else _write(config.parent / "bad.db", form)
+    config.write_text(config.read_text() + table)
+    done = podium("run", "What?", env={"JOURNAL": url})
+    assert done.exit_code == 1
+    assert "the journal in" in done.stderr
+    assert "record of run" not in done.stderr  # the run was not begun
+    assert "in [journal] of podium.toml" in done.stderr
+    assert "wrong" not in done.stderr
+    assert not server.calls
+
+
+def test_a_journal_that_is_locked_is_waited_for(
+    spawn: Callable[..., subprocess.Popen[bytes]], podium: Podium, config: Path
+) -> None:
+    """The command says so on stderr, and continues."""
+    config.write_text(config.read_text() + "[journal]\npath = 'runs.db'\n")
+    podium("run", "What?")
+    with closing(sqlite3.connect("runs.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        waiting = spawn("run", "What?")
+        assert waiting.stderr is not None
+        assert "waiting for the journal" in waiting.stderr.readline().decode()
+        other.execute("COMMIT")
+        answer, _ = waiting.communicate(timeout=60)
+    assert answer.decode() == "forty-two\n"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE podium_runs SET began = 'x'",
+        "UPDATE podium_runs SET cost = 'x'",
+        "UPDATE podium_runs SET cost = 1e999",
+        "UPDATE podium_runs SET state = 'odd'",
+        "UPDATE podium_runs SET question = x'ff'",
+        "UPDATE podium_events SET text = '{'",
+        "UPDATE podium_events SET text = x'ff'",
+        "DELETE FROM podium_events",
+    ],
+)
+def test_a_damaged_run_is_listed_as_damaged(podium: Podium, config: Path, change: str) -> None:
+    """The other runs are listed as they are."""
+    config.write_text(config.read_text() + "[journal]\npath = 'runs.db'\n")
+    for name in "abc":
+        podium("run", "What?", "--run-id", name)
+    with closing(sqlite3.connect("runs.db")) as database, database:
+        database.execute(f"{change} WHERE run_id = 'b'")
+    assert {row["run_id"]: row["state"] for row in rows(podium)} == {"a": "ok", "b": "damaged", "c": "ok"}
+    listed = podium("runs").stdout
+    assert [word for word in listed.split() if word in ("ok", "damaged")].count("damaged") == 1

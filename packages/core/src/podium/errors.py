@@ -208,6 +208,8 @@ class JournalError(PodiumError):
     code = "journal"
     result: Any = None
     """The `Result` that could not be recorded; `None` when the run has none."""
+    is_busy: bool = False
+    """Whether another program has locked the database, or it has no free connection, or is starting."""
 
 
 class RunUnknown(JournalError):

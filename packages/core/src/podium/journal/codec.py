@@ -146,7 +146,7 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise JournalBroken(f"a record is not JSON: {text:.80}") from error
+        raise JournalBroken(f"a record is not JSON: {text!r:.80}") from error
 
 
 def _told(error: ValidationError) -> str:

@@ -9,6 +9,8 @@ QUESTION_CHARS = 200
 """Characters of a question that a list of runs shows."""
 ID_CHARS = 200
 """Maximum characters of a run's id."""
+DAMAGED = "damaged"
+"""The state of a run whose row or record cannot be read."""
 LAST_CHARACTER = "\U0010ffff"
 """No id has this character, and it is after all others in the order by bytes."""
 
@@ -60,7 +62,8 @@ class RunRow:
     question: str
     """The first characters of the last message of the query."""
     state: str
-    """`running`, `stopped` (can be resumed), `dead`, or the status of the result."""
+    """`running`, `stopped` (can be resumed), `dead`, `damaged` (a value is invalid; the other fields are then
+    empty), or the status of the result."""
     began: float
     """In seconds of Unix time, like `ended`."""
     ended: float | None

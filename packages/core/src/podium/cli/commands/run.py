@@ -1,5 +1,6 @@
 """`podium run`: answer a question, or run a saved plan."""
 
+from asyncio import get_running_loop
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +32,9 @@ from podium.cli.question import read_question
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
 from podium.config import Config, find_config, load_config
-from podium.errors import ConfigError
+from podium.errors import ConfigError, JournalError
 from podium.hosted import HostedConductor
+from podium.journal import SqlJournal
 from podium.policy import Policy
 from podium.types.events import Event
 from podium.types.messages import Query, read_query
@@ -141,13 +143,15 @@ def _run(
     if asked.approve:
         ask = conductor.policy.ask
         policy = Policy(approve=at_the_terminal(screen, answering.view, conductor), ask=ask)
-    answering.carry_out(_job(conductor, asked, policy))
+    answering.carry_out(_job(screen, conductor, asked, policy))
 
 
-def _job(conductor: Conductor, asked: _Asked, policy: Policy | None) -> Job:
+def _job(screen: Screen, conductor: Conductor, asked: _Asked, policy: Policy | None) -> Job:
     query = _read(asked, conductor)
 
     async def job(listen: Callable[[Event], None]) -> Result:
+        if isinstance(conductor.journal, SqlJournal):
+            await _probe(screen, conductor.journal)
         return await conductor.run(
             query,
             run_id=asked.run_id,
@@ -158,6 +162,24 @@ def _job(conductor: Conductor, asked: _Asked, policy: Policy | None) -> Job:
         )
 
     return job
+
+
+async def _probe(screen: Screen, journal: SqlJournal) -> None:
+    """Check that the journal works, and say so if the run will wait for it."""
+    waits = f"podium: waiting for the journal in {journal.url}"
+    late = get_running_loop().call_later(_QUIET_SECONDS, screen.note, waits)
+    try:
+        await journal.probe()
+    except JournalError as error:
+        if not error.is_busy:
+            raise
+        screen.note(f"{waits}: {error}")
+    finally:
+        late.cancel()
+
+
+_QUIET_SECONDS = 1.0
+"""Seconds after which the command says that it waits."""
 
 
 def _hosted_question(asked: _Asked) -> str:

@@ -18,6 +18,7 @@ from podium.cli.screen import EXIT_CODES, Screen, reporting
 from podium.config import find_journal, find_shared_cache
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal import Journal, RunRow
+from podium.journal.entry import DAMAGED
 from podium.resume import result_of
 
 _WIDE = 100
@@ -169,7 +170,10 @@ async def _so_far(journal: Journal, row: RunRow) -> tuple[RunRow, float | None]:
     """
     try:
         result = result_of([entry.event for entry in await journal.read(row.run_id)])
-    except (JournalBroken, RunUnknown):  # reported by `podium audit verify`, or just deleted
-        return row, None
+    except JournalBroken:  # `podium audit verify` has the details
+        return replace(row, state=DAMAGED, cost=None), None
+    except RunUnknown:  # it was just deleted, or it has lost its record
+        is_listed = await journal.runs(limit=1, nested=True, ids=[row.run_id])
+        return (replace(row, state=DAMAGED, cost=None) if is_listed else row), None
     cost = result.cost if row.cost is None else row.cost
     return replace(row, cost=cost), None if row.state == "running" else result.seconds

@@ -169,7 +169,9 @@ class Database(ABC):
         if isinstance(error, JournalError):
             return error
         is_refusal = isinstance(error, self.failures) and not self.is_transient(error)
-        return (Refused if is_refusal else JournalError)(self.describe(error))
+        failure = (Refused if is_refusal else JournalError)(self.describe(error))
+        failure.is_busy = self.is_busy(error)
+        return failure
 
     def describe(self, error: Exception) -> str:
         """Return the error message for a failure of the database."""
@@ -201,6 +203,10 @@ class Database(ABC):
         The id is `None` if any run may have changed: also at the beginning, when changes begin to be seen.
         The call never returns, and raises the exception of the driver if the connection is lost.
         """
+
+    @abstractmethod
+    def is_busy(self, error: Exception) -> bool:
+        """See `JournalError.is_busy`."""
 
     @abstractmethod
     def is_transient(self, error: Exception) -> bool:

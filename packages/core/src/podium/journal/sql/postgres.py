@@ -32,6 +32,8 @@ _CONNECTIONS = 10
 """Maximum connections of one event loop, besides those that write batches and that listen."""
 _TRANSIENT = frozenset({"08", "25", "40", "53", "55", "57", "58", "0A", "XX"})
 """Classes of error codes: connection, transaction, resources, shutdown, system."""
+_BUSY = frozenset({"53", "55", "57"})
+"""Of these classes: resources, locks, shutdown and start."""
 _DUPLICATE_KEY = "23505"
 _CHANNEL = "podium_runs"
 """The name in `_NOTIFY`."""
@@ -266,6 +268,10 @@ class PostgresDatabase(Database):
         """Return whether the server's error code is transient or missing."""
         code: str | None = getattr(error, "sqlstate", None)
         return not isinstance(error, ValueError) if code is None else code[:2] in _TRANSIENT
+
+    def is_busy(self, error: Exception) -> bool:
+        """Return whether the server has no free connection, a lock is held, or the server starts or stops."""
+        return str(getattr(error, "sqlstate", None))[:2] in _BUSY
 
     def is_duplicate_key(self, error: Exception) -> bool:
         """Return whether the server's error code is that for a duplicate key."""

@@ -3,10 +3,14 @@
 import json
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
+from types import UnionType
+from typing import get_args
 
-from podium.journal.entry import LAST_CHARACTER, RunRow
+from podium.journal.entry import DAMAGED, LAST_CHARACTER, RunRow
 from podium.journal.sql.database import Database, Row, Transaction, Value, marks
 from podium.journal.sql.lease import is_held
+from podium.types.result import RunStatus
 
 _ALL = 2**62
 """A limit above any number of rows. `LIMIT NULL` and `LIMIT -1` each work in only one of the databases."""
@@ -136,6 +140,27 @@ def select_runs(database: Database) -> str:
 
 
 def _run_row(row: Row) -> RunRow:
-    names: Sequence[str] = ("run_id", "parent", "question", "began", "ended", "cost", "holder", "recoveries")
+    """Return a row; of a row with an invalid value, which SQLite can store, only the id."""
+    values = {name: row[name] for name in _FORMS}
     state = "stopped" if row["state"] == "running" and not is_held(row) else row["state"]
-    return RunRow(state=state, **{name: row[name] for name in names})
+    if state not in _STATES or not all(map(_fits, _FORMS.values(), values.values())):
+        emptied = {"question": "", "began": 0.0, "recoveries": 0, "run_id": str(row["run_id"])}
+        state, values = DAMAGED, {name: emptied.get(name) for name in _FORMS}
+    return RunRow(state=state, **values)
+
+
+def _fits(form: UnionType | type, value: object) -> bool:
+    return isinstance(value, form) and (not isinstance(value, float) or isfinite(value))
+
+
+_STATES = (*get_args(RunStatus), "running", "stopped", "dead")
+_FORMS: Mapping[str, UnionType | type] = {
+    "run_id": str,
+    "parent": str | None,
+    "question": str,
+    "began": float,
+    "ended": float | None,
+    "cost": float | None,
+    "holder": str | None,
+    "recoveries": int,
+}

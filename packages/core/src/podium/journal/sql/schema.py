@@ -67,8 +67,13 @@ async def open_database(
     return database
 
 
-async def upgrade(database: Database, schema: Schema) -> None:
+async def upgrade(database: Database, schema: Schema, *, patience: float | None = None) -> None:
     """Upgrade the tables of `schema` to the newest version, in one transaction.
+
+    Args:
+        database: the database.
+        schema: the required tables.
+        patience: see `Database.transaction`.
 
     Raises:
         JournalVersion: the tables have an unknown version.
@@ -87,8 +92,8 @@ async def upgrade(database: Database, schema: Schema) -> None:
                     await transaction.execute(statement)
         await transaction.execute(_SET_VERSION, schema.name, schema.newest)
 
-    if await database.transaction(version, reads=True) < schema.newest:
-        await database.transaction(change)
+    if await database.transaction(version, reads=True, patience=patience) < schema.newest:
+        await database.transaction(change, patience=patience)
 
 
 async def _version(transaction: Transaction, database: Database, schema: Schema) -> int:

@@ -21,7 +21,7 @@ from podium.journal.sql.lease import forget_fence
 from podium.journal.sql.run_list import RunList, Wanted
 from podium.journal.sql.run_log import SqlLog, not_recorded
 from podium.journal.sql.run_table import RunTable
-from podium.journal.sql.schema import PostgresOnly, Schema, open_database
+from podium.journal.sql.schema import PostgresOnly, Schema, open_database, upgrade
 from podium.journal.sql.urls import Location, database_url
 from podium.types.events import RunStarted
 
@@ -215,6 +215,19 @@ class SqlJournal(PerLoop[_Open], Journal):
         """
         async with self.opened() as here:
             await here.database.transaction(here.store.renew, patience=patience)
+
+    async def probe(self) -> None:
+        """Check once, without a retry, that a run can be recorded.
+
+        Raises:
+            JournalError: the database cannot be used; see `is_busy`.
+        """
+        database = self.url.connect(self.patience, self._synchronous)
+        try:
+            await upgrade(database, SCHEMA, patience=0.0)
+            await database.transaction(lambda transaction: transaction.fetch("SELECT 1"), patience=0.0)
+        finally:
+            await shielded(database.aclose())
 
     async def strays(self) -> Sequence[str]:
         """Return the ids that have records but no row, because somebody deleted the row."""

@@ -178,7 +178,13 @@ class SqliteDatabase(Database):
 
     def is_transient(self, error: Exception) -> bool:
         """Return whether the environment caused the failure, and not the file's content or the statement."""
-        return isinstance(error, sqlite3.OperationalError) or not isinstance(error, sqlite3.Error)
+        if isinstance(error, sqlite3.OperationalError):
+            return _primary_code(error) != sqlite3.SQLITE_ERROR  # no such table or column
+        return not isinstance(error, sqlite3.Error)
+
+    def is_busy(self, error: Exception) -> bool:
+        """Return whether another connection has locked the file or a table."""
+        return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
     def is_duplicate_key(self, error: Exception) -> bool:
         """Return whether a constraint failed."""
@@ -290,6 +296,12 @@ class _SqliteTransaction(Transaction):
 
     async def fetch(self, statement: str, *values: Value) -> Sequence[Row]:
         return self._connection.execute(statement, values).fetchall()
+
+
+def _primary_code(error: Exception) -> int:
+    """Return the code of an error of SQLite without its details; 0 if it has none."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
 
 
 async def _version(transaction: Transaction) -> Sequence[Row]:

@@ -21,7 +21,7 @@ from podium.types import (
 )
 from podium.usage import Usage
 
-State = Literal["queued", "running", "stopped", "dead", "waiting", "ok", "partial", "failed"]
+State = Literal["queued", "running", "stopped", "dead", "waiting", "ok", "partial", "failed", "damaged"]
 
 
 class RunSummary(BaseModel):
