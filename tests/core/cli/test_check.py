@@ -200,7 +200,7 @@ def test_without_a_journal_none_is_checked(podium: Podium, config: Path) -> None
     Path("runs").mkdir()
     config.write_text(config.read_text().replace('path = "."', 'path = "runs"\npatience = 1'))
     for told in (podium("check").stdout, podium("run", "What is it?").stderr):
-        assert "the journal in runs fails: Is a directory; " in told
+        assert "the journal in runs fails: Is a directory" in told
         assert "`podium run --no-journal`" in told
 
 
