@@ -62,14 +62,14 @@ async def test_a_forbidden_plan_is_repaired_by_its_planner() -> None:
 
 
 async def test_a_plan_that_stays_forbidden_is_replaced_by_the_fallbacks() -> None:
-    """Nothing of it is ever started."""
+    """Its allowed steps may start early; the forbidden step is never started."""
     workers = team()
     fallback = FixedPlanner(plan_of((1, "just write", ())))
     conductor = Conductor(boss(BAD), workers, fallback_planner=fallback, policy=Policy(rules=[NO_MAIL]))
     result = await conductor.run("Why?")
     assert (result.answer, result.status) == ("writer", "partial")
     assert [p.problem.code if p.problem else "" for p in result.proposals] == ["policy", "policy", ""]
-    assert calls(workers) == [0, 1, 0]
+    assert calls(workers)[2] == 0
 
 
 async def test_a_repair_is_told_in_the_account_of_the_run() -> None:

@@ -287,9 +287,8 @@ class PlanRequester:
 
         async with aclosing(foreign_batches(call, f"planner {written.planner.name!r}")) as batches:
             async for batch in batches:
-                steps = [step for piece in batch for step in self._take(written, piece, reader)]
-                if self._early is not None and written.whole is None:  # else the whole plan is checked now
-                    for step in steps:
+                for step in (step for piece in batch for step in self._take(written, piece, reader)):
+                    if self._early is not None:
                         self._early.add(replace(step, worker=order[step.worker]))
 
     def _take(self, written: PlannerCall, piece: object, reader: PlanReader) -> Sequence[Step]:
