@@ -12,6 +12,7 @@ from autogen_agentchat.tools import AgentTool, TeamTool
 from autogen_core import CancellationToken
 from autogen_core.models import CreateResult, UserMessage
 from contracts.incomplete_contract import (
+    OBJECT,
     QUESTION,
     Ask,
     Face,
@@ -228,7 +229,7 @@ async def framework_value(conductor: Conductor) -> int:
 @pytest.mark.parametrize("ask", [created, framework_value], ids=lambda ask: ask.__name__)
 async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Awaitable[Any]]) -> None:
     """An object cannot say it."""
-    await check_refused(ask, '{"value": 7}')
+    await check_refused(ask, OBJECT)
 
 
 async def test_a_tool_passes_it_on() -> None:

@@ -16,6 +16,7 @@ from podium.errors import RunFailed
 from podium.execution import Retry
 from podium.planners import FixedPlanner
 from podium.types import Completion
+from podium.workers import Request
 
 ANSWER: Final = "All is well."
 QUESTION: Final = "Is all well?"
@@ -44,12 +45,15 @@ class Face:
     """Whether the text ends with the sentence."""
 
 
+OBJECT: Final = '{"value": 7}'
 TEXT: Final = Face()
 """A text and nothing else."""
 Ask = Callable[[Conductor], Awaitable[Seen]]
+Reply = str | Completion
+Script = Reply | Callable[[Request], Reply]
 
 
-def conductor_of(answer: str | Completion = ANSWER, *, is_complete: bool) -> Conductor:
+def conductor_of(answer: Script = ANSWER, *, is_complete: bool) -> Conductor:
     """Return a conductor of which one of two inputs of the answer fails."""
     second = ScriptedWorker("second", "two" if is_complete else ValueError("it is\nout of order"))
     writer = _Writer("writer", answer, piece=4)
@@ -62,10 +66,12 @@ class _Writer(ScriptedWorker):
     takes_tools = True
 
 
-def call_of(name: str) -> Completion:
-    """Return an answer that calls the tool of an object with the value 7."""
-    function = {"name": name, "arguments": '{"value": 7}'}
-    return Completion("", "tool_calls", tool_calls=({"id": "c", "type": "function", "function": function},))
+def calling(name: str) -> Callable[[Request], Reply]:
+    """Return a script that calls the tool of an object with the value 7; without tools, it writes it."""
+    function = {"name": name, "arguments": OBJECT}
+    call = {"id": "c", "type": "function", "function": function}
+    made = Completion("", "tool_calls", tool_calls=(call,))
+    return lambda request: OBJECT if request.tools is None else made
 
 
 async def check_noticed(ask: Ask, face: Face = TEXT) -> None:
@@ -83,7 +89,7 @@ def check_seen(face: Face, seen: Seen, *, is_complete: bool) -> None:
     assert seen.ending == (face.complete if is_complete else face.incomplete)
 
 
-async def check_refused(ask: Callable[[Conductor], Awaitable[Any]], answer: str | Completion) -> None:
+async def check_refused(ask: Callable[[Conductor], Awaitable[Any]], answer: Script) -> None:
     """Check that an incomplete object is an error of Podium or of the host, and no object.
 
     Args:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 from contracts.incomplete_contract import (
+    OBJECT,
     QUESTION,
     Ask,
     Face,
@@ -122,4 +123,4 @@ OBJECT_FACES: Final = (model_of_task, model_of_llm)
 @pytest.mark.parametrize("ask", OBJECT_FACES, ids=lambda ask: ask.__name__)
 async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Awaitable[Any]]) -> None:
     """An object cannot say it."""
-    await check_refused(ask, '{"value": 7}')
+    await check_refused(ask, OBJECT)

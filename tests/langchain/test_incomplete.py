@@ -4,11 +4,12 @@ from typing import Any, Final
 
 import pytest
 from contracts.incomplete_contract import (
+    OBJECT,
     QUESTION,
     Ask,
     Face,
     Seen,
-    call_of,
+    calling,
     check_noticed,
     check_passed_on,
     check_refused,
@@ -153,7 +154,7 @@ async def test_a_plan_as_a_graph_says_that_its_answer_was_cut() -> None:
     assert (await plan_graph(conductor_of(is_complete=True))).text == "All is well."
 
 
-CALL: Final = call_of("Value")
+CALL: Final = calling("Value")
 
 
 @pytest.mark.parametrize("method", ["function_calling", "json_schema", "json_mode"])
@@ -167,21 +168,20 @@ async def test_an_incomplete_object_is_an_error(method: Any, is_streamed: bool) 
             return [found async for found in asks.astream(QUESTION)][-1].value
         return (await asks.ainvoke(QUESTION)).value
 
-    await check_refused(ask, CALL if method == "function_calling" else '{"value": 7}')
+    await check_refused(ask, CALL if method == "function_calling" else OBJECT)
 
 
 async def test_an_incomplete_object_is_beside_its_message() -> None:
     """With `include_raw`, the error is where LangChain has errors."""
-    asks = ChatPodium(conductor=conductor_of(CALL, is_complete=False)).with_structured_output(
-        Value, include_raw=True
-    )
+    model = ChatPodium(conductor=conductor_of(OBJECT, is_complete=False))
+    asks = model.with_structured_output(Value, method="json_mode", include_raw=True)
     found = await asks.ainvoke(QUESTION)
     assert found["parsed"] is None
     assert "out of order" in str(found["parsing_error"])
 
 
-@pytest.mark.parametrize("answer", [CALL, '{"value": 7}'], ids=["call", "text"])
-async def test_an_incomplete_response_of_an_agent_is_an_error(answer: str | Completion) -> None:
+@pytest.mark.parametrize("answer", [CALL, OBJECT], ids=["call", "text"])
+async def test_an_incomplete_response_of_an_agent_is_an_error(answer: Any) -> None:
     """Its state has no other place for it."""
 
     async def ask(conductor: Conductor) -> Any:

@@ -5,10 +5,11 @@ from typing import Any, Final
 
 import pytest
 from contracts.incomplete_contract import (
+    OBJECT,
     QUESTION,
     Ask,
     Seen,
-    call_of,
+    calling,
     check_noticed,
     check_passed_on,
     check_refused,
@@ -130,7 +131,7 @@ async def test_a_user_of_nodes_notices(fails: bool) -> None:  # noqa: FBT001
     assert not fails or texts[1].startswith("(Not complete: ")
 
 
-CALL: Final = call_of("Value")
+CALL: Final = calling("Value")
 
 
 async def predicted(conductor: Conductor) -> Any:
@@ -165,7 +166,7 @@ async def test_incomplete_json_is_an_error() -> None:
         llm = ConductorLLM(conductor, response_format=form)
         return Value.model_validate_json((await llm.acomplete(QUESTION)).text).value
 
-    await check_refused(ask, '{"value": 7}')
+    await check_refused(ask, OBJECT)
 
 
 async def test_the_arguments_of_a_tool_in_text_are_unchanged() -> None:

@@ -7,6 +7,7 @@ import pytest
 from agents import Agent, Runner, SQLiteSession
 from agents_speaking import ModelServer
 from contracts.incomplete_contract import (
+    OBJECT,
     QUESTION,
     Ask,
     Face,
@@ -125,7 +126,7 @@ async def output_type_stream(conductor: Conductor) -> int:
 @pytest.mark.parametrize("ask", [output_type, output_type_stream], ids=lambda ask: ask.__name__)
 async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Awaitable[Any]]) -> None:
     """An object cannot say it."""
-    await check_refused(ask, '{"value": 7}')
+    await check_refused(ask, OBJECT)
 
 
 async def test_a_tool_passes_it_on() -> None:

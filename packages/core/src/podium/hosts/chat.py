@@ -226,10 +226,12 @@ class ChatCall:
         """
         assert self._result is not None  # a run without a result raises
         is_structured = self._partial is not None and self._sampling.constraint is not None
-        result = answered(self._result, partial="raise" if is_structured else self._partial or "return")
+        needs_call = self.tools.choice not in (None, "auto", "none") and not self._result.tool_calls
+        strict = is_structured or needs_call  # an incomplete answer may have been offered no tools
+        result = answered(self._result, partial="raise" if strict else self._partial or "return")
         before = None if self._run is None else self._run.before
         spent = Usage() if before is None else before.usage
-        if not result.tool_calls and self.tools.choice not in (None, "auto", "none"):
+        if needs_call:
             told = "tool_choice requires a tool call, and the worker that wrote the answer"
             raise run_failed(f"{told} called no tool, or supports none (`takes_tools`)", result)
         if not result.tool_calls or isinstance(self.conductor, HostedConductor):
