@@ -104,10 +104,7 @@ async def measured(name: str, engine: BaseQueryEngine, question: str) -> Arm:
     root.add_event_handler(meter)
     begun = time.perf_counter()
     try:
-        response = await engine.aquery(question)
-        facts = response.metadata or {}
-        lacks = facts.get("problem")
-        answer = str(response) + (f" [{facts['status']}: {lacks['message']}]" if lacks else "")
+        answer = " ".join(str(await engine.aquery(question)).split())
     except Exception as error:  # noqa: BLE001 - that is what it came to
         answer = f"raises {type(error).__name__}: {error}"
     finally:

@@ -428,7 +428,7 @@ async def test_a_partial_answer_is_told() -> None:
     lines = answer.thought.splitlines()
     assert lines[1].startswith("1. bad: width (failed: ")
     assert lines[2] == "2. good: area (shown step 0)"
-    assert lines[3].startswith("The answer is partial: ")
+    assert lines[3].startswith("(Not complete: ")
     assert "no ruler" in lines[3]
     assert [result.status for result in client.results] == ["partial"]
     strict = ConductorChatCompletionClient(pool, plan, partial="raise")
@@ -446,7 +446,8 @@ async def test_a_client_is_the_fallback_planner() -> None:
         conductor = ConductorChatCompletionClient(
             pool, FixedPlanner("no plan"), fallback_planner=server.client()
         )
-        assert (await conductor.create(ASKED)).content == "12 square metres."
+        content = (await conductor.create(ASKED)).content
+    assert str(content).startswith("12 square metres.\n\n(Not complete: ")
     planner = conductor.results[-1].planner
     assert planner is not None
     assert planner.is_fallback

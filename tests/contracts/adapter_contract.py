@@ -121,6 +121,11 @@ def failing(shown: str) -> Awaitable[str]:
     raise ValueError("out of order")
 
 
+def plain(text: str) -> str:
+    """Return the text of an answer without the sentence at the end of an incomplete one."""
+    return text.partition("\n\n(Not complete: ")[0]
+
+
 def _causes(error: BaseException | None) -> list[BaseException]:
     """Return an error with all its causes."""
     found = list[BaseException]()
@@ -246,7 +251,7 @@ class AdapterContract:
             (2, "skipped"),
             (3, "ok"),
         ]
-        assert (answer.text, answer.status) == ("paid for", "partial")
+        assert (plain(answer.text), answer.status) == ("paid for", "partial")
 
     async def test_a_plan_with_a_step_for_each_of_six_workers_and_a_writer_is_carried_out(
         self, adapter: Adapter
@@ -311,7 +316,7 @@ class AdapterContract:
             [adapter.worker("a", saying("x"))],
             fallback_planner=planner_of((0, "a", ())),
         ).ask("?")
-        assert (answer.text, answer.status) == ("x", "partial")
+        assert (plain(answer.text), answer.status) == ("x", "partial")
 
     @pytest.mark.parametrize("kind", [TypeError, AttributeError, NameError, ImportError])
     async def test_a_mistake_in_a_worker_of_the_users_own_leaves_the_host(
@@ -452,7 +457,7 @@ class AdapterContract:
         """The answer is the one of the plan that stands, and no call is lost or repeated."""
         face, looked = _team(adapter, case)
         answer = await face.ask("?")
-        assert (answer.text, answer.status) == case.answer
+        assert (plain(answer.text), answer.status) == case.answer
         assert len(looked) == case.looked
 
     @pytest.mark.parametrize("case", ROUNDS, ids=lambda case: case.name)
@@ -461,7 +466,7 @@ class AdapterContract:
         face, looked = _team(adapter, case)
         async with aclosing(face.stream("?")) as stream:
             text = "".join([text async for _, text in stream])
-        assert text.endswith(case.answer[0])
+        assert plain(text).endswith(case.answer[0])
         assert len(looked) == case.looked
 
     @pytest.mark.parametrize("wrapped", [False, True])

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, ClassVar, Final
 
 import pytest
-from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
+from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told, plain
 from crewai import Agent, Crew, Process, Task
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.events.event_bus import crewai_event_bus
@@ -104,7 +104,7 @@ def _answer(crew: Crew, text: str) -> Answer:
 
 def _told(text: str, results: Sequence[Result]) -> Answer:
     (result,) = results
-    assert text == result.answer
+    assert plain(text) == result.answer
     steps = tuple(
         Told(
             step=outcome.step,

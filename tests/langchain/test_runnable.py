@@ -226,7 +226,8 @@ async def test_an_answer_in_part_is_returned_unless_it_is_not_wanted() -> None:
     conductor = scripted(
         ScriptedWorker("reader", "read"), ScriptedWorker("looker", RuntimeError("no")), plan=plan
     )
-    assert await ConductorRunnable(conductor).ainvoke("What?") == "read"
+    answer = await ConductorRunnable(conductor).ainvoke("What?")
+    assert answer.startswith("read\n\n(Not complete: ")
     with pytest.raises(RunFailed, match="is partial"):
         await ConductorRunnable(conductor, partial="raise").ainvoke("What?")
 

@@ -132,8 +132,7 @@ class ToolFace(EngineFace):
         return self._told(self._tool.call(question=question))
 
     def _told(self, output: ToolOutput) -> Answer:
-        text, _, _ = output.content.partition("\n\n(Not complete: ")  # told to the agent's model
-        return _answer(text, output.raw_output.metadata)
+        return _answer(output.content, output.raw_output.metadata)
 
 
 def _answer(text: str | None, facts: Any) -> Answer:

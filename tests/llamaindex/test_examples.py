@@ -146,7 +146,7 @@ def test_the_comparison(server: ChatServer, folder: Path) -> None:
     for name in (ours, same):
         answer = broken[name][2]
         assert answer.startswith("A step has three calls. What the contract covers could not be found out.")
-        assert "[partial: the answer was made without step 1 (folder)" in answer
+        assert "(Not complete: the answer was made without step 1 (folder)" in answer
         assert "the silo cannot be searched" in answer
     assert broken[sub][2] == "A step has three calls."  # it says nothing of what it has dropped
     assert broken[several][2].startswith("raises ConnectionError")

@@ -67,12 +67,13 @@ async def test_the_answer_can_be_the_first_node() -> None:
 
 
 async def test_what_is_lacking_is_told() -> None:
-    """On each node; where there is none, by an error."""
+    """On each node, and by the last; where there is none, by an error."""
     broken = Blocking(lambda prompt: 1 / 0, name="broken")  # type: ignore[arg-type, return-value]
     plan = planned((0, "March", ()), (1, "guess", ()), (2, "join", (0, 1)))
     workers = [as_worker(Shelf("contracts"), name="contracts"), broken]
     retriever = ConductorRetriever.from_defaults(workers, plan, retry=Retry(attempts=1))
-    (node,) = await retriever.aretrieve("?")
+    (node, lack) = await retriever.aretrieve("?")
+    assert lack.text.startswith("(Not complete: ")
     assert node.metadata["podium_run"]["status"] == "partial"
     assert "division by zero" in node.metadata["podium_run"]["problem"]["message"]
     strict = ConductorRetriever(retriever.conductor, partial="raise")

@@ -124,7 +124,7 @@ async def test_an_output_that_was_cut_is_told(behind: tuple[int, ...]) -> None:
     run = await Conductor(FixedPlanner(plan), workers).run("How many?")
     assert run.problem is not None
     assert run.problem.code == "cut"
-    assert state["answer"] == "whole"
+    assert state["answer"] == f"whole\n\n(Not complete: {run.problem.message})"
     told = {"step_0": run.outcomes[0].problem, "answer": run.problem}
     wanted = {key: (problem.code, problem.message) for key, problem in told.items() if problem is not None}
     assert {key: (each["code"], each["message"]) for key, each in state["problems"].items()} == wanted

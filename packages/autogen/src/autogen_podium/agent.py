@@ -30,7 +30,7 @@ from autogen_podium.workers.wrap import Participant
 from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import QueryError
-from podium.hosts import ConductorFace
+from podium.hosts import ConductorFace, text_answer
 from podium.planners import Planner
 from podium.types import Event
 from podium.workers import Worker
@@ -198,7 +198,7 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
                 middleware=self._pause.middleware(run_messages.middleware, watcher),
             )
             run_messages.answer(result)
-            said = [*said, AssistantMessage(content=result.answer, source=self.name)]
+            said = [*said, AssistantMessage(content=text_answer(result), source=self.name)]
         finally:
             if resets == self._resets:  # after a reset, this turn is forgotten, too
                 for message in said:

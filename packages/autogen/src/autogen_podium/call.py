@@ -19,7 +19,7 @@ from podium.workers import CallMiddleware
 ToolChoice = Tool | Literal["auto", "required", "none"]
 _FINISHES: Final[Mapping[str, Literal["stop", "length", "function_calls"]]] = {
     "stop": "stop",
-    "length": "length",
+    "length": "length",  # also of other incomplete answers
     "tool_calls": "function_calls",
 }
 
@@ -87,7 +87,7 @@ def create_result(answer: ChatAnswer, thought: str | None) -> CreateResult:
     """Return an answer as a model's result."""
     result = answer.result
     return CreateResult(
-        finish_reason=_FINISHES[answer.finish_reason],
+        finish_reason=_FINISHES[answer.host_finish_reason],
         content=write_calls(answer.tool_calls) or answer.text,
         usage=write_usage(answer.usage),
         cached=bool(result.outcomes) and all(outcome.reused for outcome in result.outcomes),

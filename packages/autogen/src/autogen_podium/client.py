@@ -52,7 +52,8 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
     """A model client that plans the question and has participants execute the plan.
 
     `thought` of a result is the reasoning of the model that wrote the answer, if its client returns it. If
-    the answer is incomplete, `thought` has the plan and names the missing parts. `results` has the full
+    the answer is incomplete, its finish reason is `length`, its text ends with the sentence `(Not complete:
+    …)`, and `thought` also has the plan; a structured answer raises `RunFailed`. `results` has the full
     results of the latest calls. Tools are offered to the worker of the plan's last step; its tool calls are
     the result's content. The next turn, which has the tool results, reuses the plan and the outputs of the
     other steps, if it calls the same client. That worker also gets the `json_output` model and

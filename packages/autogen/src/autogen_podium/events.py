@@ -16,7 +16,7 @@ from autogen_podium.result_metadata import message_metadata, usage_left
 from autogen_podium.workers.agent import AgentWorker, Inner
 from autogen_podium.workers.nested import NestedWorker
 from podium.conductor import Conductor
-from podium.hosts import answered, plan_lines
+from podium.hosts import answer_sources, answered, lack_after, plan_lines, text_answer
 from podium.types import Completion, Event, PlanReady, Result, StepDelta, StepEnded, StepStarted
 from podium.usage import Usage
 from podium.workers import Caller, Request, Worker
@@ -102,9 +102,14 @@ class RunMessages:
             RunFailed: the run has no answer.
         """
         answered(result)
+        if self._chunks and (lack := lack_after(result)):
+            last = answer_sources(result)[-1]
+            place = Caller(run_id=result.run_id, round=last.round, step=last.step, attempt=last.attempts)
+            chunk = ModelClientStreamingChunkEvent(content=lack, source=last.worker)
+            self._tell(chunk, _step_metadata(place))
         left = usage_left(result.usage, Usage.total(self._seen.values()))
         message = TextMessage(
-            content=result.answer,
+            content=text_answer(result),
             source=self._name,
             models_usage=write_usage(left),
             metadata=message_metadata(result),

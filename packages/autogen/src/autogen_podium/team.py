@@ -31,14 +31,14 @@ from autogen_podium.workers.wrap import Participant
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, LimitExceeded, RunFailed
-from podium.hosts import ConductorFace
+from podium.hosts import ConductorFace, lack_of
 from podium.planners import Planner
 from podium.types import Event, PlannerEnded, Problem, Result
 from podium.usage import Usage
 from podium.workers import Worker
 
 ANSWERED = "The conductor has answered."
-"""Stop reason of a run that ended with an answer."""
+"""Stop reason of a run that ended with an answer; for an incomplete answer, `(Not complete: …)` follows."""
 
 
 class ConductorTeamConfig(ConductorAgentConfig):
@@ -199,8 +199,10 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
 
     def _stop_reason(self, response: Response) -> str:
         problem = json.loads(response.chat_message.metadata["podium_problem"])
-        is_out = problem is not None and self._is_out_of_turns(Problem(**problem))
-        return self._out_of_turns if is_out else ANSWERED
+        if problem is None:
+            return ANSWERED
+        lack = Problem(**problem)
+        return self._out_of_turns if self._is_out_of_turns(lack) else f"{ANSWERED} {lack_of(lack)}"
 
     def _is_out_of_turns(self, problem: Problem | None) -> bool:
         """Return whether a run has no answer, or an incomplete answer, because of `max_turns`."""

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from autogen_podium.workers.model import ModelWorker
-from podium.hosts import answer_sources, plan_lines
+from podium.hosts import answer_sources, lack_of, plan_lines
 from podium.types import Completion, Result
 from podium.workers import Request, Worker
 
@@ -34,7 +34,7 @@ class Thoughts:
         """
         lines = _plan_lines(result) if has_plan or result.status == "partial" else []
         if result.status == "partial" and result.problem is not None:
-            lines.append(f"The answer is partial: {result.problem.message}")
+            lines.append(lack_of(result.problem))
         for source in answer_sources(result)[-1:]:
             key = (result.run_id, source.round, source.step, source.attempts)
             lines += [self._heard[key]] if key in self._heard else []

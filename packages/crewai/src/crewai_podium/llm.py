@@ -118,7 +118,8 @@ class ConductorLLM(BaseLLM):
                 self._emit_call_failed_event(printable(scrub(str(error))), **source)
                 raise
             calls = [dict(call) for call in answer.tool_calls]
-            output = calls or answer_text(self._apply_stop_words(printable(answer.text)), response_model)
+            text = self._apply_stop_words(printable(answer.result.answer)) + printable(answer.lack)
+            output = calls or answer_text(text, response_model)
             self._completed(messages, answer, output, source)
             if not calls or not available_functions:
                 return output
@@ -168,7 +169,7 @@ class ConductorLLM(BaseLLM):
             **source,
             messages=scrub_data(self._format_messages(messages)),
             usage=usage,
-            finish_reason=answer.finish_reason,
+            finish_reason=answer.host_finish_reason,
         )
 
     def supports_function_calling(self) -> bool:

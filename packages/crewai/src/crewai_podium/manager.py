@@ -48,7 +48,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunUnknown, WorkerError
 from podium.execution import Accept, OnFailure, Retry
-from podium.hosts import answered, make_conductor, run_failed
+from podium.hosts import answered, make_conductor, run_failed, text_answer
 from podium.journal import Journal
 from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
@@ -271,7 +271,7 @@ class ConductorManager(BaseAgent):
             kept.append(result)
         tell_result(self, result)
         answer = self._answer(result, model)
-        told = printable(result.answer)
+        told = printable(text_answer(result))
         said = ({"role": "user", "content": query}, {"role": "assistant", "content": told})
         return answer, said
 
@@ -340,20 +340,19 @@ class ConductorManager(BaseAgent):
     def _answer(self, result: Result, model: type[BaseModel] | None) -> str | BaseModel:
         """Return the task's output.
 
-        CrewAI's converter has `llm` rewrite a complete answer that does not fit `model`. A partial answer is
-        not converted, because the converter would invent the missing parts.
+        The text of a partial answer ends with the sentence that says so. A partial answer for `model` raises,
+        because an object would look complete. CrewAI's converter has `llm` rewrite an answer that does not
+        fit `model`.
 
         Raises:
             RunFailed: there is no output.
         """
-        answer = printable(answered(result, partial=self.partial).answer)  # CrewAI prints a task's output
         if model is None:
-            return answer
+            return printable(text_answer(answered(result, partial=self.partial)))  # CrewAI prints it
+        answer = printable(answered(result, partial="raise").answer)
         read = read_answer(answer, model)
         if isinstance(read, BaseModel):
             return read
-        if result.status != "ok":
-            raise run_failed(f"{read}, and it is partial", result)
         if self.llm is None:
             raise run_failed(f"{read}; give the manager an llm that converts it", result)
         return answer

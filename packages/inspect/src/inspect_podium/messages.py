@@ -19,7 +19,7 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolCall, ToolChoice, ToolFunction, ToolInfo
 
 from podium.errors import ConfigError, QueryError
-from podium.hosts import ChatAnswer, read_sampling, result_metadata, tool_arguments, tool_call
+from podium.hosts import ChatAnswer, lack_of, read_sampling, result_metadata, tool_arguments, tool_call
 from podium.types import Message, Part, Sampling, Tools, storable
 from podium.usage import Usage
 
@@ -104,16 +104,22 @@ def sampling_of(config: GenerateConfig) -> Sampling:
 
 
 def output_of(answer: ChatAnswer, model: str) -> ModelOutput:
-    """Return the result of a run as an output. Its metadata has the plan, the steps, cost and problems."""
+    """Return the result of a run as an output. Its metadata has the plan, the steps, cost and problems.
+
+    The output of an incomplete answer has the stop reason `max_tokens` and the `error` `(Not complete: …)`.
+    Its text is unchanged, because scorers compare it.
+    """
+    result, finish = answer.result, answer.host_finish_reason
     calls = [_tool_call(call) for call in answer.tool_calls] or None
-    message = ChatMessageAssistant(content=answer.text, tool_calls=calls, model=model, source="generate")
-    reason: StopReason = "max_tokens" if answer.finish_reason == "length" else answer.finish_reason
+    message = ChatMessageAssistant(content=result.answer, tool_calls=calls, model=model, source="generate")
+    reason: StopReason = "max_tokens" if finish == "length" else finish
     return ModelOutput(
         model=model,
         choices=[ChatCompletionChoice(message=message, stop_reason=reason)],
-        usage=_usage(answer.usage, answer.result.cost),
-        time=answer.result.seconds,
-        metadata={METADATA: result_metadata(answer.result, outputs=True)},
+        usage=_usage(answer.usage, result.cost),
+        time=result.seconds,
+        metadata={METADATA: result_metadata(result, outputs=True)},
+        error=None if result.problem is None else lack_of(result.problem),
     )
 
 

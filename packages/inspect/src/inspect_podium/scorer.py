@@ -3,6 +3,7 @@
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
+from inspect_podium.messages import METADATA
 from podium.errors import ConfigError
 from podium_evals.errors import Unrecorded
 from podium_evals.grading import choose_graders, grade
@@ -36,7 +37,7 @@ def graded(file: str, grader: str | None = None, run_code: str | None = None) ->
         chosen = choose(row)
         assert chosen is not None  # checked above
         final, value = await grade(chosen, row, state.output.completion)
-        return Score(value=value, answer=final)
+        return _score(state, value, final)
 
     return score
 
@@ -63,6 +64,12 @@ def recorded_score(file: str, recordings: Recordings | None = None) -> Scorer:
             raise Unrecorded(
                 f"the answer {answer[:80]!r} to {state.sample_id!r} was not recorded with a score"
             )
-        return Score(value=value, answer=answer)
+        return _score(state, value, answer)
 
     return score
+
+
+def _score(state: TaskState, value: float, answer: str | None) -> Score:
+    """Return a score; for an incomplete answer, its explanation says so, and its reason is `partial`."""
+    lack = state.output.error if METADATA in (state.output.metadata or {}) else None
+    return Score(value=value, answer=answer, explanation=lack, reason=None if lack is None else "partial")

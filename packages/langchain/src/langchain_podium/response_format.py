@@ -14,7 +14,7 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 from referencing import Registry
 
 from podium.errors import ConfigError, RunFailed
-from podium.hosts import run_failed, tool_arguments
+from podium.hosts import answered, run_failed, tool_arguments
 from podium.secrets import scrub
 from podium.types import Result, Tools
 
@@ -63,8 +63,9 @@ class ResponseFormat:
         """Return the parsed answer of a run: an object of the Pydantic class, else a dict.
 
         Raises:
-            RunFailed: the answer does not fit.
+            RunFailed: the answer does not fit, or it is incomplete, which the object would not show.
         """
+        answered(result, partial="raise")
         try:
             return self._checked(self._data(result))
         except (ValueError, SchemaMismatch) as error:

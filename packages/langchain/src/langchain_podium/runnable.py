@@ -28,7 +28,7 @@ from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
-from podium.hosts import ConductorFace, RecordedRun, answered, whole_answers
+from podium.hosts import ConductorFace, RecordedRun, answered, lack_after, text_answer, whole_answers
 from podium.policy import Policy
 from podium.run import StreamedAnswer
 from podium.types import AnswerDelta, Event, Result, RunEnded
@@ -52,7 +52,8 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
 
     Args:
         conductor: the conductor.
-        output: the return value: the answer as text, or the whole `Result`.
+        output: the return value: the answer as text, or the whole `Result`. The text of an incomplete answer
+            ends with the sentence `(Not complete: …)`.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
 
     Raises:
@@ -220,7 +221,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
                     yield cast("Given", text)
         result = _ended(last)
         given = self._given(result)
-        if rest := given if isinstance(given, Result) else streamed.rest(result):
+        if rest := given if isinstance(given, Result) else streamed.rest(result) + lack_after(result):
             yield cast("Given", rest)
 
     async def _events(
@@ -278,7 +279,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         if self.output == "result" and result.status == "waiting":
             return cast("Given", result)
         answered(result, partial=self.partial)
-        return cast("Given", result if self.output == "result" else result.answer)
+        return cast("Given", result if self.output == "result" else text_answer(result))
 
 
 def _check_names(told: str, given: Iterable[str], known: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index_podium.conducted import ConductedCall
 from llama_index_podium.messages import call_blocks, from_llama
 from llama_index_podium.result_metadata import counts_of
-from llama_index_podium.structured import note_result
+from llama_index_podium.structured import is_structured, note_result
 from llama_index_podium.tool_continuation import CONTINUATION, latest_continuation
 from llama_index_podium.tracing import Ambient
 from podium.aio import events_of
@@ -79,7 +79,7 @@ class LLMCall:
                 self._conductor,
                 self._callbacks,
                 from_llama(self._messages),
-                partial=self._partial,
+                partial="raise" if is_structured() else self._partial,
                 tools=self._tools,
                 sampling=self._sampling,
                 continuation=latest_continuation(self._messages),
@@ -116,6 +116,7 @@ def _last(call: ConductedCall, *, stream: bool) -> ChatResponse:
         message.additional_kwargs[CONTINUATION] = answer.continuation
     response.raw = {
         "usage": call.metadata["usage"],
+        "finish_reason": answer.host_finish_reason,
         "podium": call.metadata,
         "source_nodes": call.nodes,
     }

@@ -14,7 +14,7 @@ from llama_index_podium.sources import RUN, marked
 from llama_index_podium.workers import as_worker
 from podium.aio import run_sync
 from podium.conductor import Conductor
-from podium.hosts import ConductorFace, Partial, check_partial, run_failed
+from podium.hosts import ConductorFace, Partial, check_partial, lack_of, run_failed
 from podium.planners import Planner
 from podium.workers import Gather
 
@@ -34,9 +34,9 @@ class ConductorRetriever(BaseRetriever):
         conductor: the conductor that plans and runs each query.
         answer: whether the answer is the first node, with the run's metadata and no score. Workers that do
             not search find no nodes; their output is only in the answer.
-        partial: whether the nodes of an incomplete answer are returned, or `RunFailed` is raised. `RunFailed`
-            is also raised if an incomplete answer has no nodes, because then no node can have the problem in
-            its metadata.
+        partial: whether the nodes of an incomplete answer are returned, or `RunFailed` is raised. Returned
+            nodes end with a node of the sentence `(Not complete: …)`; with `answer`, the first node has it.
+            `RunFailed` is also raised if an incomplete answer has no nodes.
         callback_manager: gets the searches and steps; `None` uses the callback manager of `Settings`.
 
     Raises:
@@ -110,14 +110,18 @@ class ConductorRetriever(BaseRetriever):
         call = ConductedCall(
             self.conductor, self.callback_manager, query_bundle.query_str, partial=self.partial
         )
-        result = (await call.run()).result
+        found = await call.run()
+        result = found.result
         told = {RUN: {key: call.metadata[key] for key in _TOLD}}
         nodes = [marked(node, told) for node in call.nodes]
         if self.answer:
-            answer = TextNode(id_=result.run_id, text=result.answer)
+            answer = TextNode(id_=result.run_id, text=found.text)
             nodes.insert(0, marked(NodeWithScore(node=answer), {RUN: call.metadata}))
         if not nodes and result.problem is not None:
             raise run_failed(f"no node was found ({result.problem.message})", result)
+        if not self.answer and result.problem is not None:
+            lack = TextNode(id_=f"{result.run_id}:lack", text=lack_of(result.problem))
+            nodes.append(marked(NodeWithScore(node=lack), told))
         return nodes
 
     def _handle_recursive_retrieval(

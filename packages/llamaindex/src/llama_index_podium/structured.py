@@ -30,6 +30,11 @@ def note_result(result: Result) -> None:
         ended.append(result)
 
 
+def is_structured() -> bool:
+    """Return whether the current call is structured: its object cannot show that it is incomplete."""
+    return _ENDED.get() is not None
+
+
 class StructuredCall(Generic[Model]):
     """One structured call.
 
@@ -67,11 +72,9 @@ class StructuredCall(Generic[Model]):
         of tools.
 
         Raises:
-            RunFailed: the answer was cut, or cannot be parsed.
+            RunFailed: the answer cannot be parsed.
         """
         result = self._ended[-1]
-        if result.problem is not None and result.problem.code == "cut":
-            raise self._unread(ValueError(result.problem.message))
         try:
             if result.tool_calls:
                 return self._read_call(result.tool_calls[0])

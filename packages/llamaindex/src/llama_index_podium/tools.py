@@ -38,9 +38,7 @@ class ConductorToolSpec(BaseToolSpec):
     async def aask_team(self, question: str) -> Response:
         """Have a team of specialists work out a question of several parts; returns the answer."""
         call = ConductedCall(self.conductor, self._callbacks, question, partial=self.partial)
-        result = (await call.run()).result
-        lacks = "" if result.problem is None else f"\n\n(Not complete: {result.problem.message})"
-        return Response(result.answer + lacks, call.nodes, call.metadata)
+        return Response((await call.run()).text, call.nodes, call.metadata)
 
     def ask_team(self, question: str) -> Response:
         """Have a team of specialists work out a question of several parts; returns the answer."""

@@ -34,6 +34,7 @@ from openai.types.responses.response_reasoning_summary_part_added_event import P
 from openai.types.responses.response_reasoning_summary_part_done_event import Part as DonePart
 
 from openai_agents_podium.messages import write_usage
+from openai_agents_podium.tool_continuation import PODIUM
 from podium.types import Part, StepDelta
 from podium.usage import Usage
 
@@ -90,8 +91,8 @@ def write_items(
     return items
 
 
-def mark_cut(items: Sequence[TResponseOutputItem]) -> None:
-    """Mark the text of an answer that was cut at its token limit."""
+def mark_incomplete(items: Sequence[TResponseOutputItem]) -> None:
+    """Mark the text of an incomplete answer."""
     for item in items:
         if isinstance(item, ResponseOutputMessage):
             item.status = "incomplete"
@@ -169,10 +170,10 @@ class ResponseEvents:
     def end(self, items: Sequence[TResponseOutputItem], usage: Usage) -> Iterator[TResponseStreamEvent]:
         """Yield the last events; the very last has the whole answer.
 
-        If the answer was cut, the last event is also a `response.completed`, because the SDK's runner drops
-        the answer of a `response.incomplete`. The response in this event has the status `incomplete` and the
-        reason. The outputs of other steps are not in the answer, and have no event
-        `response.output_item.done`. So they do not become part of the conversation.
+        If the answer is incomplete, the last event is also a `response.completed`, because the SDK's runner
+        drops the answer of a `response.incomplete`. The response in this event has the status `incomplete`,
+        and the reason if the answer was cut. The outputs of other steps are not in the answer, and have no
+        event `response.output_item.done`. So they do not become part of the conversation.
         """
         for step_id, text in self._steps.items():
             yield from self._close_step(step_id, text)
@@ -182,11 +183,9 @@ class ResponseEvents:
             elif isinstance(item, ResponseFunctionToolCall):
                 yield from self._call(self._place(item.call_id), item)
         update = {"output": list(items), "usage": _response_usage(usage), "status": "completed"}
-        if any(isinstance(item, ResponseOutputMessage) and item.status == "incomplete" for item in items):
-            update |= {
-                "status": "incomplete",
-                "incomplete_details": IncompleteDetails(reason="max_output_tokens"),
-            }
+        for item in items:
+            if isinstance(item, ResponseOutputMessage) and item.status == "incomplete":
+                update |= {"status": "incomplete", "incomplete_details": _details(item)}
         yield ResponseCompletedEvent(
             response=self._response.model_copy(update=update),
             type="response.completed",
@@ -298,6 +297,12 @@ class ResponseEvents:
         yield ResponseOutputItemDoneEvent(
             item=item, output_index=index, type="response.output_item.done", sequence_number=self._next()
         )
+
+
+def _details(item: Any) -> IncompleteDetails:
+    """Return why an answer is incomplete; the Responses API has no value for missing parts."""
+    problem = item.provider_data[PODIUM]["problem"]
+    return IncompleteDetails(reason="max_output_tokens" if problem["code"] == "cut" else None)
 
 
 def _text(text: str) -> ResponseOutputText:

@@ -18,7 +18,7 @@ from agents.items import TResponseOutputItem, TResponseStreamEvent
 from openai.types.responses.response_prompt_param import ResponsePromptParam
 
 from openai_agents_podium.call import ModelCall
-from openai_agents_podium.events import ResponseEvents, mark_cut, model_response, write_items
+from openai_agents_podium.events import ResponseEvents, mark_incomplete, model_response, write_items
 from openai_agents_podium.result_metadata import metadata_of
 from openai_agents_podium.tool_continuation import put_continuation
 from openai_agents_podium.tracing import RunTracing
@@ -206,8 +206,8 @@ def _items(answer: ChatAnswer, call: ModelCall) -> list[TResponseOutputItem]:
         data=metadata_of(answer.result),
         call_data=put_continuation(answer.continuation),
     )
-    if answer.finish_reason == "length":
-        mark_cut(items)
+    if answer.host_finish_reason == "length":
+        mark_incomplete(items)
     return items
 
 

@@ -27,7 +27,7 @@ def conductor_tool(
 ) -> FunctionTool:
     """Return a tool with which an agent asks a conductor one question.
 
-    The tool returns the answer; an incomplete answer ends with a line that names the missing parts. The
+    The tool returns the answer; an incomplete answer ends with the sentence `(Not complete: …)`. The
     tokens of the run are added to the usage of the agent's run, also if the run fails. The run's spans are
     below the tool's span.
 
@@ -48,8 +48,7 @@ def conductor_tool(
                 context.usage.add(write_usage(error.result.usage))
             raise
         context.usage.add(write_usage(answer.new_usage))
-        problem = answer.result.problem
-        return answer.text if problem is None else f"{answer.text}\n\n(Not complete: {problem.message})"
+        return answer.text
 
     return function_tool(
         ask,

@@ -174,7 +174,7 @@ class _Conducted(BaseAgent):
             messages=[message],
             response_id=result.run_id,
             agent_id=self.id,
-            finish_reason=cast("Any", answer.finish_reason),
+            finish_reason=cast("Any", answer.host_finish_reason),
             usage_details=write_usage(answer.usage),
             additional_properties=write_result(result),
             raw_representation=result,

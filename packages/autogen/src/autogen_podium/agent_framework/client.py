@@ -73,7 +73,7 @@ class _ConductedClient(BaseChatClient[ChatOptions[None]]):
             messages=[Message("assistant", [*text, *write_calls(answer.tool_calls)], message_id=run_id)],
             response_id=run_id,
             model=self.model,
-            finish_reason=cast("Any", answer.finish_reason),
+            finish_reason=cast("Any", answer.host_finish_reason),
             usage_details=write_usage(answer.usage),
             response_format=options.get("response_format"),
             additional_properties=write_result(answer.result),
@@ -99,7 +99,7 @@ class _ConductedClient(BaseChatClient[ChatOptions[None]]):
             role="assistant",
             response_id=answer.result.run_id,
             model=self.model,
-            finish_reason=cast("Any", answer.finish_reason),
+            finish_reason=cast("Any", answer.host_finish_reason),
             additional_properties=write_result(answer.result),
             raw_representation=answer.result,
         )

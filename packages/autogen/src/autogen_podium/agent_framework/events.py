@@ -39,7 +39,8 @@ class RunUpdates:
             self._update(Content.from_text(answer.text), merge_mode="replace")
         elif rest := call.rest():
             self._update(Content.from_text(rest))
-        self._update(Content.from_usage(write_usage(answer.usage)))
+        finish: Any = answer.host_finish_reason
+        self._update(Content.from_usage(write_usage(answer.usage)), finish_reason=finish)
 
     def _step(self, event: StepEnded) -> None:
         outcome = event.outcome

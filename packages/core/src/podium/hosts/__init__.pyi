@@ -46,11 +46,14 @@ from .results import (
     answer_sources as answer_sources,
     answered as answered,
     check_partial as check_partial,
+    lack_after as lack_after,
+    lack_of as lack_of,
     plan_lines as plan_lines,
     plan_metadata as plan_metadata,
     result_metadata as result_metadata,
     run_failed as run_failed,
     steps_behind as steps_behind,
+    text_answer as text_answer,
 )
 from .text_answers import (
     encoded_size as encoded_size,

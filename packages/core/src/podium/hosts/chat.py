@@ -18,6 +18,7 @@ from podium.hosts.results import (
     answer_sources,
     answered,
     check_partial,
+    lack_after,
     run_failed,
 )
 from podium.hosts.tool_continuation import (
@@ -60,11 +61,13 @@ class ChatAnswer:
     """
     spent_before: Usage = Usage()
     """Tokens that earlier calls of this run used, from the journal."""
+    lack: str = ""
+    """The end of the text of an incomplete answer, as `lack_after` returns it."""
 
     @property
     def text(self) -> str:
         """The whole text; it may be empty if there are tool calls."""
-        return self.result.answer
+        return self.result.answer + self.lack
 
     @property
     def tool_calls(self) -> tuple[Part, ...]:
@@ -78,6 +81,12 @@ class ChatAnswer:
             return "tool_calls"
         problem = self.result.problem
         return "length" if problem is not None and problem.code == "cut" else "stop"
+
+    @property
+    def host_finish_reason(self) -> Literal["stop", "length", "tool_calls"]:
+        """The finish reason for hosts, which have no other value for an incomplete answer than `length`."""
+        is_short = self.finish_reason == "stop" and self.result.status == "partial"
+        return "length" if is_short else self.finish_reason
 
     @property
     def usage(self) -> Usage:
@@ -111,7 +120,9 @@ class ChatCall:
         continuation: `ChatAnswer.continuation` from the message with the latest tool calls.
         store: stores continuations, for hosts whose messages cannot contain them; `continuation` is
             then ignored.
-        partial: whether an incomplete answer is returned (`return`) or raises `RunFailed` (`raise`).
+        partial: whether an incomplete answer raises `RunFailed` (`raise`), or is returned (`return`): its
+            text ends with the sentence `(Not complete: …)`. Structured text cannot, so it raises as well.
+            `None` returns each answer unchanged, for a caller that tells its status in another way.
         options: further options of the run, such as `middleware` or `labels`.
         on_event: called with each event as it happens, before `events` yields it.
         session: the host's id of the session or thread; see `RecordedRun`.
@@ -134,7 +145,7 @@ class ChatCall:
         model: str | None = None,
         continuation: object = None,
         store: ContinuationStore | None = None,
-        partial: Partial = "return",
+        partial: Partial | None = "return",
         options: RunOptions | None = None,
         on_event: Listener | None = None,
         session: str | None = None,
@@ -147,7 +158,7 @@ class ChatCall:
         self._sampling = sampling
         self._model = model
         self._store = store
-        self._partial = check_partial(partial)
+        self._partial = None if partial is None else check_partial(partial)
         self._run: RecordedRun | None = None
         self._continuation = continuation if store is None else store.find(self.query, self.tool_messages)
         self._options = options or RunOptions()
@@ -214,14 +225,17 @@ class ChatCall:
             RunWaiting: the run waits for approval.
         """
         assert self._result is not None  # a run without a result raises
-        result = answered(self._result, partial=self._partial)
+        is_structured = self._partial is not None and self._sampling.constraint is not None
+        needs_call = self.tools.choice not in (None, "auto", "none") and not self._result.tool_calls
+        strict = is_structured or needs_call  # an incomplete answer may have been offered no tools
+        result = answered(self._result, partial="raise" if strict else self._partial or "return")
         before = None if self._run is None else self._run.before
         spent = Usage() if before is None else before.usage
-        if not result.tool_calls and self.tools.choice not in (None, "auto", "none"):
+        if needs_call:
             told = "tool_choice requires a tool call, and the worker that wrote the answer"
             raise run_failed(f"{told} called no tool, or supports none (`takes_tools`)", result)
         if not result.tool_calls or isinstance(self.conductor, HostedConductor):
-            return ChatAnswer(result, spent_before=spent)
+            return ChatAnswer(result, spent_before=spent, lack=self._lack(result))
         continuation = write_continuation(self._events, self.query)
         if self._store is None:
             return ChatAnswer(result, continuation, spent)
@@ -235,7 +249,10 @@ class ChatCall:
             RunFailed: the answer differs from the streamed text.
         """
         assert self._result is not None  # as above
-        return self._streamed.rest(self._result)
+        return self._streamed.rest(self._result) + self._lack(self._result)
+
+    def _lack(self, result: Result) -> str:
+        return "" if self._partial is None else lack_after(result)
 
     def _begin(self, *, stream: bool) -> AsyncGenerator[Event, None]:
         conductor, options = self.conductor, self._options

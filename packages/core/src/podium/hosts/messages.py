@@ -13,6 +13,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from podium.errors import AnswerRefused, WorkerFailed
+from podium.hosts.results import with_lack
 from podium.types import Completion, Message, Part, Sampling, storable
 from podium.usage import Usage
 from podium.workers import FREE, Card
@@ -124,7 +125,8 @@ def spent_completion(
         raise AnswerRefused(told, maybe_paid=True, usage=usage)
     uses_tokens = usage != Usage() or card.price not in (None, FREE)
     ending: Literal["length", "stop"] = "length" if finish == "length" else "stop"
-    return Completion(text, finish_reason=ending, usage=usage or Usage(), uses_tokens=uses_tokens)
+    done = Completion(text, finish_reason=ending, usage=usage or Usage(), uses_tokens=uses_tokens)
+    return with_lack(done)
 
 
 def read_completion(  # noqa: PLR0913 - the facts of one answer
@@ -158,4 +160,4 @@ def read_completion(  # noqa: PLR0913 - the facts of one answer
     raw = None if isinstance(usage, Usage) else usage
     choices = [{"message": message, "finish_reason": finish_reason}]
     reader.feed({"choices": choices, "usage": raw, "model": model})
-    return reader.completion(messages)
+    return with_lack(reader.completion(messages))

@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from podium.errors import ConfigError, RunFailed, RunWaiting
 from podium.run.approval import how_to_decide
-from podium.secrets import scrub_data
-from podium.types import Outcome, Plan, Result
+from podium.secrets import scrub, scrub_data
+from podium.types import Completion, Outcome, Plan, Problem, Result
 from podium.types.conclusion import answer_of, steps_of
 from podium.usage import Usage
 
 Partial = Literal["return", "raise"]
 """Whether an incomplete answer is returned, or raises `RunFailed`."""
+_LACK: Final = "(Not complete: "
+_TEXT_CALL: Final = "Action Input:"
+"""In the text of a model, agents of several hosts read what follows as the arguments of a tool."""
 
 
 def check_partial(partial: object) -> Partial:
@@ -49,6 +52,40 @@ def answered(result: Result, *, partial: Partial = "return") -> Result:
     if result.status == "partial" and partial == "raise":
         raise run_failed(f"the answer is partial{reason}", result)
     return result
+
+
+def lack_of(problem: Problem) -> str:
+    """Return the sentence that says why an answer is incomplete: `(Not complete: …)`, on one line."""
+    return f"{_LACK}{' '.join(scrub(problem.message).split())})"
+
+
+def lack_after(result: Result) -> str:
+    """Return the end of the text of an incomplete answer: a blank line and the sentence of `lack_of`.
+
+    It is empty for a complete answer, for an answer that the host parses (tool calls, also in text), and for
+    a text that ends with such a sentence already, from a conductor behind the last step.
+    """
+    is_parsed = bool(result.tool_calls) or _TEXT_CALL in result.answer
+    is_told = is_parsed or _told_lack(result.answer) is not None
+    if result.status != "partial" or result.problem is None or is_told:
+        return ""
+    return f"\n\n{lack_of(result.problem)}"
+
+
+def text_answer(result: Result) -> str:
+    """Return the answer for users who see only its text: an incomplete answer ends with `lack_after`."""
+    return result.answer + lack_after(result)
+
+
+def with_lack(completion: Completion) -> Completion:
+    """Return a completion; if its text ends with the sentence of `lack_of`, that is what is missing."""
+    lack = _told_lack(completion.text)
+    return completion if lack is None or completion.missing else replace(completion, missing=lack)
+
+
+def _told_lack(text: str) -> str | None:
+    last = text.rstrip().rpartition("\n")[2]
+    return last[len(_LACK) : -1] if last.startswith(_LACK) and last.endswith(")") else None
 
 
 def run_failed(message: str, result: Result) -> RunFailed:

@@ -18,6 +18,7 @@ from referencing import Registry
 
 from podium.errors import ConfigError, WorkerRefused
 from podium.hosts.errors import HostErrorReader, worker_errors
+from podium.hosts.results import with_lack
 from podium.prompts import filled_object, filling, is_object, mentioned
 from podium.types import Completion, storable
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
@@ -79,7 +80,7 @@ class ToolWorker(Worker):
         with worker_errors(self.card.name, reader=self._reader):
             given = self._read(step_input_of(request))
             output = await self._call(given)
-        done = output if isinstance(output, Completion) else Completion(storable(output))
+        done = with_lack(output if isinstance(output, Completion) else Completion(storable(output)))
         if request.stream and done.text:
             yield done.text
         yield done

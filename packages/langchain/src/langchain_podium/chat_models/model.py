@@ -71,7 +71,9 @@ class ChatPodium(ConductedChatModel):
     longer returns a partial answer, if there is one.
     """
     partial: Literal["return", "raise"] = "return"
-    """Whether an incomplete answer is returned, or raised as `RunFailed`."""
+    """Whether an incomplete answer is returned, or raised as `RunFailed`. A returned answer has the finish
+    reason `length`, and its text ends with `(Not complete: …)`; a structured answer always raises.
+    """
     streaming: bool = False
     """Whether `invoke` streams, for callbacks that read tokens."""
     cache: BaseCache | bool | None = Field(default=False, exclude=True)

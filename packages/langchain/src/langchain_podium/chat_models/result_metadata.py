@@ -56,6 +56,12 @@ def last_chunk(answer: ChatAnswer, rest: str, usage: Usage, model: str) -> AIMes
     )
 
 
+def problem_in(message: object) -> str | None:
+    """Return why the answer in a message is incomplete; `None` for a complete answer, and other objects."""
+    facts = message.response_metadata.get("podium") if isinstance(message, AIMessage) else None
+    return facts["problem"]["message"] if facts and facts.get("problem") else None
+
+
 def _metadata(answer: ChatAnswer, model: str) -> dict[str, Any]:
     """Return a message's `response_metadata`: plain JSON, without the outputs of the steps."""
     metadata = result_metadata(answer.result, usage=lambda usage: dict(write_usage(usage)))
@@ -64,6 +70,6 @@ def _metadata(answer: ChatAnswer, model: str) -> dict[str, Any]:
     return {
         "model_name": model,
         "model_provider": PROVIDER,
-        "finish_reason": answer.finish_reason,
+        "finish_reason": answer.host_finish_reason,
         "podium": metadata,
     }

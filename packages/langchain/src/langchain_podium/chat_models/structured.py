@@ -23,6 +23,7 @@ from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.utils.function_calling import convert_to_json_schema, convert_to_openai_tool
 from langchain_core.utils.pydantic import is_basemodel_subclass
 
+from langchain_podium.chat_models.result_metadata import problem_in
 from langchain_podium.response_format import checked, validator_of
 from podium.errors import ConfigError
 
@@ -76,11 +77,18 @@ def _parser(schema: Schema, *, called: bool) -> BaseOutputParser[Any]:
     return _WholeModelText(pydantic_object=model)
 
 
+def _check_complete(result: list[Generation]) -> None:
+    """Raise for an incomplete answer, in a stream at its last chunk: an object would look complete."""
+    if (problem := problem_in(getattr(result[0], "message", None))) is not None:
+        raise OutputParserException(f"the answer is partial: {problem}", llm_output=result[0].text)
+
+
 class _WholeCall(BaseOutputParser[Any]):
     """Parses a tool call, and raises if it is missing or cut; LangChain's parsers return `None`."""
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
         """Return the arguments of the tool call; within a stream, the arguments so far."""
+        _check_complete(result)
         message = getattr(result[0], "message", None)
         if not partial and isinstance(message, AIMessage) and not message.tool_calls:
             broken = [call["args"] for call in message.invalid_tool_calls]
@@ -121,6 +129,7 @@ class _WholeText(BaseOutputParser[Any]):
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
         """Return the JSON in the text; within a stream, the JSON so far."""
+        _check_complete(result)
         if not partial:
             text = result[0].text.strip()
             fenced = _FENCE.search(text)

@@ -36,7 +36,7 @@ from langchain_podium.tracing import child_runs, thread_of, under
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import StepStarter
-from podium.hosts import answered, session_run_id, undecided_run
+from podium.hosts import answered, session_run_id, text_answer, undecided_run
 from podium.journal import Journal
 from podium.policy import Ask, Policy
 from podium.resume import renumbered, waiting_for
@@ -295,7 +295,7 @@ class ConductorNodes:
         refused = _is_refused(result)
         if not refused:
             answered(result, partial=self.partial)
-        said = result.answer
+        said = text_answer(result)
         data: Data = {VIEW: of_result(result, self.conductor)}
         if self.response_format is not None:
             data[STRUCTURED] = None if refused else self.response_format.read(result)

@@ -23,7 +23,7 @@ from langgraph.pregel._messages import StreamMessagesHandler
 
 from podium.aio import events_of
 from podium.errors import WorkerFailed
-from podium.hosts import answer_sources
+from podium.hosts import answer_sources, lack_after
 from podium.types import (
     AnswerDelta,
     AttemptFailed,
@@ -32,6 +32,7 @@ from podium.types import (
     PlannerEnded,
     PlanReady,
     Result,
+    RunEnded,
     StepDelta,
     StepEnded,
     StepStarted,
@@ -114,6 +115,8 @@ class _Message:
     """The message as runs of a chat model, one for each handler."""
     handlers: Sequence[BaseCallbackHandler]
     text: str = ""
+    lack: str = ""
+    """The sentence after the text of an incomplete answer."""
 
 
 @dataclass(slots=True)
@@ -186,6 +189,8 @@ class MessageStream:
             await self._send(key, event.text, "answer", self._of_step(event))
         elif self.show == "all":
             await self._take_other(event)
+        if isinstance(event, RunEnded):
+            await self._send_lack(event.result)
         if isinstance(event, AttemptFailed):
             await self._end(message_id(event.run_id, event.round, event.step, event.attempt), failed=True)
 
@@ -230,9 +235,14 @@ class MessageStream:
         if message is None:
             message = self._open[key] = await self._begin(key, text, role, facts)
         message.text += text
-        for run in message.runs:
-            chunk = ChatGenerationChunk(message=AIMessageChunk(content=text, id=key))
-            await run.on_llm_new_token(text, chunk=chunk)
+        await _send_piece(message, key, text)
+
+    async def _send_lack(self, result: Result) -> None:
+        """Send the sentence of an incomplete answer; `_FINISHED` has messages without it."""
+        key = answer_id(result)
+        if key in self._open and (lack := lack_after(result)):
+            self._open[key].lack = lack
+            await _send_piece(self._open[key], key, lack)
 
     async def _begin(self, key: str, text: str, role: Role, facts: dict[str, Any]) -> _Message:
         node = get_async_callback_manager_for_config(self.config)
@@ -254,11 +264,17 @@ class MessageStream:
             if failed:
                 await run.on_llm_error(WorkerFailed("the call failed after writing this text"))
             else:
-                whole = ChatGeneration(message=AIMessage(message.text, id=key))
+                whole = ChatGeneration(message=AIMessage(message.text + message.lack, id=key))
                 await run.on_llm_end(LLMResult(generations=[[whole]]))
         if not failed:
             for handler in message.handlers:
                 _FINISHED.setdefault(handler, {})[key] = message.text
+
+
+async def _send_piece(message: _Message, key: str, text: str) -> None:
+    for run in message.runs:
+        chunk = ChatGenerationChunk(message=AIMessageChunk(content=text, id=key))
+        await run.on_llm_new_token(text, chunk=chunk)
 
 
 class _WithoutTokens(AsyncCallbackHandler):

@@ -77,7 +77,8 @@ class StateKeys:
 
 def answer_message(text: str, view: Data, name: str | None = None) -> AIMessage:
     """Return the message with an answer; its id is the id of the streamed message."""
-    facts = {"podium_run_id": view["run_id"], "podium_status": view["status"]}
+    finish = "length" if view["status"] == "partial" else "stop"
+    facts = {"finish_reason": finish, "podium_run_id": view["run_id"], "podium_status": view["status"]}
     facts["podium_labels"] = view.get("labels", [])
     return AIMessage(text, name=name, id=view.get("message_id"), response_metadata=facts)
 

@@ -18,7 +18,7 @@ from langchain_podium.tracing import child_runs
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import ExternalScheduler
-from podium.hosts import run_failed
+from podium.hosts import run_failed, text_answer
 from podium.planners import FixedPlanner
 from podium.secrets import scrub
 from podium.types import Outcome, Plan, Problem
@@ -98,7 +98,7 @@ def _carrying_out(conductor: Conductor, plan: Plan, index: int) -> Work:
             raise run_failed(f"step {index} ({outcome.worker}) {outcome.status}{why}", result)
         data: Data = {name: outcome.text, PROBLEMS: _problem(name, outcome.problem)}
         if part == plan:
-            data[ANSWER] = outcome.text
+            data[ANSWER] = text_answer(result)
             data[PROBLEMS] |= _problem(ANSWER, result.problem)
         return data
 

@@ -229,6 +229,7 @@ class Turns:
             tools=asked.tools,
             sampling=sampling,
             continuation=await self.continuations.find((caller.caller_id, model.name), asked.messages),
+            partial=None,  # the body has the status
             options=self._options(caller, asked, model, ask, admission),
         )
         return Turn(

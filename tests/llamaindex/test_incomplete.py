@@ -1,0 +1,180 @@
+"""Users of LlamaIndex notice an incomplete answer, whichever face they use."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import pytest
+from contracts.incomplete_contract import (
+    OBJECT,
+    QUESTION,
+    Ask,
+    Seen,
+    calling,
+    check_noticed,
+    check_passed_on,
+    check_refused,
+    conductor_of,
+)
+from llama_index.core.chat_engine import SimpleChatEngine
+from llama_index.core.llms import ChatMessage
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.tools import BaseTool
+from pydantic import BaseModel
+
+from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorRetriever
+from llama_index_podium.tools import ConductorToolSpec
+from llama_index_podium.workers import as_worker
+from podium import Conductor, Plan, ScriptedWorker, Step
+from podium.execution import Retry
+from podium.planners import FixedPlanner
+from podium.workers import Gather
+
+pytestmark = pytest.mark.anyio
+ASKED: Final = [ChatMessage(QUESTION)]
+
+
+class Value(BaseModel):
+    """An object."""
+
+    value: int
+
+
+class Index(BaseRetriever):
+    """Finds one node."""
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return [NodeWithScore(node=TextNode(text="found"), score=1.0)]
+
+
+def tool_of(conductor: Conductor) -> BaseTool:
+    """Return a conductor as a tool."""
+    return ConductorToolSpec(conductor).to_tool_list()[0]
+
+
+async def tool(conductor: Conductor) -> Seen:
+    """Call the tool."""
+    return Seen((await tool_of(conductor).acall(question=QUESTION)).content)
+
+
+async def engine(conductor: Conductor) -> Seen:
+    """Query the engine."""
+    return Seen(str(await ConductorQueryEngine(conductor).aquery(QUESTION)))
+
+
+async def engine_stream(conductor: Conductor) -> Seen:
+    """Stream the engine."""
+    response: Any = await ConductorQueryEngine(conductor, streaming=True).aquery(QUESTION)
+    return Seen("".join([piece async for piece in response.async_response_gen()]))
+
+
+async def retriever(conductor: Conductor) -> Seen:
+    """Retrieve the answer as a node."""
+    return Seen((await ConductorRetriever(conductor, answer=True).aretrieve(QUESTION))[0].text)
+
+
+async def chat(conductor: Conductor) -> Seen:
+    """Chat with the LLM."""
+    return Seen((await ConductorLLM(conductor).achat(ASKED)).message.content or "")
+
+
+async def chat_stream(conductor: Conductor) -> Seen:
+    """Stream the LLM's chat."""
+    pieces = [piece async for piece in await ConductorLLM(conductor).astream_chat(ASKED)]
+    text = "".join(piece.delta or "" for piece in pieces)
+    assert pieces[-1].message.content == text
+    return Seen(text)
+
+
+async def completion(conductor: Conductor) -> Seen:
+    """Complete a prompt."""
+    return Seen((await ConductorLLM(conductor).acomplete(QUESTION)).text)
+
+
+async def completion_stream(conductor: Conductor) -> Seen:
+    """Stream the completion of a prompt."""
+    pieces = [piece async for piece in await ConductorLLM(conductor).astream_complete(QUESTION)]
+    return Seen("".join(piece.delta or "" for piece in pieces))
+
+
+async def chat_engine(conductor: Conductor) -> Seen:
+    """Chat twice: the first answer is in the second conversation."""
+    talk = SimpleChatEngine.from_defaults(llm=ConductorLLM(conductor))
+    await talk.achat(QUESTION)
+    return Seen(str(await talk.achat(QUESTION)))
+
+
+FACES: Final = (
+    *(tool, engine, engine_stream, retriever, chat_engine),
+    *(chat, chat_stream, completion, completion_stream),
+)
+
+
+@pytest.mark.parametrize("ask", FACES, ids=lambda ask: ask.__name__)
+async def test_a_user_notices(ask: Ask) -> None:
+    """By the last sentence, because LlamaIndex has no finish reason."""
+    await check_noticed(ask)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_user_of_nodes_notices(fails: bool) -> None:  # noqa: FBT001
+    """By the last node."""
+    found = as_worker(Index(), name="index")
+    other = ScriptedWorker("other", ValueError("out of order") if fails else "two")
+    plan = Plan((Step(0, "a"), Step(1, "b"), Step(2, "c", (0, 1))))
+    conductor = Conductor(FixedPlanner(plan), [found, other, Gather()], retry=Retry(attempts=1))
+    texts = [node.text for node in await ConductorRetriever(conductor).aretrieve(QUESTION)]
+    assert texts[0] == "found"
+    assert len(texts) == 1 + fails
+    assert not fails or "out of order" in texts[1]
+    assert not fails or texts[1].startswith("(Not complete: ")
+
+
+CALL: Final = calling("Value")
+
+
+async def predicted(conductor: Conductor) -> Any:
+    """Predict an object."""
+    return (await ConductorLLM(conductor).astructured_predict(Value, PromptTemplate(QUESTION))).value
+
+
+async def predicted_stream(conductor: Conductor) -> Any:
+    """Stream an object."""
+    llm, last = ConductorLLM(conductor), None
+    async for piece in await llm.astream_structured_predict(Value, PromptTemplate(QUESTION)):
+        last = piece
+    return getattr(last, "value", None)
+
+
+async def structured_chat(conductor: Conductor) -> Any:
+    """Chat with the LLM for an object."""
+    return (await ConductorLLM(conductor).as_structured_llm(Value).achat(ASKED)).raw.value  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("ask", [predicted, predicted_stream, structured_chat])
+async def test_an_incomplete_object_is_an_error(ask: Callable[[Conductor], Awaitable[Any]]) -> None:
+    """An object cannot say it."""
+    await check_refused(ask, CALL)
+
+
+async def test_incomplete_json_is_an_error() -> None:
+    """Text in a schema cannot say it."""
+
+    async def ask(conductor: Conductor) -> int:
+        form = {"type": "json_schema", "json_schema": {"name": "v", "schema": Value.model_json_schema()}}
+        llm = ConductorLLM(conductor, response_format=form)
+        return Value.model_validate_json((await llm.acomplete(QUESTION)).text).value
+
+    await check_refused(ask, OBJECT)
+
+
+async def test_the_arguments_of_a_tool_in_text_are_unchanged() -> None:
+    """Agents that read tool calls from text would take the sentence for a part of them."""
+    asked = 'Thought: I need a tool.\nAction: look\nAction Input: {"at": "it"}'
+    assert (await chat(conductor_of(asked, is_complete=False))).text == asked
+
+
+async def test_a_tool_passes_it_on() -> None:
+    """To the run of another conductor."""
+    await check_passed_on(as_worker(tool_of(conductor_of(is_complete=False))))
