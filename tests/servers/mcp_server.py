@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -31,10 +31,15 @@ PIXEL = base64.b64encode(b"no real picture").decode()
 READ_ONLY = ToolAnnotations.model_validate({"readOnlyHint": True})
 
 
+def empty_server() -> Any:
+    """Return a server without tools."""
+    module, name = ("fastmcp", "FastMCP") if IS_OLD else ("mcpserver", "MCPServer")
+    return getattr(import_module(f"mcp.server.{module}"), name)("test")
+
+
 def make_server(log: Path) -> Any:
     """Return the server."""
-    module, name = ("fastmcp", "FastMCP") if IS_OLD else ("mcpserver", "MCPServer")
-    server: Any = getattr(import_module(f"mcp.server.{module}"), name)("test")
+    server = empty_server()
 
     def note(what: str) -> None:
         with log.open("a", encoding="utf-8") as file:
@@ -145,10 +150,15 @@ class Served:
     """The header `Authorization` of the latest request."""
 
 
+def serving(log: Path) -> AbstractContextManager[Served]:
+    """Serve the server of the log over HTTP, as `serving_http` does."""
+    return serving_http(make_server(log))
+
+
 @contextmanager
-def serving(log: Path) -> Iterator[Served]:
-    """Serve streamable HTTP on loopback, in a thread, until the block ends."""
-    app = make_server(log).streamable_http_app()
+def serving_http(made: Any) -> Iterator[Served]:
+    """Serve a server of the SDK over streamable HTTP on loopback, in a thread, until the block ends."""
+    app = made.streamable_http_app()
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp")

@@ -69,6 +69,7 @@ async def test_the_card_tells_name_and_skills(agent: Worker, served: Served) -> 
     assert agent.card.description == "Says things. Skills: Saying: Repeats what it is told."
     other = await RemoteAgent(served.url).worker(name="bird", price=FREE, acts=True)
     assert (other.card.name, other.card.price, other.acts) == ("bird", FREE, True)
+    assert (await RemoteAgent(served.url).worker()).acts
 
 
 async def test_artifacts_are_the_answer(agent: Worker) -> None:
@@ -138,7 +139,8 @@ async def test_a_bug_of_the_agent_is_a_failure(agent: Worker) -> None:
 
 async def test_a_rejected_step_goes_to_a_fallback(agent: Worker, served: Served) -> None:
     """And not to the same agent again."""
-    other = await RemoteAgent(served.url).worker(name="other")
+    other = await RemoteAgent(served.url).worker(name="other", acts=False)
+    agent.acts = False
     retry = Retry(first_wait=0.01, fallbacks={"parrot": ["other"]})
     conductor = Conductor(FixedPlanner(plan_of((0, "reject", ()))), [agent, other], retry=retry)
     (outcome,) = (await conductor.run("q")).outcomes

@@ -25,12 +25,12 @@ def test_an_agent_is_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("BIRD_TOKEN", "Bearer bird-token-of-mine")
     with serving() as served:
         headers = 'headers_env = { Authorization = "BIRD_TOKEN" }'
-        path = write(tmp_path, f'url = "{served.url}"', headers, "acts = true", 'labels = ["eu"]')
+        path = write(tmp_path, f'url = "{served.url}"', headers, "acts = false", 'labels = ["eu"]')
         conductor = load_config(path).conductor(journaled=False)
         card = conductor.pool.cards[0]
         assert (card.name, card.labels) == ("bird", {"eu"})
         assert card.description.startswith("Says things. Skills:")
-        assert conductor.pool[0].acts
+        assert not conductor.pool[0].acts
         assert "You said:" in conductor.run_sync("hello").answer
         assert served.authorization == "Bearer bird-token-of-mine"
 

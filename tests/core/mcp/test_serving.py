@@ -18,11 +18,11 @@ from mcp import types
 from servers.mcp_client import MODES, approves, connect, declines, dismisses, http_of, stdio_of
 from typer.testing import CliRunner
 
-from podium import Conductor, FunctionWorker
+from podium import Card, Conductor, FunctionWorker
 from podium.cli.root import app
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
-from podium.mcp import serve_http
+from podium.mcp import McpServer, StreamableHttp, serve_http
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.workers import FREE, StepInput
@@ -216,6 +216,31 @@ async def test_the_user_of_the_client_approves(tmp_path: Path, mode: str) -> Non
             assert f"podium decide {run_id} approve" in waits["content"][0]["text"]
     await conductor.decide(run_id, approved=True)
     assert (await conductor.resume(run_id)).answer == "Hello, Bob and Hello, Ada"
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_user_of_the_client_approves_actions(tmp_path: Path, mode: str) -> None:
+    """The question has their arguments; the tools say that they change something."""
+    asked: list[str] = []
+
+    def user(message: str) -> dict[str, object]:
+        asked.append(message)
+        return approves(message)
+
+    mail = FunctionWorker(lambda step: "sent", card=Card(name="mail", price=FREE), acts=True)
+    policy = Policy(approve="later", ask="actions")
+    plan = FixedPlanner(plan_of((0, "To Ada", ())))
+    conductor = Conductor(plan, [mail], policy=policy, journal=SqlJournal(tmp_path / "runs.db"))
+    with served(conductor) as url:
+        async with connect(http_of(url), user=user, mode=mode) as client:
+            assert (await client.call("ask", question="q"))["content"][0]["text"] == "sent"
+        workers = await McpServer("podium", StreamableHttp(url)).workers()
+    assert asked == ["May these actions be carried out?\n0. mail: To Ada"]
+    assert {worker.card.name: worker.acts for worker in workers} == {
+        "podium.ask": True,
+        "podium.plan": False,
+        "podium.run_plan": True,
+    }
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -1,6 +1,7 @@
 """`podium batch` answers the lines of a file, and a repetition calls nothing again."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from server.batch.conftest import Batch, asked_of, echo, read, write
 from server.chat.test_completions import PLAN
 from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.shop import shop
+from typer.testing import Result
 
 QUESTIONS = [{"id": f"q{number}", "query": f"question {number}"} for number in range(20)]
 
@@ -235,3 +238,28 @@ def test_a_batch_needs_a_journal(folder: Path, batch: Batch) -> None:
     config.write_text(config.read_text().replace('path = "runs.db"', "off = true"))
     write(folder / "in.jsonl", QUESTIONS)
     assert "needs a journal" in batch("in.jsonl", code=2).stderr
+
+
+def test_an_action_whose_end_is_unknown(
+    folder: Path, batch: Batch, podium: Callable[..., Result], upstream: ChatServer
+) -> None:
+    """`--retry-failed` does not repeat it; after the decision of a person, it completes the line."""
+    upstream.reply = lambda call: says(call, "the answer")
+    refund = {"worker": "shop.refund", "subtask": '{"order": 1017}', "access": []}
+    plan = {"steps": [refund, {"worker": "one", "subtask": "Write.", "access": [0]}]}
+    write(folder / "in.jsonl", [{"id": "q", "question": "Refund it.", "model": "team", "plan": plan}])
+    words = ("in.jsonl", "--max-cost", "1", "--budget", "1")
+    with shop() as orders:
+        config = folder / "podium.toml"
+        price = "price = { input = 0.0, output = 0.0 }\n"
+        config.write_text(f"{config.read_text()}\n{orders.table}{price}\n[retry]\nattempts = 1\n")
+        orders.ends.append("late")
+        batch(*words, code=1)
+        batch(*words, "--retry-failed", code=1)
+        (row,) = read(folder / "in.results.jsonl")
+        assert (row["status"], orders.refunds) == ("failed", [1017])
+        assert f"podium decide {row['run_id']} --action 0 done|not-done" in row["problem"]["message"]
+        podium("decide", row["run_id"], "done", "--action", "0")
+        batch(*words, "--retry-failed")
+        (row,) = read(folder / "in.results.jsonl")
+        assert (row["status"], row["answer"], orders.refunds) == ("ok", "the answer", [1017])

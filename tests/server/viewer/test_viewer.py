@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import httpx2
 import pytest
@@ -16,6 +16,7 @@ from server.runs.conftest import Http
 from server.viewer.conftest import STEPS, ended, start
 from servers.chat_server import Call, ChatServer, Part, Pause, Reply, says
 from servers.podium_server import Served
+from servers.shop import shop
 
 from podium.journal import SqlJournal
 
@@ -80,6 +81,63 @@ def test_a_plan_that_waits(
     assert run["status"] == ("failed" if action == "Refuse" else "ok")
     if action == "Edit":
         assert run["rounds"][0]["plan"]["steps"][0]["subtask"] == "Collect other facts."
+
+
+REFUNDS: list[dict[str, Any]] = [
+    {"worker": "shop.refund", "subtask": '{"order": 1017}', "access": []},
+    {"worker": "shop.refund", "subtask": '{"order": 1018}', "access": []},
+    {"worker": "two", "subtask": "Write the answer.", "access": [0]},
+]
+
+
+@pytest.mark.long
+def test_actions_that_wait(
+    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page
+) -> None:
+    """Each has a form with its arguments; one is approved, the other refused. The graph marks actions."""
+    upstream.reply = team
+    with shop() as orders:
+        served = serve(models=orders.table + APPROVAL + 'ask = "actions"\n')
+        client = http(served)
+        run_id = start(client, plan={"steps": REFUNDS})
+        ended(client, run_id)
+        page.goto(f"{served.root}/#/runs/{run_id}")
+        expect(
+            page.get_by_label("Step 0, shop.refund, cancelled, action: waits for approval")
+        ).to_be_visible()
+        first, second = (page.get_by_label(f"Approval of step {step}") for step in (0, 1))
+        expect(first.locator("pre")).to_have_text('{"order": 1017}')
+        first.get_by_label("Reason").fill("It is due.")
+        first.get_by_role("button", name="Approve").click()
+        expect(first).to_have_count(0)
+        expect(page.get_by_label("Step 0, shop.refund, ok, action: done")).to_be_visible()
+        second.get_by_role("button", name="Refuse").click()
+        expect(page.get_by_label("Step 1, shop.refund, skipped, action: not carried out")).to_be_visible()
+        expect(page.locator(".head .badge")).to_have_text("partial")
+        assert orders.refunds == [1017]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("choice", ["It was done", "It was not done"])
+def test_an_action_whose_end_is_unknown(
+    serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page, choice: str
+) -> None:
+    """A person says whether it was done, and the run goes on."""
+    upstream.reply = team
+    with shop() as orders:
+        orders.ends.append("late")
+        served = serve(models=orders.table)
+        client = http(served)
+        run_id = start(client, plan={"steps": [REFUNDS[0], REFUNDS[2]]})
+        assert ended(client, run_id)["status"] == "failed"
+        page.goto(f"{served.root}/#/runs/{run_id}")
+        page.get_by_label("Step 0, shop.refund, failed, action: not known whether it was done").click()
+        panel = page.get_by_label("Step 0", exact=True)
+        panel.get_by_label("Reason").fill("I looked.")
+        panel.get_by_role("button", name=choice).click()
+        expect(page.get_by_label("Step 0, shop.refund, ok, action: done")).to_be_visible()
+        expect(page.locator(".head .badge")).to_have_text("ok")
+        assert orders.refunds == [1017] * (1 if choice == "It was done" else 2)
 
 
 @pytest.mark.long

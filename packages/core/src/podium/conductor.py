@@ -107,7 +107,6 @@ class Conductor(Worker):
         self.policy = policy or Policy()
         self.retry = retry or Retry()
         self.show_question = show_question
-        self.acts = any(worker.acts for worker in self.pool)
         own = card or CARD
         found = checked_labels(labels)
         cards = (own, *self.pool.cards)
@@ -168,6 +167,11 @@ class Conductor(Worker):
         bound._settings = replace(settings, policy=bound.policy, labels=together)
         check_settings(bound._settings)
         return bound
+
+    @property
+    def acts(self) -> bool:  # type: ignore[override]
+        """Whether a worker of the pool may act; see `Worker.acts`."""
+        return any(worker.acts for worker in self.pool)
 
     @property
     def unpriced(self) -> tuple[str, ...]:

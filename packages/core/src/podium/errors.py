@@ -23,6 +23,7 @@
     └── WorkerError            a call of a worker failed
         ├── WorkerUnavailable  the worker is unreachable, overloaded or down
         ├── WorkerRefused      the worker refused the request
+        │   ├── WorkerActs         the call acts, and its step was not known as an action
         │   ├── AnswerRefused      the model or a content filter refused to answer
         │   ├── AgentRejected      a remote agent rejected the task
         │   ├── AgentNeedsInput    a remote agent needs more input to continue
@@ -332,6 +333,15 @@ class WorkerRefused(WorkerError):
     """The worker refused the request because of its key, model, input or content."""
 
     code = "worker_refused"
+
+
+class WorkerActs(WorkerRefused):
+    """The server says that a call acts, and did nothing, because the step was not known as an action.
+
+    The worker now acts (`Worker.acts`), and the run carries out the step as an action.
+    """
+
+    code = "worker_acts"
 
 
 class AnswerRefused(WorkerRefused):

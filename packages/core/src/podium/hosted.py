@@ -99,6 +99,8 @@ class HostedConductor(ResourceGroup):
         self._tools = tuple(tools)
         self._price = price
         self._seconds = seconds
+        self.acts = True
+        """Whether a run may act: `True` until the server has answered, then whether the answer says so."""
 
     def __reduce__(self) -> NoReturn:
         """Raise `TypeError`: the connections cannot be copied or pickled."""
@@ -242,6 +244,7 @@ class HostedConductor(ResourceGroup):
         except (WorkerBroken, WorkerTimeout):
             if reader.finish is None:
                 raise
+        self.acts = bool(reader.acts)
         completion = reader.completion(query)
         if completion.tool_calls and not body.get("tools"):
             told = "the hosted conductor called tools that nobody offered"

@@ -198,6 +198,7 @@ class App:
                 self._route("GET", f"{run}/events", own.events),
                 self._route("GET", f"{run}/prompts", own.prompts),
                 self._route("POST", f"{run}/approve", actions.approve),
+                self._route("POST", f"{run}/decide", actions.decide),
                 self._route("POST", f"{run}/refuse", actions.refuse),
                 self._route("POST", f"{run}/edit", actions.edit),
                 self._route("POST", f"{run}/cancel", actions.cancel),

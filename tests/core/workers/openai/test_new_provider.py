@@ -108,11 +108,12 @@ async def test_every_row_is_spoken_to_as_it_says(name: str) -> None:
 
 def test_no_other_module_names_a_provider() -> None:
     """A new row is found by all that could ask for it, since none of them has a list of its own."""
+    names = PROVIDERS.keys() - {"podium"}  # the name of much else
     others = {
         path.relative_to(ROOT).as_posix()
         for path in ROOT.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in PROVIDERS
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
     }
     others.remove(Path(providers.__file__).relative_to(ROOT).as_posix())
     assert others == {"cli/commands/init.py", "hosted.py"}  # names of presets, and of a model

@@ -14,6 +14,8 @@ from podium.hosts import CardMaker, CardOptions, worker_errors
 from podium.secrets import register
 from podium.workers import Card
 
+ACTS_EXTENSION = "urn:podium:acts"
+"""The extension of a card that says whether the agent acts (`Worker.acts`), in its parameter `acts`."""
 _CARD_SECONDS = 30.0
 """Timeout for an agent's card, in seconds."""
 
@@ -47,11 +49,12 @@ class RemoteAgent:
     def __repr__(self) -> str:
         return f"RemoteAgent({self.url!r})"
 
-    async def worker(self, *, acts: bool = False, **options: Unpack[CardOptions]) -> AgentWorker:
+    async def worker(self, *, acts: bool | None = None, **options: Unpack[CardOptions]) -> AgentWorker:
         """Request the agent's card, and return a worker with the name and skills on it.
 
         Args:
-            acts: whether a task of the agent is an action; see `Worker.acts`.
+            acts: whether a task of the agent is an action; see `Worker.acts`. `None` means what the card
+                says, as the cards of Podium's agents do; other agents count as agents that act.
             options: see `CardOptions`.
 
         Raises:
@@ -69,10 +72,10 @@ class RemoteAgent:
                     raise WorkerTimeout(told) from error
                 self._check_hosts(card)
         worker = AgentWorker(connection, card, card=_card_of(card, options), seconds=self._seconds)
-        worker.acts = acts
+        worker.acts = _acts(card) if acts is None else acts
         return worker
 
-    def worker_sync(self, *, acts: bool = False, **options: Unpack[CardOptions]) -> AgentWorker:
+    def worker_sync(self, *, acts: bool | None = None, **options: Unpack[CardOptions]) -> AgentWorker:
         """Call `worker` from synchronous code."""
         return run_sync(lambda: self.worker(acts=acts, **options))
 
@@ -88,6 +91,11 @@ class RemoteAgent:
             if _origin(interface.url) != _origin(self.url):
                 told = f"the card of the agent at {self.url} names another host: {interface.url}"
                 raise WorkerRefused(f"{told}; its headers are not sent there. If you trust it, use its URL")
+
+
+def _acts(card: Any) -> bool:
+    told = [each for each in card.capabilities.extensions if each.uri == ACTS_EXTENSION]
+    return not told or told[0].params["acts"] is not False
 
 
 def _card_of(card: Any, options: CardOptions) -> Card:

@@ -160,8 +160,16 @@ def worker_probe(config: Config, name: str) -> Probe:
     worker = _made(probe, partial(config.worker, name))
     if worker is not None:
         probe.card, probe.model = worker.card, _model(worker)
-        probe.structured, probe.call = tuple(sorted(worker.constraint_kinds)), partial(_ask, worker)
+        probe.structured = tuple(sorted(worker.constraint_kinds))
+        probe.call = partial(_ask_worker, probe, worker)
     return probe
+
+
+async def _ask_worker(probe: Probe, worker: Worker) -> Usage:
+    usage = await _ask(worker)
+    if isinstance(worker, ChatWorker) and worker.acts and not worker.endpoint.provider.acts:
+        probe.warnings += ('its server is a Podium, and it acts: write provider = "podium" for its endpoint',)
+    return usage
 
 
 def _mcp_probe(config: Config, name: str) -> Probe:

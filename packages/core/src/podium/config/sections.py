@@ -150,8 +150,11 @@ class A2aSection(Section):
     """Shown to the planner; default: the description in the agent's card."""
     seconds: Seconds = 300.0
     """Timeout of a task, in seconds."""
-    acts: bool = False
-    """Whether a task of the agent is an action: it may change something, so it must not happen twice."""
+    acts: bool | None = None
+    """Whether a task of the agent is an action: it may change something, so it must not happen twice.
+
+    Default: what the agent's card says, else true.
+    """
     price: PriceTable | None = None
     """USD per million tokens."""
     labels: list[str] = Field(default_factory=list)

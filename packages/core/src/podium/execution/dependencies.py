@@ -104,6 +104,16 @@ class DependencyGraph:
         self.plan = plan
         return others
 
+    def renew(self, state: StepState) -> StepState:
+        """Put the same step in the place of a step whose worker turned out to act, after that has ended."""
+        again = StepState(state.index, state.step, state.following, state.subtask, acts=True)
+        again.blocked, again.dependents = 1 + state.blocked, state.dependents
+        again.good = sum(again.takes(self._states[seen]) for seen in state.step.access)
+        self._states[state.index] = again
+        self._superseded.append(state)
+        state.dependents = [again]
+        return again
+
     def verdict(self, state: StepState) -> Verdict:
         """Return what to do with a step, based on the steps that have ended.
 

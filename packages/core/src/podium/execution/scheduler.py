@@ -12,7 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.aio.interrupts import interrupt_of
-from podium.errors import ConfigError
+from podium.errors import ConfigError, WorkerActs
 from podium.execution.actions import Approver, RoundActions
 from podium.execution.answer_reserve import AnswerReserve
 from podium.execution.dependencies import DependencyGraph
@@ -196,6 +196,8 @@ class RoundScheduler:
             self._settle(self._release(state))
             if state.acts and self._context.recorded is not None:
                 await self._context.recorded()  # the host may store the outcome, but not before the journal
+        if self._graph[index] is not state:  # its worker turned out to act
+            return await self.run_one(index)
         assert state.outcome is not None
         return state.outcome
 
@@ -384,10 +386,22 @@ class RoundScheduler:
                     outcome = runner.timed_out() if timed_out else runner.stopped(state.reason or STOPPED)
                 state.following = runner.following
                 state.runner = state.scope = None
+                if outcome is not None and self._turned_out(state, outcome):
+                    outcome = replace(outcome, status="cancelled", problem=SUPERSEDED)
                 if outcome is not None:
                     self._end(state, outcome)
         if runner.bug is not None:
             raise runner.bug
+
+    def _turned_out(self, state: StepState, outcome: Outcome) -> bool:
+        """Return whether the worker has refused a step because it acts; the step is then an action."""
+        code = None if outcome.problem is None else outcome.problem.code
+        if state.acts or code != WorkerActs.code or all(each is not state for each in self._graph):
+            return False
+        again = self._graph.renew(state)
+        if self._answering is state:
+            self._answering = again
+        return True
 
     def _send_answer(self) -> None:
         """Send the text of the last step as the answer, from now on."""

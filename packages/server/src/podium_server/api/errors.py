@@ -23,17 +23,18 @@ from podium.errors import (
     WorkerError,
 )
 from podium.secrets import scrub
-from podium.types import Call, Outcome, Proposal, Result, usage_note
+from podium.types import Action, Call, Outcome, Proposal, Result, usage_note
 from podium_server.api.runs.refusals import NestedRun, NotBegun, NotCancellable, NotWaiting
 from podium_server.http import BadRequest, ServerBusy, ServerStopping
 from podium_server.keys import BudgetSpent, KeyRefused, refusal_headers
-from podium_server.models import ModelUnknown
-from podium_server.turn import KeyReused, RunCancelled, without_urls
+from podium_server.models import ModelActs, ModelUnknown
+from podium_server.turn import KeyReused, RunCancelled, actions_form, without_urls
 
 _NO_RETRY = {"x-should-retry": "false"}
 """Tells OpenAI's and Anthropic's clients not to repeat a request that was paid for."""
 _OF_CLASS: tuple[tuple[type[PodiumError], int], ...] = (
     (ModelUnknown, 404),
+    (ModelActs, 428),
     (KeyReused, 409),
     (ServerBusy, 503),
     (QueryError, 400),
@@ -109,6 +110,8 @@ class Fault:
     """Names the request in the body of an error of Anthropic's API, and in the log."""
     retry_after: float | None = None
     """Seconds after which the request may succeed, as a worker said; `None` if none said so."""
+    actions: tuple[Action, ...] = ()
+    """What the run had done, or begun, before the error ended it."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -121,7 +124,7 @@ class Fault:
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         if self.run_id is not None:
             error["run_id"] = self.run_id
-        return {"error": {**error, **self.wait}}
+        return {"error": {**error, **self.more}}
 
     def to_anthropic(self) -> dict[str, Any]:
         """Return the body of an error of Anthropic's API."""
@@ -129,14 +132,15 @@ class Fault:
         error = {"type": kind, "message": f"{self.message} ({self.code})", "code": self.code}
         return {
             "type": "error",
-            "error": {**error, **self.wait},
+            "error": {**error, **self.more},
             "request_id": self.request_id or self.run_id,
         }
 
     @property
-    def wait(self) -> Mapping[str, float]:
-        """What the body of the error has for clients of a stream, whose headers were sent before."""
-        return {} if self.retry_after is None else {"retry_after": self.retry_after}
+    def more(self) -> Mapping[str, Any]:
+        """The wait, for clients of a stream, whose headers were sent before; and the actions of the run."""
+        told: dict[str, Any] = {} if self.retry_after is None else {"retry_after": self.retry_after}
+        return told | ({"podium": {"actions": actions_form(self.actions)}} if self.actions else {})
 
     @property
     def anthropic_status(self) -> int:
@@ -159,10 +163,21 @@ ANTHROPIC_ERRORS = ErrorForm(Fault.to_anthropic, lambda fault: fault.anthropic_s
 
 
 def fault_of(error: Exception) -> Fault:
-    """Return the HTTP error for an exception; the message has no secrets."""
+    """Return the HTTP error for an exception; the message has no secrets.
+
+    A client must not repeat a request whose run has begun an action.
+    """
     if not isinstance(error, PodiumError):
         told = "an internal error occurred; the log of the server has the details"
         return Fault(status=500, code="internal_error", message=told, headers=_NO_RETRY)
+    fault = _fault_of(error)
+    if not error.actions or isinstance(error, ServerStopping):  # its repetition continues the run
+        return replace(fault, actions=error.actions)
+    headers = {name: value for name, value in fault.headers.items() if name != "retry-after"}
+    return replace(fault, actions=error.actions, retry_after=None, headers=headers | _NO_RETRY)
+
+
+def _fault_of(error: PodiumError) -> Fault:
     match error:
         case RunFailed() | RunWaiting():
             return _of_result(error, error.result)
@@ -212,8 +227,9 @@ def _of_result(error: RunFailed | RunWaiting, result: Result | None) -> Fault:
     fault = replace(_fault(error, _OF_PROBLEM.get(code, 502), headers, run_id=result.run_id), code=code)
     if is_waiting:  # the message of the error is for callers of the Python functions
         path = f"/v1/runs/{result.run_id}"
-        told = f"run {result.run_id}: the plan waits for an approval: POST {path}/approve, {path}/edit or"
-        fault = replace(fault, message=f"{told} {path}/refuse")
+        why = "the plan waits for approval" if result.problem is None else result.problem.message
+        told = f"run {result.run_id}: {without_urls(why)}: POST {path}/approve, {path}/edit or {path}/refuse"
+        fault = replace(fault, message=scrub(told))
     return _billed(fault, result.bills, None if result.problem is None else result.problem.retry_after)
 
 

@@ -4,4 +4,4 @@ from .catalogue import (
     model_sections as model_sections,
 )
 from .demo import demo_config as demo_config
-from .served_model import ModelUnknown as ModelUnknown, ServedModel as ServedModel
+from .served_model import ModelActs as ModelActs, ModelUnknown as ModelUnknown, ServedModel as ServedModel

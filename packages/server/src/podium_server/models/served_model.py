@@ -6,7 +6,7 @@ from typing import get_args
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import PodiumError
+from podium.errors import PodiumError, WorkerActs
 from podium.hosted import HostedConductor
 from podium.workers import Card
 from podium_server.settings import Effort, EffortSection, Show
@@ -18,6 +18,12 @@ class ModelUnknown(PodiumError):
     """The server has no model with this name."""
 
     code = "model_not_found"
+
+
+class ModelActs(PodiumError):
+    """The model may act, and the client has said that its request is no action."""
+
+    code = WorkerActs.code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

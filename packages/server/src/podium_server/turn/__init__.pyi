@@ -10,4 +10,8 @@ from .turn import Turn as Turn
 from .turns import Turns as Turns
 from .usage import answer_usage as answer_usage
 from .watched_calls import watched_calls as watched_calls
-from .without_urls import public_data as public_data, without_urls as without_urls
+from .without_urls import (
+    actions_form as actions_form,
+    public_data as public_data,
+    without_urls as without_urls,
+)

@@ -94,7 +94,8 @@ def _line_of(event: Event) -> str:
         case RoundStarted() if event.round > 1:
             return f"Round {event.round}{': ' if event.why else ''}{event.why}"
         case ApprovalAsked():
-            return "The plan waits for approval."
+            what = "The plan" if event.step is None else f"Step {event.step}"
+            return f"{what} waits for approval{': ' if event.asked else ''}{event.asked}."
         case StepStarted() if event.attempt > 1:
             return f"Step {event.step}: call {event.attempt}, of {event.worker}."
         case AttemptFailed():

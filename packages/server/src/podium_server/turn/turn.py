@@ -24,7 +24,7 @@ from podium_server.turn.pieces import Piece, ProgressPiece, TextPiece
 from podium_server.turn.progress import Progress
 from podium_server.turn.running import Interrupt
 from podium_server.turn.usage import answer_usage
-from podium_server.turn.without_urls import without_urls
+from podium_server.turn.without_urls import actions_form, without_urls
 
 if TYPE_CHECKING:
     from podium_server.turn.answer_form import AnswerForm
@@ -105,13 +105,22 @@ class Turn:
     def summary(self) -> dict[str, Any]:
         """The id and the status of the run, as plain JSON.
 
-        It has the problem of an incomplete answer, and a note if calls are charged without a reported usage.
+        It has the problem of an incomplete answer, a note if calls are charged without a reported usage,
+        whether the model acts, and the actions of the run, if there are any.
         """
         problem = self.problem
         status = "ok" if problem is None and self.answer.result.status == "ok" else "partial"
         told = None if problem is None else {"code": problem.code, "message": problem.message}
         note = self.answer.result.usage_note or None
-        return {"run_id": self.run_id, "status": status, "problem": told, "usage_note": note}
+        actions = self.answer.result.actions
+        return {
+            "run_id": self.run_id,
+            "status": status,
+            "problem": told,
+            "usage_note": note,
+            "acts": self.model.conductor.acts,
+            **({"actions": actions_form(actions)} if actions else {}),
+        }
 
     @property
     def problem(self) -> Problem | None:
@@ -143,7 +152,9 @@ class Turn:
                 async for piece in pieces:
                     yield piece
         except (RunFailed, PlannerError) as error:
-            raise self._facts.admission.failure(error) from error
+            failure = self._facts.admission.failure(error)
+            failure.actions = error.actions
+            raise failure from error
 
     async def _pieces(self) -> AsyncGenerator[Piece, None]:
         recorded, call = self._facts.recorded, self._facts.call

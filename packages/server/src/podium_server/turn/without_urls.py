@@ -2,10 +2,13 @@
 
 import json
 import re
+from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlsplit
 
 from podium.secrets import scrub, scrub_data
+from podium.types import Action
 
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s'\"<>]*[^\s'\"<>.,:;!?)\]}]", re.IGNORECASE)
 _SERVER = "its server"
@@ -28,6 +31,12 @@ def public_data(value: Any) -> Any:
     text = json.dumps(value, ensure_ascii=False)
     is_clean = scrub(text) == text  # one pass over the whole text is cheaper than one for each string
     return _without_addresses(value if is_clean else scrub_data(value))
+
+
+def actions_form(actions: Iterable[Action]) -> list[dict[str, Any]]:
+    """Return the actions of a run as JSON data for clients, without secrets and addresses."""
+    form: list[dict[str, Any]] = public_data([asdict(action) for action in actions])
+    return [{**action, "output": without_urls(action["output"])} for action in form]
 
 
 def _without_addresses(value: Any) -> Any:

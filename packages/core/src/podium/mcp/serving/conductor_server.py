@@ -24,7 +24,7 @@ from podium.mcp.serving.sdk_server import (
 )
 from podium.plan_text import read_saved_plan
 from podium.run.approval import how_to_decide
-from podium.types import Plan, Result, read_query
+from podium.types import ApprovalAsked, Plan, Result, read_query
 
 _INSTRUCTIONS = (
     "A conductor answers a question: it writes a plan, and a team of workers runs it. `ask` does both. "
@@ -72,15 +72,15 @@ def make_server(
             yield
 
     server = new_server(name, instructions=_INSTRUCTIONS, host=host, lifespan=lifespan)
-    changes, reads = tool_annotations({"readOnlyHint": False}), tool_annotations({"readOnlyHint": True})
+    asks, reads = (tool_annotations({"readOnlyHint": each}) for each in (not conductor.acts, True))
     if isinstance(conductor, HostedConductor):
-        add_tool(server, _HostedTools(conductor).ask, changes)
+        add_tool(server, _HostedTools(conductor).ask, asks)
         close_schemas(server)
         return server
     tools = _Tools(conductor)
-    add_tool(server, tools.ask, changes)
+    add_tool(server, tools.ask, asks)
     add_tool(server, tools.plan, reads)
-    add_tool(server, tools.run_plan, changes)
+    add_tool(server, tools.run_plan, asks)
     close_schemas(server)
     return server
 
@@ -173,8 +173,12 @@ class _Tools:
         return await progress.of(lambda listen: self._conductor.resume(run_id, on_event=listen))
 
 
-def _question(plan: Plan | None, workers: Sequence[str]) -> str:
-    lines = [] if plan is None else plan_lines(plan, workers)
+def _question(waiting: Sequence[ApprovalAsked], workers: Sequence[str]) -> str:
+    steps = [(asked.step, asked.plan.steps, asked.asked) for asked in waiting if asked.step is not None]
+    if steps:
+        lines = [f"{step}. {workers[plan[step].worker]}: {asked}" for step, plan, asked in steps]
+        return "\n".join(["May these actions be carried out?", *lines])
+    lines = [line for asked in waiting for line in plan_lines(asked.plan, workers)]
     return "\n".join(["May this plan run?", *lines])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from podium.types import Plan, Result
+from podium.types import Result
 from podium.types.events import ApprovalAsked, Event, PlanReady, StepEnded, StepStarted
 
 Listen = Callable[[Event], None]
@@ -28,8 +28,8 @@ class Progress:
         self._run_id = ""
         self._ended = 0
         self._planned = 0
-        self.waiting: Plan | None = None
-        """The plan that waits for approval."""
+        self.waiting: list[ApprovalAsked] = []
+        """The approvals that the run has asked for since it began, or was resumed."""
 
     async def of(self, run: Callable[[Listen], Awaitable[Result]]) -> Result:
         """Await a run, and report its progress.
@@ -37,6 +37,7 @@ class Progress:
         Args:
             run: starts the run with the given listener.
         """
+        self.waiting = []
         send, receive = anyio.create_memory_object_stream[_Note](inf)
 
         def listen(event: Event) -> None:
@@ -72,9 +73,9 @@ class Progress:
             case PlanReady(plan=plan):
                 self._planned = self._ended + len(plan.steps)
                 return f"planned {len(plan.steps)} steps"
-            case ApprovalAsked(plan=plan):
-                self.waiting = plan
-                return "the plan waits for approval"
+            case ApprovalAsked():
+                self.waiting.append(event)
+                return f"{'the plan' if event.step is None else f'step {event.step}'} waits for approval"
             case StepStarted(step=step, worker=worker, subtask=subtask):
                 return f"step {step} ({worker}): {' '.join(subtask.split()):.100}"
             case StepEnded(outcome=outcome):

@@ -71,7 +71,7 @@ class ToolServer:
         Args:
             tool: a method with an argument `context` for `ToolCall`; its other arguments and its docstring
                 describe the tool to clients. It returns `ToolCall.result`.
-            reads_only: whether the tool changes nothing and spends nothing.
+            reads_only: whether a call of the tool changes nothing outside.
         """
         add_tool(self._server, tool, tool_annotations({"readOnlyHint": reads_only}))
 

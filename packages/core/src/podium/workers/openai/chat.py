@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from functools import partial
 from typing import Any
 
-from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
+from podium.errors import ConfigError, WorkerActs, WorkerBroken, WorkerTimeout
 from podium.secrets import scrubbing
 from podium.secrets.boundary import Boundary
 from podium.types.messages import Completion, Sampling
@@ -22,6 +22,9 @@ from podium.workers.openai.providers import ConstraintKind
 from podium.workers.worker import Card, Request, Worker
 
 _PATH = "/chat/completions"
+_NO_ACTION = {"X-Podium-Action": "false"}
+"""Sent with a step that is no action. A server of Podium whose model acts then refuses the call, before it
+does anything; other servers ignore the header."""
 _READING = Boundary("reading the answer", partial(WorkerBroken, maybe_paid=True), is_library=True)
 """Answers with unexpected types are errors of the server."""
 
@@ -55,6 +58,7 @@ class ChatWorker(Worker):
         self.endpoint = endpoint
         self.card = with_known_facts(card or Card(name=model), endpoint.base_url, model)
         self.sampling = sampling
+        self.acts = endpoint.provider.acts
 
     def __repr__(self) -> str:
         return f"ChatWorker({self.model!r}, endpoint={self.endpoint!r})"
@@ -77,7 +81,22 @@ class ChatWorker(Worker):
         return repr(("chat", card.name, card.version, self.model, server, self.sampling))
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Call the model, with a streamed response if the request asks for it."""
+        """Call the model, with a streamed response if the request asks for it.
+
+        Raises:
+            WorkerActs: the model is a conductor of another Podium, and may act; `acts` is now true.
+            WorkerError: the call failed.
+        """
+        try:
+            async with aclosing(self._call(request)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except WorkerActs:
+            self.acts = True
+            raise
+
+    async def _call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        headers = {} if self.acts or request.caller is None else _NO_ACTION
         with scrubbing():
             sampling = merge_sampling(self.sampling, request.sampling)
             body = chat_body(
@@ -90,11 +109,11 @@ class ChatWorker(Worker):
             )
             answer = AnswerReader(is_bounding=sampling.effort is None)  # reasoning may be hidden
             if not request.stream:
-                whole = await self.endpoint.ask(_PATH, body, deadline=request.deadline)
+                whole = await self.endpoint.ask(_PATH, body, deadline=request.deadline, headers=headers)
                 with _READING:
                     answer.feed(whole)
             else:
-                events = self.endpoint.listen(_PATH, body, deadline=request.deadline)
+                events = self.endpoint.listen(_PATH, body, deadline=request.deadline, headers=headers)
                 try:
                     async with aclosing(events):
                         async for event in events:
@@ -107,6 +126,8 @@ class ChatWorker(Worker):
                 except (WorkerBroken, WorkerTimeout):
                     if answer.finish is None:
                         raise
+            if answer.acts is not None:
+                self.acts = answer.acts
             with _READING:
                 completion = answer.completion(request.messages)
             yield completion

@@ -29,6 +29,8 @@ class AnswerReader:
         """The finish reason from the server; `None` before it arrives."""
         self.problem: Problem | None = None
         """Why the answer of another Podium is incomplete; `None` for a complete answer, or another server."""
+        self.acts: bool | None = None
+        """Whether the model acts, as servers of Podium say; `None` if the answer does not say it."""
         self._texts: list[str] = []
         self._held = ""
         self._refusal = ""
@@ -52,6 +54,7 @@ class AnswerReader:
         if isinstance(model := raw.get("model"), str) and model:
             self._model = storable(model)
         self.problem = inner_problem(raw.get("podium")) or self.problem
+        self.acts = told_acts(raw, known=self.acts)
         choices = raw.get("choices")
         if not choices:
             return ""
@@ -194,6 +197,14 @@ def _first_choice(choices: object) -> Mapping[str, Any] | None:
     if indexes.count(0) > 1 or not all(isinstance(index, int) for index in indexes):
         raise _no_completion()
     return choices[indexes.index(0)] if 0 in indexes else None
+
+
+def told_acts(raw: Mapping[str, Any], *, known: bool | None = None) -> bool | None:
+    """Return whether a response says that its model acts, as servers of Podium do; else what is known."""
+    match raw.get("podium"):
+        case {"acts": bool(acts)}:
+            return acts
+    return known
 
 
 def _no_completion() -> WorkerBroken:

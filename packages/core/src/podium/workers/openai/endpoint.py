@@ -73,7 +73,12 @@ class Endpoint(PerLoop["Exchange"]):
         return self._origin.quote(text)
 
     async def ask(
-        self, path: str, body: Mapping[str, Any], *, deadline: float | None = None
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        deadline: float | None = None,
+        headers: Mapping[str, str] = {},
     ) -> dict[str, Any]:
         """Post `body`, and return the JSON object of the response.
 
@@ -82,12 +87,13 @@ class Endpoint(PerLoop["Exchange"]):
             body: the request, as JSON data.
             deadline: when the response must be complete, in seconds on the event loop's clock; with `None`,
                 only the timeouts apply.
+            headers: HTTP headers of this request, in addition to those of all requests; they are not secret.
 
         Raises:
             WorkerError: the server did not return a JSON object.
         """
         async with self.opened() as exchange:
-            return await exchange.ask(path, body, self._end(deadline))
+            return await exchange.ask(path, body, self._end(deadline), headers)
 
     async def get(self, path: str, *, deadline: float | None = None) -> dict[str, Any]:
         """Return the JSON object at a path, such as `/models`; `ask` describes the arguments and errors."""
@@ -95,7 +101,12 @@ class Endpoint(PerLoop["Exchange"]):
             return await exchange.get(path, self._end(deadline))
 
     async def listen(
-        self, path: str, body: Mapping[str, Any], *, deadline: float | None = None
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        deadline: float | None = None,
+        headers: Mapping[str, str] = {},
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Post `body`, and yield the JSON object of each event of the streamed response.
 
@@ -106,13 +117,14 @@ class Endpoint(PerLoop["Exchange"]):
             path: see `ask`.
             body: see `ask`.
             deadline: see `ask`.
+            headers: see `ask`.
 
         Raises:
             WorkerError: the stream did not start, was interrupted, or has an error.
         """
         async with (
             self.opened() as exchange,
-            aclosing(exchange.listen(path, body, self._end(deadline))) as events,
+            aclosing(exchange.listen(path, body, self._end(deadline), headers)) as events,
         ):
             async for event in events:
                 yield event

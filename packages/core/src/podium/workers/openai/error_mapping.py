@@ -13,6 +13,7 @@ from typing import Any
 from podium.errors import (
     AnswerRefused,
     RunWaiting,
+    WorkerActs,
     WorkerBroken,
     WorkerError,
     WorkerRefused,
@@ -68,14 +69,14 @@ def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: 
         headers: the headers of the response, with names in lower case.
         body: the body of the response, or its beginning.
     """
-    said, words = _read_body(body)
+    said, words, has_acted = _read_body(body)
     kind = _kind_of_status(status, words)
     is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status not in _GATEWAYS
     return kind(
         f"{origin.url} answered {status}{_remedy(status, origin)}: {origin.quote(said) or 'no reason given'}",
         status=status,
         retry_after=retry_after(headers),
-        maybe_paid=status in _GATEWAYS or is_fault or RunWaiting.code in words,
+        maybe_paid=status in _GATEWAYS or is_fault or RunWaiting.code in words or has_acted,
         received="" if is_fault else None,
     )
 
@@ -128,6 +129,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 def _kind_of_status(status: int, words: list[str]) -> type[WorkerError]:
     if status < HTTPStatus.MULTIPLE_CHOICES:
         return WorkerBroken
+    if status == HTTPStatus.PRECONDITION_REQUIRED and WorkerActs.code in words:
+        return WorkerActs
     if status == HTTPStatus.TOO_MANY_REQUESTS and _any_of(("insufficient_quota", "billing"), words):
         return WorkerRefused
     if status == HTTPStatus.BAD_REQUEST and _any_of(_FILTER_WORDS, words):
@@ -155,16 +158,20 @@ def _remedy(status: int, origin: Origin) -> str:
     return ""
 
 
-def _read_body(body: bytes) -> tuple[str, list[str]]:
+def _read_body(body: bytes) -> tuple[str, list[str], bool]:
+    """Return the message of an error body, its codes, and whether a server of Podium says that it acted."""
     text = body.decode(errors="replace")
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError):
-        return text, []
+        return text, [], False
     if isinstance(raw, list) and raw:  # Gemini wraps its error in a list
         raw = raw[0]
     said, words = _read_error(raw) if isinstance(raw, dict) else ("", [])
-    return said or text, words
+    match raw:
+        case {"error": {"podium": {"actions": [_, *_]}}}:
+            return said or text, words, True
+    return said or text, words, False
 
 
 def _read_error(body: Mapping[str, Any]) -> tuple[str, list[str]]:

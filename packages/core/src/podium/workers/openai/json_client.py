@@ -60,18 +60,21 @@ class Exchange:
         """Close all connections."""
         await self._transport.aclose()
 
-    async def ask(self, path: str, body: Mapping[str, Any], end: float) -> dict[str, Any]:
+    async def ask(
+        self, path: str, body: Mapping[str, Any], end: float, headers: Mapping[str, str]
+    ) -> dict[str, Any]:
         """Post `body`, and return the JSON object of the response.
 
         Args:
             path: appended to the base URL.
             body: the request.
             end: when the response must be complete, in seconds on the event loop's clock.
+            headers: the request's own HTTP headers.
 
         Raises:
             WorkerError: the server did not return a JSON object.
         """
-        upload = self._upload(body, end)
+        upload = self._upload(body, end, headers)
         return self._read_object(await self._wait(self._fetch(path, upload), upload, end))
 
     async def get(self, path: str, end: float) -> dict[str, Any]:
@@ -80,13 +83,13 @@ class Exchange:
         return self._read_object(await self._wait(self._fetch(path, upload, "GET"), upload, end))
 
     async def listen(
-        self, path: str, body: Mapping[str, Any], end: float
+        self, path: str, body: Mapping[str, Any], end: float, headers: Mapping[str, str]
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Post `body`, and yield the JSON object of each event of the streamed response.
 
         `ask` describes the arguments and errors.
         """
-        upload = self._upload(body, end)
+        upload = self._upload(body, end, headers)
         first = min(end, get_running_loop().time() + self._timeouts.first_byte)
         download = await self._wait(self._send(path, upload), upload, first)
         try:
@@ -112,11 +115,11 @@ class Exchange:
         finally:
             await download.aclose()
 
-    def _upload(self, body: Mapping[str, Any], end: float) -> Upload:
+    def _upload(self, body: Mapping[str, Any], end: float, headers: Mapping[str, str]) -> Upload:
         if end <= get_running_loop().time():  # an expired scope would still send on an open connection
             raise WorkerTimeout(f"{self._origin.url} was not called: the deadline had passed")
         try:
-            return Upload(json.dumps(body).encode())
+            return Upload(json.dumps(body).encode(), headers)
         except (TypeError, ValueError, RecursionError) as exc:
             raise WorkerRefused(f"the messages have a value that is not JSON data: {exc}") from exc
 

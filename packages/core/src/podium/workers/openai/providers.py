@@ -46,6 +46,8 @@ class Provider:
 
     For some models, cache writes cost more than other input.
     """
+    acts: bool = False
+    """Whether a model counts as one that acts until an answer says whether it does; see `Worker.acts`."""
     list_owner: str = ""
     """The `owned_by` of models in the lists of its servers; empty if it varies."""
     omitted: frozenset[Field] = frozenset()
@@ -117,6 +119,8 @@ _ROWS = (
         constraints={"json": "response_format", "grammar": "grammar"},
         list_owner="llamacpp",
     ),
+    # Podium's own server.
+    Provider(name="podium", constraints={"json": "response_format"}, list_owner="podium", acts=True),
     # Any other server: only fields that servers with OpenAI's API have in common.
     Provider(name="compatible"),
     # Drops fields that a model does not support.

@@ -18,6 +18,7 @@ from podium.types.messages import (
     usage_or_estimate,
 )
 from podium.types.outcome import Problem, inner_problem
+from podium.workers.openai.chat_response import told_acts
 from podium.workers.openai.usage import read_usage
 
 
@@ -101,6 +102,8 @@ class ResponsesReader:
         """The response's status from the server; `None` before its end."""
         self.problem: Problem | None = None
         """Why the answer of another Podium is incomplete; `None` for a complete answer, or another server."""
+        self.acts: bool | None = None
+        """See `AnswerReader.acts`."""
         self._pieces: list[str] = []
         self._refusal = ""
         self._whole: Mapping[str, Any] | None = None
@@ -132,6 +135,7 @@ class ResponsesReader:
 
     def _end(self, whole: Mapping[str, Any]) -> None:
         self._whole = whole
+        self.acts = told_acts(whole)
         self.finish = str(whole.get("status"))
         self.problem = inner_problem(whole.get("podium"))
 

@@ -30,10 +30,11 @@ CLOSE_SECONDS = 1.0
 
 
 class Upload(httpx2.AsyncByteStream):
-    """The body of a request, which records whether sending has started."""
+    """The body of a request and its own headers; it records whether sending has started."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, headers: Mapping[str, str] = {}) -> None:
         self.content = content
+        self.headers = headers
         self.begun = False
         """Whether a byte may have reached the server, so that the call may be charged."""
 
@@ -132,6 +133,7 @@ class Transport:
             WorkerBroken: the response is not HTTP.
         """
         headers = self._headers.copy()
+        headers.update(upload.headers)
         headers["Content-Length"] = str(len(upload.content))
         request = httpx2.Request(
             method,

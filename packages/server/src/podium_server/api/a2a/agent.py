@@ -72,7 +72,7 @@ class ModelAgent(AgentExecutor):
             fault = told_fault(error)
             is_refused = fault.status < 500 and fault.run_id is None
             state = TaskState.TASK_STATE_REJECTED if is_refused else TaskState.TASK_STATE_FAILED
-            facts = {"code": fault.code, "run_id": fault.run_id}
+            facts = {"code": fault.code, "run_id": fault.run_id, **fault.more.get("podium", {})}
             await _end(updater, state, f"{fault.code}: {fault.message}", facts)
         if work.scope.cancelled_caught:
             await updater.cancel()

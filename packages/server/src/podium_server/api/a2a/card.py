@@ -6,6 +6,7 @@ from a2a.server.request_handlers.response_helpers import agent_card_to_dict
 from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 
+from podium.a2a import ACTS_EXTENSION
 from podium_server.models import ServedModel
 
 INPUTS = ("text/plain", "application/json")
@@ -29,7 +30,10 @@ def card_of(model: ServedModel, url: str, *, needs_key: bool) -> AgentCard:
         "supportedInterfaces": [
             {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version} for version in versions
         ],
-        "capabilities": {"streaming": True},
+        "capabilities": {
+            "streaming": True,
+            "extensions": [{"uri": ACTS_EXTENSION, "params": {"acts": model.conductor.acts}}],
+        },
         "defaultInputModes": list(INPUTS),
         "defaultOutputModes": ["text/plain"],
         "skills": [skill],

@@ -7,6 +7,7 @@ from podium_server.api.endpoint import told_fault
 from podium_server.api.streams import frames, sse
 from podium_server.http import Exchange
 from podium_server.keys import Caller
+from podium_server.models import ModelActs
 from podium_server.turn import Turns
 
 PATH = "/v1/chat/completions"
@@ -27,6 +28,12 @@ class ChatApi:
         raw = await exchange.body()
         request = read_body(raw, ChatRequest)
         asked = request.asked(exchange.idempotency_key(), fingerprint_of(PATH, raw))
+        if (
+            exchange.header("x-podium-action") == "false"
+            and self._turns.find(caller, asked.model).conductor.acts
+        ):
+            told = f"the model {asked.model!r} acts, and nothing was done: the step of your run is an action"
+            raise ModelActs(told)
 
         async def answer() -> None:
             async with self._turns.admitted(caller, asked) as turn:

@@ -57,7 +57,7 @@ class McpApi:
 
         tame_sdks()
         server, tools = ToolServer("podium", instructions=_INSTRUCTIONS), Tools(self._turns)
-        server.add(tools.ask, reads_only=False)
+        server.add(tools.ask, reads_only=not tools.acts)
         server.add(tools.list_models, reads_only=True)
         return server
 

@@ -33,6 +33,11 @@ class Tools:
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
 
+    @property
+    def acts(self) -> bool:
+        """Whether a model that `ask` may call acts."""
+        return any(model.conductor.acts for model in self._turns.catalogue)
+
     async def ask(self, question: Question, context: Any, model: Model = None) -> Any:
         """Answer a question: a team of models plans and works on it."""
         call = ToolCall(context)
@@ -84,7 +89,7 @@ def _answer(turn: Turn) -> Mapping[str, Any]:
 
 
 def _failure(fault: Fault) -> Mapping[str, Any]:
-    facts = {"code": fault.code, "message": fault.message, "run_id": fault.run_id}
+    facts = {"code": fault.code, "message": fault.message, "run_id": fault.run_id, **fault.more}
     return {
         "content": [_text(f"{fault.code}: {fault.message}")],
         "structuredContent": facts,

@@ -12,6 +12,7 @@ from podium_server.api.responses.request import ResponseRequest
 from podium_server.api.runs.forms import RunDetail, RunList
 from podium_server.api.runs.prompts import PromptList
 from podium_server.api.runs.requests import (
+    ActionEnd,
     ChangedRun,
     Decision,
     EditedPlan,
@@ -77,6 +78,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("POST", f"{_RUN}/approve"): _run(Decision),
     ("POST", f"{_RUN}/refuse"): _run(Decision),
     ("POST", f"{_RUN}/edit"): _run(EditedPlan),
+    ("POST", f"{_RUN}/decide"): _run(ActionEnd),
     ("POST", f"{_RUN}/cancel"): Operation(result=RunDetail),
     ("POST", f"{_RUN}/resume"): _run(ChangedRun),
     ("POST", f"{_RUN}/replay"): _run(ReplayedRun),

@@ -96,7 +96,7 @@ class ResponseWriter:
 
     def fail(self, fault: Fault) -> list[Event]:
         """Write the end of a response that failed."""
-        self.response.error = {"code": fault.code, "message": fault.message, **fault.wait}
+        self.response.error = {"code": fault.code, "message": fault.message, **fault.more}
         return [*self._close("incomplete"), *self._ended("failed")]
 
     def cancel(self) -> list[Event]:

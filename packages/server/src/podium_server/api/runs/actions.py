@@ -18,6 +18,7 @@ from podium_server.api.runs.job import asked_of
 from podium_server.api.runs.queued import KIND
 from podium_server.api.runs.refusals import NestedRun, NotCancellable, NotWaiting
 from podium_server.api.runs.requests import (
+    ActionEnd,
     ChangedRun,
     Decision,
     EditedPlan,
@@ -98,14 +99,14 @@ class RunActions:
                     raise
 
     async def approve(self, exchange: Exchange, caller: Caller) -> None:
-        """Approve the plan that waits, and continue the run; see `edit`."""
+        """Approve the plan that waits, or actions that wait, and continue the run; see `edit`."""
         body = read_body(await exchange.body(), Decision)
-        await self._decide(exchange, caller, body, approved=True)
+        await self._decide(exchange, caller, body, approved=True, action=body.action)
 
     async def refuse(self, exchange: Exchange, caller: Caller) -> None:
-        """Refuse the plan that waits, and end the run; see `edit`."""
+        """Refuse the plan that waits, or actions that wait, and continue the run; see `edit`."""
         body = read_body(await exchange.body(), Decision)
-        await self._decide(exchange, caller, body, approved=False)
+        await self._decide(exchange, caller, body, approved=False, action=body.action)
 
     async def edit(self, exchange: Exchange, caller: Caller) -> None:
         """Replace the plan that waits by another plan, approve it, and continue the run.
@@ -119,6 +120,35 @@ class RunActions:
         """
         body = read_body(await exchange.body(), EditedPlan)
         await self._decide(exchange, caller, body, approved=True, plan=body.plan)
+
+    async def decide(self, exchange: Exchange, caller: Caller) -> None:
+        """Say whether an action was carried out, and continue the run, or the run in which it is nested.
+
+        Raises:
+            RunUnknown: as above.
+            RoleMissing: as above.
+            RunHeld: a process executes the run.
+            NotWaiting: the step has no action whose end a person can decide.
+            PodiumError: see `Jobs.begin`; the decision is then recorded, and the run can be resumed.
+        """
+        body = read_body(await exchange.body(), ActionEnd)
+        found = await self._runs.find(exchange, caller, "approve")
+        row = await self._runs.root(found)
+        _check_ended(row)
+        request, conductor = await self._continuing(row)
+        try:
+            await conductor.decide(
+                found.run_id,
+                action=body.action,
+                done=body.done,
+                by=_name(caller),
+                why=body.why,
+                journal=self._journal,
+            )
+        except ConfigError as error:
+            raise NotWaiting(str(error)) from error
+        await self._continue(row, caller, request, await self._events(row))
+        await self._accepted(exchange, row.run_id)
 
     async def cancel(self, exchange: Exchange, caller: Caller) -> None:
         """Cancel a run in the background or of an open request; a run that has ended stays as it is.
@@ -166,8 +196,7 @@ class RunActions:
         """
         body = read_body(await exchange.body(), ChangedRun)
         row = await self._find(exchange, caller, "admin")
-        if row.state == "running":
-            raise RunHeld(f"run {row.run_id} is running: wait for it to end or stop")
+        _check_ended(row)
         events = await self._events(row)
         request = self._request("resume", events, body.plan)
         changed = {"limits": body.limits or {}, "refresh": body.refresh, "force": body.force}
@@ -208,28 +237,36 @@ class RunActions:
         self,
         exchange: Exchange,
         caller: Caller,
-        body: Decision,
+        body: Decision | EditedPlan,
         *,
         approved: bool,
+        action: int | None = None,
         plan: PlanBody | None = None,
     ) -> None:
         row = await self._find(exchange, caller, "approve")
         events = await self._events(row)
-        if not waiting_for(events) or row.state == "running":
-            raise NotWaiting(f"run {row.run_id} does not wait for an approval: its status is {row.state}")
-        request = self._request("resume", events, None)
-        conductor = _own(self._turns.catalogue.find(request.model).conductor)
+        waits = any(action in (None, asked.step) for asked in waiting_for(events))
+        if not waits or row.state == "running":
+            what = "an approval" if action is None else f"an approval of step {action}"
+            raise NotWaiting(f"run {row.run_id} does not wait for {what}: its status is {row.state}")
+        request, conductor = await self._continuing(row)
         changed = _plan(plan, conductor, workers_of(events))
         await conductor.decide(
             row.run_id,
             approved=approved,
             plan=None if changed is None else Plan.from_json(changed),
-            by=caller.caller_id if caller.key is None else caller.key.name,
+            action=action,
+            by=_name(caller),
             why=body.why,
             journal=self._journal,
         )
         await self._continue(row, caller, request, await self._events(row))
         await self._accepted(exchange, row.run_id)
+
+    async def _continuing(self, row: RunRow) -> tuple[JobRequest, Conductor]:
+        """Return the request that continues a run, and its conductor."""
+        request = self._request("resume", await self._events(row), None)
+        return request, _own(self._turns.catalogue.find(request.model).conductor)
 
     def _request(self, kind: Any, events: Sequence[Event], plan: PlanBody | None) -> JobRequest:
         """Return the request for a recorded run.
@@ -286,6 +323,16 @@ class RunActions:
     async def _shown(self, exchange: Exchange, run_id: str, **more: Any) -> None:
         shown = await self._runs.detail_of(run_id)
         await exchange.json(public_data(shown.model_dump(mode="json")), **more)
+
+
+def _check_ended(row: RunRow) -> None:
+    if row.state == "running":
+        raise RunHeld(f"run {row.run_id} is running: wait for it to end or stop")
+
+
+def _name(caller: Caller) -> str:
+    """Return the name that is recorded with a decision."""
+    return caller.caller_id if caller.key is None else caller.key.name
 
 
 def _own(conductor: object) -> Conductor:

@@ -9,6 +9,7 @@ from podium.budget import Charged
 from podium.journal import Entry, RunRow
 from podium.resume import result_of, waiting_for
 from podium.types import (
+    Action,
     ApprovalAsked,
     Event,
     Outcome,
@@ -87,7 +88,14 @@ class RunDetail(RunSummary):
     answer: str
     tool_calls: list[dict[str, Any]]
     problem: Problem | None
-    waits_for: dict[str, Any] | None = Field(description="The round and the plan that wait for an approval.")
+    waits_for: dict[str, Any] | None = Field(
+        description="The round and the plan that wait for an approval; with `actions`, only these steps of "
+        "the plan wait."
+    )
+    actions: list[Action] = Field(
+        description="What the run and its nested runs have done, or begun. `end` is `done`, `failed`, or "
+        "`unknown`, until a person decides."
+    )
     workers: list[str]
     rounds: list[RunRound]
     usage: Usage
@@ -140,7 +148,8 @@ def _result_facts(result: Result, events: Sequence[Event], started: RunStarted) 
         "answer": result.answer,
         "tool_calls": [dict(call) for call in result.tool_calls],
         "problem": None if is_open else result.problem,
-        "waits_for": _waiting(asked[0]) if asked else None,
+        "waits_for": _waiting(asked, result.workers),
+        "actions": list(result.actions),
         "workers": list(result.workers),
         "rounds": [_round(current) for current in result.rounds],
         "usage": result.usage,
@@ -155,8 +164,17 @@ def _result_facts(result: Result, events: Sequence[Event], started: RunStarted) 
     }
 
 
-def _waiting(asked: ApprovalAsked) -> dict[str, Any]:
-    return {"round": asked.round, "plan": asked.plan.to_json()}
+def _waiting(asked: Sequence[ApprovalAsked], workers: Sequence[str]) -> dict[str, Any] | None:
+    if not asked:
+        return None
+    plan = asked[-1].plan
+    actions = [
+        {"step": each.step, "worker": workers[plan.steps[each.step].worker], "asked": each.asked}
+        for each in asked
+        if each.step is not None
+    ]
+    waits = {"round": asked[-1].round, "plan": plan.to_json()}
+    return {**waits, "actions": actions} if actions else waits
 
 
 def _round(current: Round) -> RunRound:

@@ -45,6 +45,7 @@ def queued_detail(job: StoredJob) -> RunDetail:
         tool_calls=[],
         problem=problem,
         waits_for=None,
+        actions=[],
         workers=[],
         rounds=[],
         usage=Usage(),

@@ -126,16 +126,33 @@ class ReplayedRun(Body):
     plan: Annotated[PlanBody | None, Field(description="Replaces the plan of the last round.")] = None
 
 
+Why = Annotated[str, Field(max_length=10_000)]
+
+
 class Decision(Body):
     """The body of `POST /v1/runs/{run_id}/approve` and `refuse`."""
 
-    why: Annotated[str, Field(max_length=10_000)] = ""
+    why: Why = ""
+    action: Annotated[
+        int | None, Field(ge=0, lt=2**31, description="The action of this step; null for all that waits.")
+    ] = None
 
 
-class EditedPlan(Decision):
+class EditedPlan(Body):
     """The body of `POST /v1/runs/{run_id}/edit`."""
 
+    why: Why = ""
     plan: PlanBody
+
+
+class ActionEnd(Body):
+    """The body of `POST /v1/runs/{run_id}/decide`."""
+
+    why: Why = ""
+    action: Annotated[int, Field(ge=0, lt=2**31, description="The step of the action.")]
+    done: Annotated[
+        bool, Field(description="Whether the action was carried out. If not, the run carries it out.")
+    ]
 
 
 class NoBody(Body):

@@ -167,6 +167,10 @@ class RunsApi:
             caller.check_role(role)
         return row
 
+    async def root(self, row: RunRow) -> RunRow:
+        """Return the run in which a run is nested; for any other run, the run itself."""
+        return await self._index.root(row)
+
     async def detail_of(self, run_id: str) -> RunDetail:
         """Return the whole run.
 

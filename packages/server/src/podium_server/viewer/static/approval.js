@@ -1,35 +1,54 @@
-// A plan that waits: approve it, change it, or refuse it.
+// A plan or an action that waits: approve it, change it, or refuse it.
 
 import { post, runPath } from "./api.js";
+import { line } from "./format.js";
+import { Text } from "./text.js";
 import { html, useState } from "./vendor/htm-preact.js";
 
 export function Approval({ run, round, onDone }) {
   const [draft, setDraft] = useState(null);
+  const approve = draft
+    ? ["edit", "Approve the changed plan", "main", { plan: { steps: draft.map(stepOf) } }]
+    : ["approve", "Approve", "main", {}];
+  const edit = draft
+    ? html`<button onClick=${() => setDraft(null)}>Discard the changes</button>`
+    : html`<button onClick=${() => setDraft(round.plan.steps.map(rowOf))}>Edit</button>`;
+  return html`<${Decision} label="Approval" run=${run} onDone=${onDone} title="The plan waits for an approval"
+    choices=${[approve, ["refuse", "Refuse", "danger", {}]]} more=${edit}>
+    ${draft && html`<${Editor} workers=${run.workers} draft=${draft} setDraft=${setDraft} />`}
+  <//>`;
+}
+
+export function ActionApproval({ run, round, step, onDone }) {
+  const name = line(run.workers[round.plan?.steps[step.index]?.worker] ?? "", 40);
+  return html`<${Decision} label=${`Approval of step ${step.index}`} run=${run} onDone=${onDone}
+    title=${`Step ${step.index} waits for an approval: ${name}`}
+    choices=${[["approve", "Approve", "main", { action: step.index }], ["refuse", "Refuse", "danger", { action: step.index }]]}>
+    <${Text} text=${step.asked} />
+  <//>`;
+}
+
+// A form with a reason, and a button for each choice: path, words, look, and the rest of the body.
+export function Decision({ label, run, title, choices, more, onDone, children }) {
   const [why, setWhy] = useState("");
   const [state, setState] = useState({ isBusy: false, error: null });
-  const decide = async (action) => {
+  const decide = async (path, body) => {
     setState({ isBusy: true, error: null });
     try {
-      const body = action === "edit" ? { why, plan: { steps: draft.map(stepOf) } } : { why };
-      await post(runPath(run.id, `/${action}`), body);
+      await post(runPath(run.id, `/${path}`), { why, ...body });
     } catch (error) {
       setState({ isBusy: false, error });
     }
     onDone();  // also after an error: perhaps another person has decided
   };
-  const button = (action, words, kind = "") => html`<button class=${kind} disabled=${state.isBusy} onClick=${() => decide(action)}>${words}</button>`;
-  return html`<section class="approval" aria-label="Approval">
-    <h2>The plan waits for an approval</h2>
-    ${draft && html`<${Editor} workers=${run.workers} draft=${draft} setDraft=${setDraft} />`}
+  const [first, ...others] = choices.map(([path, words, look, body]) =>
+    html`<button class=${look} disabled=${state.isBusy} onClick=${() => decide(path, body)}>${words}</button>`);
+  return html`<section class="approval" aria-label=${label}>
+    <h2>${title}</h2>
+    ${children}
     <label>Reason <input value=${why} placeholder="optional; it is recorded" onInput=${(event) => setWhy(event.target.value)} /></label>
     ${state.error && html`<p class="bad banner" role="alert">${state.error.message}</p>`}
-    <div class="actions">
-      ${draft ? button("edit", "Approve the changed plan", "main") : button("approve", "Approve", "main")}
-      ${draft
-        ? html`<button onClick=${() => setDraft(null)}>Discard the changes</button>`
-        : html`<button onClick=${() => setDraft(round.plan.steps.map(rowOf))}>Edit</button>`}
-      ${button("refuse", "Refuse", "danger")}
-    </div>
+    <div class="actions">${first}${more}${others}</div>
   </section>`;
 }
 

@@ -81,8 +81,10 @@ const HANDLERS = {
     const round = roundOf(run, event);
     Object.assign(round, { planner: event.planner, isFallback: event.is_fallback, plannerWhy: event.why });
     setPlan(round, event.plan);
+    for (const index of event.actions ?? []) stepAt(round, index).acts = true;
   },
   approval_asked(run, event) {
+    if (isOfAction(event)) return void Object.assign(stepOf(run, event), { acts: true, approval: { state: "asked" }, asked: event.asked });
     run.status = "waiting";
     roundOf(run, event).approval = { state: "asked" };
     setPlan(roundOf(run, event), event.plan);
@@ -90,6 +92,7 @@ const HANDLERS = {
   approval_given(run, event) {
     const state = event.approved ? (event.plan ? "changed" : "approved") : "refused";
     const round = roundOf(run, event);
+    if (isOfAction(event)) return void (stepOf(run, event).approval = { state, by: event.by, why: event.why });
     round.approval = { state, by: event.by, why: event.why };
     run.status = "running";
     if (event.plan) setPlan(round, event.plan);
@@ -102,6 +105,10 @@ const HANDLERS = {
     step.attempts.push({ attempt, worker, at, status: "running", isHedge });
     step.subtask ??= event.subtask;
     Object.assign(step, { status: "running", worker, started: step.started ?? at });
+    if (event.action) Object.assign(step, { acts: true, asked: event.asked, isBegun: true, decided: null });
+  },
+  action_decided(run, event) {
+    stepOf(run, event).decided = { end: event.done ? "done" : "not_done", by: event.by, why: event.why };
   },
   step_delta(run, event) {
     const step = stepOf(run, event);
@@ -111,7 +118,9 @@ const HANDLERS = {
     Object.assign(step, { writer: event.attempt, status: "running" });
   },
   attempt_failed(run, event) {
-    const attempt = attemptOf(stepOf(run, event), event.attempt);
+    const step = stepOf(run, event);
+    step.isBegun = false;  // the call of an action is repeated only if it did not reach the worker
+    const attempt = attemptOf(step, event.attempt);
     // The slower of two calls was not wrong.
     const status = event.call.problem?.code === "hedged" ? "cancelled" : "failed";
     Object.assign(attempt, { status, ended: event.at, wait: event.wait }, event.call);
@@ -175,7 +184,7 @@ function stepAt(round, index) {
   while (round.steps.length <= index) {
     round.steps.push({
       index: round.steps.length, subtask: null, status: "pending", attempts: [], text: "", outcome: null, nested: [],
-      worker: null, started: null, writer: null,
+      worker: null, started: null, writer: null, acts: false, asked: "", isBegun: false, approval: null, decided: null,
     });
   }
   return round.steps[index];
@@ -196,6 +205,19 @@ function reset(step) {
   for (const each of step.attempts) if (each.status === "running") each.status = "cancelled";
   Object.assign(step, { status: "pending", outcome: null, text: "", writer: null, started: null });
 }
+
+const isOfAction = (event) => event.step !== null && event.step !== undefined;
+
+// How an action has ended: done, failed, not_done, or unknown; null before its end, and for other steps.
+export function endOf(run, step) {
+  if (!step.acts || step.approval?.state === "asked") return null;
+  if (step.decided) return step.decided.end;
+  if (step.outcome) return step.outcome.action ?? "not_done";
+  return step.isBegun && run.status !== "running" ? "unknown" : null;
+}
+
+// The actions of a round that wait for an approval.
+export const waiting = (round) => round.steps.filter((step) => step.approval?.state === "asked");
 
 // The steps of the plan, without the call that judges the answer.
 export const planned = (round) => (round.plan ? round.steps.slice(0, round.plan.steps.length) : round.steps);

@@ -1,8 +1,9 @@
 // The box of a step in the graph of a plan.
 
 import { elapsed, line, seconds } from "./format.js";
+import { endOf } from "./fold.js";
 import { HEIGHT, WIDTH } from "./layout.js";
-import { glyph } from "./status.js";
+import { ENDS, glyph } from "./status.js";
 import { html } from "./vendor/htm-preact.js";
 
 export function Node({ node, run, round, index, isAt, isHot, href }) {
@@ -11,13 +12,15 @@ export function Node({ node, run, round, index, isAt, isHot, href }) {
   const { asked, worker, isFallback, name } = workersOf(run, round, step);
   const calls = attempts.length > 1 ? `${attempts.length} calls` : "";
   const took = html`<span class="took dim">${timeOf(step, run.now)}</span>`;  // two names need the whole first line
-  const told = [`Step ${index}`, line(worker, 40), status, isFallback && `in place of ${line(asked, 40)}`, calls];
+  const end = endOf(run, step);
+  const acts = step.acts && `action${end ? `: ${ENDS[end]}` : step.approval?.state === "asked" ? ": waits for approval" : ""}`;
+  const told = [`Step ${index}`, line(worker, 40), status, isFallback && `in place of ${line(asked, 40)}`, calls, acts];
   return html`<g class=${`node s-${status}${isHot ? " hot" : ""}${isAt ? " at" : ""}`}
     transform=${`translate(${node.x - WIDTH / 2} ${node.y - HEIGHT / 2})`}>
     <rect class="box" width=${WIDTH} height=${HEIGHT} rx="7" />
     <g aria-hidden="true">
       <foreignObject width=${WIDTH} height=${HEIGHT}><div class="inside">
-        <div><svg class="sign" viewBox="0 0 12 12">${glyph(status)}</svg><b class="cut">${index} ${name}</b>
+        <div><svg class="sign" viewBox="0 0 12 12">${glyph(status)}</svg><b class="cut">${index} ${name}</b>${step.acts && html`<b class="acts">!</b>`}
           ${!isFallback && took}</div>
         <div><span class="cut dim">${line(step.subtask ?? "", 60)}</span><span class="calls">${calls}</span>${isFallback && took}</div>
       </div></foreignObject>

@@ -1,7 +1,7 @@
 // The page of one run.
 
-import { Approval } from "./approval.js";
-import { judged, planned } from "./fold.js";
+import { ActionApproval, Approval } from "./approval.js";
+import { judged, planned, waiting } from "./fold.js";
 import { exactly, line, seconds, sentences, shortId, tokens, usd, visible } from "./format.js";
 import { Gauges } from "./gauges.js";
 import { useKeys } from "./keys.js";
@@ -48,9 +48,12 @@ export function RunPage({ id, place, readsOnly }) {
       ${run.status === "waiting" && round?.approval?.state === "asked" && (readsOnly
         ? html`<p class="wait banner">The plan waits for an approval: <code>podium decide ${shortId(id)} approve</code> approves it, and <code>podium decide ${shortId(id)} refuse</code> refuses it.</p>`
         : html`<${Approval} run=${run} round=${round} key=${round.number} onDone=${again} />`)}
+      ${run.status === "waiting" && round && waiting(round).map((each) => (readsOnly
+        ? html`<p class="wait banner">Step ${each.index} waits for an approval: <code>podium decide ${shortId(id)} --action ${each.index} approve</code> or <code>refuse</code>. It is asked to do: <code>${line(each.asked)}</code></p>`
+        : html`<${ActionApproval} run=${run} round=${round} step=${each} key=${`${round.number}.${each.index}`} onDone=${again} />`))}
       ${run.status !== "queued" && html`<h2>Answer</h2><${Answer} run=${run} />`}
     </div>
-    ${step && html`<${StepPanel} key=${`${round.number}.${step.index}`} run=${run} round=${round} step=${step} close=${runHref(id)} />`}
+    ${step && html`<${StepPanel} key=${`${round.number}.${step.index}`} run=${run} round=${round} step=${step} close=${runHref(id)} readsOnly=${readsOnly} onDone=${again} />`}
   </div>`;
 }
 

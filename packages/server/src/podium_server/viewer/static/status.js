@@ -18,6 +18,9 @@ const SHAPES = {
 
 export const glyph = (status) => SHAPES[status] ?? SHAPES.pending;
 
+// The end of an action in words.
+export const ENDS = { done: "done", failed: "failed", unknown: "not known whether it was done", not_done: "not carried out" };
+
 export function Badge({ status }) {
   return html`<span class=${`badge s-${status}`}><svg viewBox="0 0 12 12" aria-hidden="true">${glyph(status)}</svg>${status}</span>`;
 }

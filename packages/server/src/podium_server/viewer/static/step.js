@@ -1,10 +1,12 @@
 // The panel of one step: its subtask, what its worker was shown and was not, its output, calls and bill.
 
 import { get, runPath } from "./api.js";
-import { line, seconds, tokens, usd, visible } from "./format.js";
+import { Decision } from "./approval.js";
+import { endOf } from "./fold.js";
+import { line, seconds, shortId, tokens, usd, visible } from "./format.js";
 import { workersOf } from "./node.js";
 import { runHref, stepHref } from "./place.js";
-import { Badge } from "./status.js";
+import { Badge, ENDS } from "./status.js";
 import { Text, Trouble } from "./text.js";
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
@@ -22,7 +24,7 @@ function useArrival(panel) {
   }, []);
 }
 
-export function StepPanel({ run, round, step, close }) {
+export function StepPanel({ run, round, step, close, readsOnly, onDone }) {
   const panel = useRef(null);
   useArrival(panel);
   const outcome = step.outcome;
@@ -32,6 +34,7 @@ export function StepPanel({ run, round, step, close }) {
       <${Badge} status=${step.status} />
       <a class="button quiet" href=${close} aria-label="Close the step">Close</a></header>
     ${outcome && html`<${Trouble} problem=${outcome.problem} />`}
+    ${step.acts && html`<${Action} run=${run} step=${step} readsOnly=${readsOnly} onDone=${onDone} />`}
     <h3>Subtask</h3><${Text} text=${step.subtask} />
     ${!isCheck && html`<${Shown} run=${run} round=${round} step=${step} />`}
     <h3>Output</h3><${Text} text=${step.text} isWriting=${step.status === "running"} />
@@ -39,6 +42,22 @@ export function StepPanel({ run, round, step, close }) {
     <${Attempts} step=${step} />
     ${step.nested.map((id) => html`<p><a href=${runHref(id)}>Nested run ${line(id, 12)}</a></p>`)}
   </aside>`;
+}
+
+// What an action was asked to do, its end, and the decision of a person on an unknown end.
+function Action({ run, step, readsOnly, onDone }) {
+  const end = endOf(run, step);
+  const isOpen = end === "unknown" && step.isBegun && run.status !== "running";
+  const by = step.decided?.by ? `, as ${line(step.decided.by, 40)} said` : "";
+  return html`<h3>Action</h3>
+    <p>${end ? `${ENDS[end][0].toUpperCase()}${ENDS[end].slice(1)}${by}${step.decided?.why ? `: ${line(step.decided.why)}` : ""}.` : "It has not ended."}</p>
+    ${step.asked && html`<${Text} text=${step.asked} />`}
+    ${isOpen && (readsOnly
+      ? html`<p class="wait banner">See for yourself whether it was done, then <code>podium decide ${shortId(run.id)} --action ${step.index} done</code> or <code>not-done</code>.</p>`
+      : html`<${Decision} label="Decision" run=${run} onDone=${onDone} title="Was it done?" choices=${[
+          ["decide", "It was done", "main", { action: step.index, done: true }],
+          ["decide", "It was not done", "danger", { action: step.index, done: false }],
+        ]}><p class="dim">See for yourself. If it was not done, the run carries it out.</p><//>`)}`;
 }
 
 // The prompt is made by the server with the code that makes the prompts of workers.

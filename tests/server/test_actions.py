@@ -1,0 +1,288 @@
+"""Actions over the APIs of the server: carried out once, told in each body, and decided by people."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from core.actors import boss, rows as plan_text
+from server.chat.conftest import serve, upstream
+from server.chat.test_completions import ASKED
+from server.runs.conftest import Http, http
+from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.podium_server import Served
+from servers.shop import Shop, shop
+
+from podium import ChatWorker, Conductor, Endpoint, Plan, Retry, Step
+from podium.a2a import RemoteAgent
+from podium.mcp import McpServer, StreamableHttp
+from podium.planners import FixedPlanner
+from podium.workers import ScriptedWorker
+
+__all__ = ["http", "serve", "upstream"]
+
+Serve = Callable[..., Served]
+REFUND = {"worker": "shop.refund", "subtask": '{"order": 1017}'}
+WRITE = {"worker": "two", "subtask": "Write.", "access": [0]}
+ALONE = {**WRITE, "access": []}
+LATER = '[policy]\napprove = "later"\nask = "actions"\n'
+
+
+@pytest.fixture
+def orders() -> Iterator[Shop]:
+    """Serve a shop whose tool refunds orders."""
+    with shop() as served:
+        yield served
+
+
+def rows(*steps: dict[str, Any]) -> str:
+    """Return the text of a plan."""
+    return "".join(json.dumps({"access": [], **step}) + "\n" for step in steps)
+
+
+def planning(*texts: str) -> Callable[[Call], Reply]:
+    """Return a server whose planner writes these texts, and whose workers answer; `one` fails."""
+    left = list(texts)
+
+    def reply(call: Call) -> Reply:
+        match call.body["model"]:
+            case "planner":
+                return says(call, left.pop(0) if len(left) > 1 else left[0])
+            case "one":
+                return whole({}, status=400)
+        return says(call, "the answer")
+
+    return reply
+
+
+def chat(client: httpx2.Client, **more: Any) -> httpx2.Response:
+    """Ask over chat completions."""
+    body = {"model": "podium", "messages": ASKED}
+    return client.post("/chat/completions", json=body, **more)
+
+
+def last_frame(text: str) -> dict[str, Any]:
+    """Return the last frame of a stream that has data about the run; an error may come before the stream."""
+    if text.startswith("{"):
+        return dict(json.loads(text))
+    frames: list[dict[str, Any]] = [
+        json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")
+    ]
+    return next(frame for frame in reversed(frames) if "podium" in json.dumps(frame))
+
+
+def _chat(client: httpx2.Client, *, stream: bool) -> dict[str, Any]:
+    body = {"model": "podium", "messages": ASKED, "stream": stream}
+    answer = client.post("/chat/completions", json=body)
+    return last_frame(answer.text) if stream else dict(answer.json())
+
+
+def _responses(client: httpx2.Client, *, stream: bool) -> dict[str, Any]:
+    answer = client.post("/responses", json={"model": "podium", "input": "What?", "stream": stream})
+    found: dict[str, Any] = last_frame(answer.text)["response"] if stream else answer.json()
+    return found
+
+
+def _messages(client: httpx2.Client, *, stream: bool) -> dict[str, Any]:
+    body = {"model": "podium", "messages": ASKED, "max_tokens": 100, "stream": stream}
+    answer = client.post("/messages", json=body)
+    return last_frame(answer.text) if stream else dict(answer.json())
+
+
+def _runs(client: httpx2.Client, *, stream: bool) -> dict[str, Any]:
+    del stream
+    run_id = client.post("/runs", json={"model": "podium", "query": "What?"}).json()["id"]
+    client.get(f"/runs/{run_id}/events")
+    run = client.get(f"/runs/{run_id}").json()
+    return {"podium": run} if run["answer"] else {"error": {"podium": run}}
+
+
+FACES: dict[str, Callable[..., dict[str, Any]]] = {
+    "chat": _chat,
+    "responses": _responses,
+    "messages": _messages,
+}
+ONCE = "[retry]\nattempts = 1\nbreak_after = 100\n"
+BROKEN = rows(REFUND, {"worker": "nobody", "subtask": "x"})
+CASES: dict[str, tuple[list[str], list[str], list[int], str | None, list[str]]] = {
+    # the planner's texts, the ends of calls, the refunds, the status (None: an error), the ends of actions
+    "unseen": ([rows(REFUND, ALONE)], [], [1017], "ok", ["done"]),
+    "repaired": (
+        [BROKEN, rows({**REFUND, "subtask": '{"order": "1017"}'}, ALONE)],
+        [],
+        [1017],
+        "ok",
+        ["done"],
+    ),
+    "from a gap": (
+        [rows({"worker": "one", "subtask": "Read."}, {**REFUND, "access": [0]}, ALONE)],
+        [],
+        [],
+        "partial",
+        [],
+    ),
+    "unknown": ([rows(REFUND, ALONE)], ["late"], [1017], "partial", ["unknown"]),
+    "unknown behind the answer": ([rows(REFUND, WRITE)], ["late"], [1017], None, ["unknown"]),
+    "a run without an answer": (
+        [rows(REFUND, {"worker": "one", "subtask": "Write.", "access": [0]})],
+        [],
+        [1017],
+        None,
+        ["done"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_api(serve: Serve, upstream: ChatServer, http: Http, orders: Shop, case: str) -> None:
+    """The action is carried out once, and its end is in the body: of an answer, or of an error."""
+    texts, ends, refunds, status, told_ends = CASES[case]
+    client = http(serve(models=orders.table + ONCE))
+    for face, stream in (*((face, stream) for face in FACES for stream in (False, True)), ("runs", False)):
+        upstream.reply = planning(*texts)
+        orders.ends, orders.refunds[:] = list(ends), []
+        body = (FACES.get(face) or _runs)(client, stream=stream)
+        told = body["podium"] if status else body["error"]["podium"]
+        shown = [(action["worker"], action["asked"], action["end"]) for action in told.get("actions", [])]
+        assert orders.refunds == refunds, face
+        assert shown == [("shop.refund", '{"order": 1017}', end) for end in told_ends], face
+        if status:
+            assert told["status"] == status, face
+
+
+def done(client: httpx2.Client, run_id: str) -> dict[str, Any]:
+    """Wait until no process carries out a run, and return it."""
+    client.get(f"/runs/{run_id}/events")
+    return dict(client.get(f"/runs/{run_id}").json())
+
+
+def test_approvals_of_actions(serve: Serve, upstream: ChatServer, http: Http, orders: Shop) -> None:
+    """An action waits at its arguments; each is decided on for itself, and the run goes on after each."""
+    client = http(serve(models=orders.table + LATER))
+    upstream.reply = planning(
+        rows(REFUND, {**REFUND, "subtask": '{"order": 1018}'}, {**WRITE, "access": [0]})
+    )
+    waiting = chat(client)
+    error = waiting.json()["error"]
+    assert (waiting.status_code, error["code"], orders.refunds) == (409, "waiting", [])
+    path = f"/runs/{error['run_id']}"
+    shown = [
+        (each["step"], each["worker"], each["asked"])
+        for each in client.get(path).json()["waits_for"]["actions"]
+    ]
+    assert shown == [(0, "shop.refund", '{"order": 1017}'), (1, "shop.refund", '{"order": 1018}')]
+    wrong = client.post(f"{path}/approve", json={"action": 2})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (409, "not_waiting")
+    assert client.post(f"{path}/approve", json={"action": 0, "why": "seen"}).status_code == 202
+    run = done(client, error["run_id"])
+    assert (run["status"], orders.refunds, len(run["waits_for"]["actions"])) == ("waiting", [1017], 1)
+    client.post(f"{path}/refuse", json={"why": "not this one"}).raise_for_status()
+    run = done(client, error["run_id"])
+    assert (run["status"], run["answer"], orders.refunds) == ("partial", "the answer", [1017])
+    assert "not this one" in run["problem"]["message"]
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_person_decides_on_an_unknown_end(
+    serve: Serve, upstream: ChatServer, http: Http, orders: Shop, *, is_done: bool
+) -> None:
+    """Until then no repetition of the request, and no resumed run, carries the action out again."""
+    client = http(serve(models=orders.table + ONCE))
+    upstream.reply, orders.ends = planning(rows(REFUND, WRITE)), ["late"]
+    same = {"headers": {"Idempotency-Key": "k1"}}
+    first, again = chat(client, **same), chat(client, **same)
+    assert first.headers["x-should-retry"] == "false"
+    for failed in (first, again):
+        (action,) = failed.json()["error"]["podium"]["actions"]
+        assert (failed.status_code >= 500, action["end"], orders.refunds) == (True, "unknown", [1017])
+    path = f"/runs/{action['run_id']}"
+    client.post(f"{path}/resume", json={}).raise_for_status()
+    assert (done(client, action["run_id"])["status"], orders.refunds) == ("failed", [1017])
+    for body, status in (({"action": 0}, 400), ({"action": 1, "done": True}, 409), ({"done": True}, 400)):
+        assert client.post(f"{path}/decide", json=body).status_code == status
+    decided = client.post(f"{path}/decide", json={"action": 0, "done": is_done, "why": "looked"})
+    assert decided.status_code == 202, decided.text
+    run = done(client, action["run_id"])
+    assert (run["status"], run["actions"][0]["end"]) == ("ok", "done")
+    assert orders.refunds == ([1017] if is_done else [1017, 1017])
+    replayed = chat(client, **same)
+    assert (replayed.status_code, replayed.headers["idempotent-replayed"]) == (200, "true")
+
+
+def test_clients_do_not_repeat_what_has_acted(
+    serve: Serve, upstream: ChatServer, http: Http, orders: Shop
+) -> None:
+    """Also if nothing was paid and a worker was overloaded, after which clients repeat requests."""
+    plan = rows(REFUND, WRITE)
+    client = http(serve(models=orders.table + ONCE))
+    upstream.reply = lambda call: (
+        says(call, plan) if call.body["model"] == "planner" else whole({}, status=503)
+    )
+    failed = chat(client)
+    assert (failed.status_code, failed.json()["error"]["code"]) == (503, "worker_unavailable")
+    assert (failed.headers["x-should-retry"], "retry-after" in failed.headers) == ("false", False)
+
+
+class TestAnotherPodium:
+    """A conductor that is served by another Podium acts if a worker of its pool does."""
+
+    def test_the_list_of_models(self, serve: Serve, orders: Shop) -> None:
+        """Each model says whether it acts."""
+        models = orders.table + '[models.podium]\n[models.raw]\nworker = "two"\n'
+        listed = httpx2.get(f"{serve(models=models).url}/models").json()["data"]
+        assert {model["id"]: model["podium"]["acts"] for model in listed} == {"podium": True, "raw": False}
+
+    @pytest.mark.anyio
+    async def test_agents_and_tools(self, serve: Serve, orders: Shop) -> None:
+        """The card of an A2A agent and the annotations of the MCP tools say it, too."""
+        for tables, acts in ((orders.table, True), ("", False)):
+            root = serve(models=tables).root
+            agent = await RemoteAgent(f"{root}/a2a/podium").worker()
+            tools = await McpServer("remote", StreamableHttp(f"{root}/mcp")).workers()
+            told = {tool.card.name: tool.acts for tool in tools}
+            assert (agent.acts, told) == (acts, {"remote.ask": acts, "remote.list_models": False})
+
+    @pytest.mark.anyio
+    @pytest.mark.parametrize("provider", ["openai", "podium"])
+    async def test_its_steps_are_actions(
+        self, serve: Serve, upstream: ChatServer, orders: Shop, provider: str
+    ) -> None:
+        """Never from a gap, also at the first call: the server refuses it before anything is done."""
+        upstream.reply = planning(rows(REFUND, WRITE))
+        remote = ChatWorker("podium", endpoint=Endpoint(serve(models=orders.table).url, provider=provider))
+        here = Endpoint(upstream.url)
+        pool = [remote, ChatWorker("two", endpoint=here), ChatWorker("one", endpoint=here)]
+        steps = (Step(2, "Read."), Step(1, "Draft."), Step(0, "Refund.", (0, 1)), Step(1, "Write.", (1, 2)))
+        for _ in range(2):
+            result = await Conductor(FixedPlanner(Plan(steps)), pool, retry=Retry(attempts=1)).run("What?")
+            assert (result.status, orders.refunds, remote.acts) == ("partial", [], True)
+        plan = Plan((Step(0, "Refund."), Step(1, "Write.", (0,))))
+        result = await Conductor(FixedPlanner(plan), pool[:2]).run("What?")
+        assert (result.status, orders.refunds) == ("ok", [1017])
+        assert [(action.worker, action.end) for action in result.actions] == [("podium", "done")]
+
+    @pytest.mark.anyio
+    async def test_the_first_call(self, serve: Serve, upstream: ChatServer, orders: Shop) -> None:
+        """A step that starts early is carried out once, after its plan is accepted."""
+        upstream.reply = planning(rows(REFUND, WRITE))
+        remote = ChatWorker("podium", endpoint=Endpoint(serve(models=orders.table).url))
+        writer = ScriptedWorker("writer", "text")
+        row = (1, "Write.", (0,))
+        broken = plan_text((0, "Refund.", ())) + '{"worker": 9, "subtask": "x", "access": []}\n'
+        planner = boss(broken, plan_text((0, "Please refund.", ()), row), piece=8, latency=0.2)
+        result = await Conductor(planner, [remote, writer]).run("What?")
+        assert (result.status, orders.refunds) == ("ok", [1017])
+
+    @pytest.mark.anyio
+    async def test_a_model_that_does_not_act(self, serve: Serve, upstream: ChatServer) -> None:
+        """It counts as acting until its first answer; a foreign server never does."""
+        upstream.reply = planning(rows(ALONE))
+        remote = ChatWorker("podium", endpoint=Endpoint(serve().url, provider="podium"))
+        foreign = ChatWorker("two", endpoint=Endpoint(upstream.url))
+        assert (remote.acts, foreign.acts) == (True, False)
+        result = await Conductor(
+            FixedPlanner(Plan((Step(1, "x"), Step(0, "y", (0,))))), [remote, foreign]
+        ).run("?")
+        assert (result.status, remote.acts, foreign.acts) == ("ok", False, False)
+        assert len([call for call in upstream.calls if call.body["model"] == "two"]) == 2
