@@ -168,6 +168,11 @@ class ToolWorker(Worker):
         return ", ".join(f'"{name}" ({kind})' for name, kind in kinds.items()) or "nothing"
 
 
+def hints_act(hints: Mapping[str, Any]) -> bool:
+    """Return whether a tool acts, by MCP's annotations `readOnlyHint` and `idempotentHint`; true without."""
+    return not (hints.get("readOnlyHint") or hints.get("idempotentHint"))
+
+
 def _validator(schema: Mapping[str, Any], required: Sequence[str], name: str) -> Draft202012Validator:
     """Return the validator of a schema; unknown arguments are invalid unless the schema allows them."""
     whole = {"additionalProperties": False, **schema, "type": "object", "required": list(required)}
