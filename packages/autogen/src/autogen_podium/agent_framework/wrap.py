@@ -32,16 +32,16 @@ def as_worker(thing: Participant, *, acts: bool | None = None, **options: Unpack
 
     Args:
         thing: the object.
-        acts: whether a call may change something: see `Worker.acts`. By default (`None`), chat clients do not
-            act. Agents and workflows do if a part of them does, or cannot be seen: middleware, a context
+        acts: whether a call may change something: see `Worker.acts`. By default (`None`), chat clients do
+            not act. Agents and workflows do if a part of them does, or cannot be seen: middleware, a context
             provider, an MCP server, an executor. Functions do, unless their `additional_properties` have
             MCP's `readOnlyHint` or `idempotentHint`.
         options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
             `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: the object cannot be a worker or already has a card and `acts`, or both a card and parts of one are
-            given.
+        ConfigError: the object cannot be a worker, or already has a card and `acts`; or both a card and parts
+            of one are given.
     """
     maker = CardMaker(options)
     if not _is_layered(thing) and (own := maker.podium_worker(thing, acts=acts)) is not None:

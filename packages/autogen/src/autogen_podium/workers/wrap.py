@@ -33,15 +33,16 @@ def as_worker(thing: Participant, *, acts: bool | None = None, **options: Unpack
 
     Args:
         thing: the object.
-        acts: whether a call may change something: see `Worker.acts`. By default (`None`), model clients do not
-            act, and tools do, unless an MCP server says otherwise. Agents and teams do if a part of them
-            does, or cannot be seen: a person, a workbench, an agent of the user's own class.
+        acts: whether a call may change something: see `Worker.acts`. By default (`None`), model clients do
+            not act, and tools do, unless an MCP server says otherwise. Agents and teams do if a part of them
+            does, or cannot be seen: a person, a workbench, an agent of the user's own class. A class of the
+            user's own says otherwise with the attribute `acts = False`.
         options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
             `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: the object cannot be a worker or already has a card and `acts`, or both a card and parts of one are
-            given.
+        ConfigError: the object cannot be a worker, or already has a card and `acts`; or both a card and parts
+            of one are given.
     """
     maker = CardMaker(options)
     conductor = thing.conductor if isinstance(thing, ConductorFace) else None

@@ -76,7 +76,7 @@ class ToolWorker(Worker):
                 not fit the tool's schema.
             WorkerError: the tool raised.
         """
-        with worker_errors(self.card.name, reader=self._reader):
+        with worker_errors(self.card.name, reader=self._reader, has_run=lambda: True):
             given = self._read(step_input_of(request))
             output = await self._call(given)
         done = output if isinstance(output, Completion) else Completion(storable(output))

@@ -36,15 +36,15 @@ def as_worker(
         thing: the object.
         inputs: returns a crew's inputs for a step; `None` puts the step's whole prompt into the crew's only
             input.
-        acts: whether a call may change something: see `Worker.acts`. By default (`None`), LLMs do not act, and
-            tools do. Agents and crews do if a part of them does, or cannot be seen: a tool, an app, an MCP
-            server, an agent of the user's own class.
+        acts: whether a call may change something: see `Worker.acts`. By default (`None`), LLMs do not act,
+            and tools do. Agents and crews do if a part of them does, or cannot be seen: a tool, an app, an
+            MCP server, an agent of the user's own class.
         options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
             `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: the object cannot be a worker or already has a card and `acts`, or both a card and parts of one are
-            given.
+        ConfigError: the object cannot be a worker, or already has a card and `acts`; or both a card and parts
+            of one are given.
     """
     maker = CardMaker(options)
     if inputs is not None and not isinstance(thing, Crew):

@@ -41,16 +41,16 @@ def as_worker(
         thing: the object.
         input_field: the field of a workflow's start event from which its steps read the subtask, if the start
             event declares no fields.
-        acts: whether a call may change something: see `Worker.acts`. By default (`None`), LLMs, retrievers and
-            engines do not act, unless they contain a part that does, or write queries for a database of SQL.
-            Workflows do, and tools, except those of an engine or a retriever. Agents do if a tool does, or
-            cannot be seen.
+        acts: whether a call may change something: see `Worker.acts`. By default (`None`), LLMs, retrievers
+            and engines do not act, unless they contain a part that does, or write SQL. Workflows
+            do, and tools, except those of an engine or a retriever. Agents do if a tool does, or cannot be
+            seen. A class of the user's own says otherwise with the attribute `acts = False`.
         options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
             `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: the object cannot be a worker or already has a card and `acts`; both a card and parts of one are
-            given; or `input_field` is missing, or not for this object.
+        ConfigError: the object cannot be a worker or already has a card and `acts`; both a card and parts of
+            one are given; or `input_field` is missing, or not for this object.
     """
     maker = CardMaker(options)
     if input_field is not None and not isinstance(thing, Workflow):
