@@ -55,4 +55,4 @@ def _tool_acts(tool: Any) -> bool:
         return may_act(vars(tool)["_task_runner"])
     served = vars(tool).get("_tool")  # of an MCP server
     hints = getattr(served, "annotations", None)
-    return hints is None or hints_act(hints.model_dump())
+    return hints is None or hints_act(hints.model_dump(by_alias=True))

@@ -354,7 +354,7 @@ def _tell_actions(error: BaseException, actions: tuple[Action, ...]) -> None:
     """Add the actions of the run to the error that ended it."""
     if isinstance(error, PodiumError):
         error.actions = actions
-    elif actions:
+    if actions:
         error.add_note(f"actions of the run: {'; '.join(map(str, actions))}")
 
 

@@ -29,4 +29,4 @@ def _function_acts(tool: FunctionTool) -> bool:
     if (agent := getattr(tool, "_agent_instance", None)) is not None:  # made by `Agent.as_tool`
         return may_act(agent)
     hints = tool.mcp_annotations
-    return hints is None or hints_act(hints.model_dump())
+    return hints is None or hints_act(hints.model_dump(by_alias=True))
