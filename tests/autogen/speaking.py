@@ -71,6 +71,8 @@ class ModelServer(ChatServer):
 class Speaker(BaseChatAgent):
     """Remembers what it was told, as agents do, and says what it is scripted to say to all of it."""
 
+    acts = False
+
     def __init__(self, name: str, speak: Speak, *, streams: bool = True) -> None:
         super().__init__(name, f"Speaks as {name}.")
         self._speak = speak

@@ -28,10 +28,11 @@ _CARDS, _RETRIES = TypeAdapter(Card), TypeAdapter(Retry)
 
 
 class ParticipantConfig(BaseModel):
-    """A participant as a component, and its card."""
+    """A participant as a component, its card, and whether it acts; `None` for a conductor, as its pool."""
 
     component: ComponentModel
     card: dict[str, Any]
+    acts: bool | None = None
 
 
 class ConductorConfig(BaseModel):
@@ -153,7 +154,7 @@ def load_options(config: ConductorConfig) -> ConductorOptions:
 def load_worker(config: ParticipantConfig) -> Worker:
     """Return the worker from the config that `dump_worker` wrote."""
     component = cast("Any", ComponentLoader).load_component(config.component, object)
-    return as_worker(component, card=_CARDS.validate_python(config.card))
+    return as_worker(component, card=_CARDS.validate_python(config.card), acts=config.acts)
 
 
 def dump_worker(worker: Worker) -> ParticipantConfig:
@@ -175,7 +176,11 @@ def dump_worker(worker: Worker) -> ParticipantConfig:
             raise ConfigError(
                 _undumped(told, "only AutoGen's agents, teams, tools and model clients are components")
             )
-    return ParticipantConfig(component=component, card=_CARDS.dump_python(worker.card, mode="json"))
+    return ParticipantConfig(
+        component=component,
+        card=_CARDS.dump_python(worker.card, mode="json"),
+        acts=None if isinstance(worker, NestedWorker) else worker.acts,
+    )
 
 
 def _changed_limits(limits: Limits) -> dict[str, int | float | None]:

@@ -84,6 +84,8 @@ class ConductorManager(BaseAgent):
         planner: a planner of Podium, used instead of `llm`.
         workers: workers in addition to the crew's agents.
         cards: cards of agents by role, instead of cards made from goal and backstory.
+        acts: whether agents act (see `Worker.acts`), by role; by default, agents with tools, apps or MCP
+            servers do.
         limits: the limits of one task; `None` means the defaults of `Limits`.
         fallback_planner: writes the plan if the planner returns no valid plan; the run is then partial. An
             LLM like `llm`, or a planner of Podium.
@@ -111,6 +113,7 @@ class ConductorManager(BaseAgent):
     planner: Planner | None = None
     workers: Sequence[Worker] = ()
     cards: Mapping[str, Card] = Field(default_factory=dict)
+    acts: Mapping[str, bool] = Field(default_factory=dict)
     limits: Limits | None = None
     fallback_planner: Any = None
     accept: Accept | None = None
@@ -305,7 +308,7 @@ class ConductorManager(BaseAgent):
         if facts.named is not None:
             self._named[str(crew.id), number] = number_of(crew, facts.named)
         named = self._named.get((str(crew.id), number), self._named.get((_COPIED, number)))
-        pool = team_of(crew, facts, cards=self.cards, beside=self.workers, on_usage=on_usage)
+        pool = team_of(crew, facts, cards=self.cards, acts=self.acts, beside=self.workers, on_usage=on_usage)
         conductor = make_conductor(
             self.llm if self.planner is None else self.planner,
             pool,

@@ -11,6 +11,7 @@ from crewai.tools.base_tool import BaseTool
 
 from crewai_podium.cards import card_of, unique_names
 from crewai_podium.usage import OnUsage
+from crewai_podium.workers.acts import may_act
 from crewai_podium.workers.agent import AgentWorker
 from podium.errors import ConfigError
 from podium.policy import Policy
@@ -54,6 +55,7 @@ def team_of(
     facts: TaskFacts,
     *,
     cards: Mapping[str, Card],
+    acts: Mapping[str, bool],
     beside: Sequence[Worker],
     on_usage: OnUsage,
 ) -> list[Worker]:
@@ -66,25 +68,30 @@ def team_of(
         crew: the crew.
         facts: the agent and the tools of the task.
         cards: cards of agents by role, instead of cards derived from the agents.
+        acts: whether agents act, by role, instead of what their tools say.
         beside: other workers.
         on_usage: called with the tokens of each call of an agent.
 
     Raises:
-        ConfigError: there is a card for a role that no agent has.
+        ConfigError: there is a card, or a value of `acts`, for a role that no agent has.
     """
     found = [_card(agent, cards) for agent in crew.agents]
-    unknown = set(cards) - {role for agent in crew.agents for role in _roles(agent)}
+    unknown = {*cards, *acts} - {role for agent in crew.agents for role in _roles(agent)}
     if unknown:
-        raise ConfigError(f"there is a card for {min(unknown)!r}, a role that no agent of the crew has")
+        told = "a card" if unknown & cards.keys() else "a value of `acts`"
+        raise ConfigError(f"there is {told} for {min(unknown)!r}, a role that no agent of the crew has")
     names = unique_names([card.name for card in found])
     workers = list[Worker]()
     for agent, derived, name in zip(crew.agents, found, names, strict=True):
         takes = facts.named is None or agent is facts.named
         more = [tool for tool in facts.tools if takes and tool not in (agent.tools or ())]
         tools = [*(agent.tools or ()), *more]
-        workers.append(
-            AgentWorker(agent, card=replace(derived, name=name), crew=crew, tools=tools, on_usage=on_usage)
+        worker = AgentWorker(
+            agent, card=replace(derived, name=name), crew=crew, tools=tools, on_usage=on_usage
         )
+        said = [acts[role] for role in _roles(agent) if role in acts]
+        worker.acts = said[0] if said else any(map(may_act, [agent, *more]))
+        workers.append(worker)
     return [*workers, *beside]
 
 

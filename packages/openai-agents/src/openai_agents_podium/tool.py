@@ -5,6 +5,7 @@ from typing import Any
 
 from agents import FunctionTool, ModelTracing, RunContextWrapper, function_tool
 from agents.tool import ToolErrorFunction
+from mcp.types import ToolAnnotations
 
 from openai_agents_podium.messages import write_usage
 from openai_agents_podium.model import ConductorModel
@@ -50,12 +51,15 @@ def conductor_tool(
         context.usage.add(write_usage(answer.new_usage))
         return answer.text
 
-    return function_tool(
+    tool = function_tool(
         ask,
         name_override=name,
         description_override=description,
         failure_error_function=failure_error_function,
     )
+    if isinstance(asked, Conductor) and not asked.acts:
+        tool._mcp_annotations = ToolAnnotations(readOnlyHint=True)  # noqa: SLF001 - no argument sets it
+    return tool
 
 
 async def _answer(conductor: Conductor | HostedConductor, question: str, tracing: ModelTracing) -> ChatAnswer:

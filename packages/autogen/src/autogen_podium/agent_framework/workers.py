@@ -57,12 +57,12 @@ class FrameworkWorker(Worker):
         name, sent = self.card.name, list[str]()
         response: Response | None = None
         if not request.stream or not self.has_one_text:
-            with worker_errors(name):
+            with worker_errors(name, has_run=lambda: self.acts):
                 response = await cast("Awaitable[Response]", self.ask(request, stream=False))
         else:
             async with aclosing(self._streamed(request)) as pieces:
                 while True:
-                    with worker_errors(name):
+                    with worker_errors(name, has_run=lambda: self.acts):
                         piece = await anext(pieces, None)
                     if piece is None:
                         break

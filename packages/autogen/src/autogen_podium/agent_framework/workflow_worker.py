@@ -59,7 +59,7 @@ class WorkflowWorker(Worker):
             AnswerRefused: the agent whose answer is the output refused to answer.
         """
         async with aclosing(self._run(request)) as runs:
-            with worker_errors(self.card.name):
+            with worker_errors(self.card.name, has_run=lambda: self.acts):
                 run = await anext(runs)
         completion = self._completion(request, run)
         if request.stream:

@@ -10,6 +10,7 @@ from agent_framework import (
     WorkflowAgent,
 )
 
+from autogen_podium.agent_framework.acts import may_act
 from autogen_podium.agent_framework.workers import AgentWorker, ClientWorker
 from autogen_podium.agent_framework.workflow_worker import WorkflowWorker
 from podium.errors import ConfigError
@@ -22,7 +23,7 @@ Participant = SupportsAgentRun | SupportsChatGetResponse[Any] | Workflow | Worke
 _LAYERS: Final = ("context_providers", "middleware", "chat_middleware", "function_middleware")
 
 
-def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:
+def as_worker(thing: Participant, *, acts: bool | None = None, **options: Unpack[CardOptions]) -> Worker:
     """Return an agent, a workflow or a chat client of Agent Framework as a worker.
 
     A `ConductorAgent` or `ConductorChatClient` without context providers and middleware becomes its
@@ -31,16 +32,26 @@ def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:
 
     Args:
         thing: the object.
+        acts: whether a call may change something: see `Worker.acts`. By default (`None`), chat clients do
+            not act. Agents and workflows do if a part of them does, or cannot be seen: middleware, a context
+            provider, an MCP server, an executor. Functions do, unless their `additional_properties` have
+            MCP's `readOnlyHint` or `idempotentHint`.
         options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
             `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: the object cannot be a worker or already has a card, or both a card and parts of one are
-            given.
+        ConfigError: the object cannot be a worker, or already has a card and `acts`; or both a card and parts
+            of one are given.
     """
     maker = CardMaker(options)
-    if not _is_layered(thing) and (own := maker.podium_worker(thing)) is not None:
+    if not _is_layered(thing) and (own := maker.podium_worker(thing, acts=acts)) is not None:
         return own
+    worker = _worker(thing, maker)
+    worker.acts = may_act(thing) if acts is None else acts
+    return worker
+
+
+def _worker(thing: Any, maker: CardMaker) -> Worker:
     if isinstance(thing, Workflow | WorkflowAgent):
         return _workflow_worker(thing, maker)
     if isinstance(thing, SupportsAgentRun):

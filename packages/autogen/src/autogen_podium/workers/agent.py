@@ -77,7 +77,11 @@ class AgentWorker(Worker):
         token, finishes = CancellationToken(), Finishes()
         heard = _Heard(listener, human_prompt(step_input_of(request)))
         try:
-            with worker_errors(self.card.name, usage=lambda: _spent(heard.messages, finishes)):
+            with worker_errors(
+                self.card.name,
+                usage=lambda: _spent(heard.messages, finishes),
+                has_run=lambda: bool(heard.messages),
+            ):
                 async with exclusive(self.agent):
                     with watching(self.agent, finishes), prompting(self.agent, heard.prompt):
                         failure = await self._failure(request, token, heard, finishes)

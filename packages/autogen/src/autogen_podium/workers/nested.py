@@ -31,6 +31,7 @@ class NestedWorker(Worker):
         self.face = face
         self.conductor = conductor
         self.card = card
+        self.acts = conductor.acts
 
     def __repr__(self) -> str:
         return f"NestedWorker({self.card.name!r})"

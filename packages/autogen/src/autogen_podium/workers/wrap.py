@@ -8,6 +8,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool
 
 from autogen_podium.cards import card_of
+from autogen_podium.workers.acts import may_act
 from autogen_podium.workers.agent import AgentWorker
 from autogen_podium.workers.model import ModelWorker
 from autogen_podium.workers.nested import NestedWorker
@@ -22,7 +23,7 @@ Participant = ChatAgent | Team | BaseTool[Any, Any] | ChatCompletionClient | Wor
 """The objects that can be workers."""
 
 
-def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:
+def as_worker(thing: Participant, *, acts: bool | None = None, **options: Unpack[CardOptions]) -> Worker:
     """Return an AutoGen object as a worker.
 
     An agent or a team is reset before each step, and runs one step at a time. A human is shown the input of
@@ -32,19 +33,31 @@ def as_worker(thing: Participant, **options: Unpack[CardOptions]) -> Worker:
 
     Args:
         thing: the object.
+        acts: whether a call may change something: see `Worker.acts`. By default (`None`), model clients do
+            not act, and tools do, unless an MCP server says otherwise. Agents and teams do if a part of them
+            does, or cannot be seen: a person, a workbench, an agent of the user's own class. A class of the
+            user's own says otherwise with the attribute `acts = False`.
         options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
             `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: the object cannot be a worker or already has a card, or both a card and parts of one are
-            given.
+        ConfigError: the object cannot be a worker, or already has a card and `acts`; or both a card and parts
+            of one are given.
     """
     maker = CardMaker(options)
     conductor = thing.conductor if isinstance(thing, ConductorFace) else None
     if isinstance(conductor, Conductor) and isinstance(thing, ChatAgent | Team | ChatCompletionClient):
+        if acts is not None:
+            maker.podium_worker(conductor, acts=acts)
         return _nested(thing, conductor, maker)
-    if (own := maker.podium_worker(thing)) is not None:
+    if (own := maker.podium_worker(thing, acts=acts)) is not None:
         return own
+    worker = _worker(thing, maker)
+    worker.acts = may_act(thing) if acts is None else acts
+    return worker
+
+
+def _worker(thing: Any, maker: CardMaker) -> Worker:
     if isinstance(thing, ChatAgent | Team):
         return AgentWorker(thing, card=card_of(thing, maker))
     if isinstance(thing, ChatCompletionClient):

@@ -3,6 +3,7 @@ from .cards import (
     CardOptions as CardOptions,
     ConductorFace as ConductorFace,
     base_url_of as base_url_of,
+    said_acts as said_acts,
 )
 from .chat import (
     ChatAnswer as ChatAnswer,
@@ -67,4 +68,5 @@ from .tool_continuation import (
 )
 from .tools import (
     ToolWorker as ToolWorker,
+    hints_act as hints_act,
 )

@@ -43,6 +43,19 @@ class ConductorFace(ABC):
         """The conductor of the object."""
 
 
+def said_acts(thing: object) -> bool | None:
+    """Return whether a host's object says that it may change something, or not: see `Worker.acts`.
+
+    Returns:
+        The attribute `acts`, which a class of the user's own may have; for the face of a conductor, whether
+        its pool acts (a remote pool cannot be seen and may act); `None` for other objects.
+    """
+    if isinstance(thing, ConductorFace):
+        return thing.conductor.acts if isinstance(thing.conductor, Conductor) else True
+    said = getattr(thing, "acts", None)
+    return said if isinstance(said, bool) else None
+
+
 class CardMaker:
     """Creates the card of a host's object from the arguments of `as_worker`.
 
@@ -72,14 +85,19 @@ class CardMaker:
                 "pass either a card, or a name, description, price and labels: set them on the card"
             )
 
-    def podium_worker(self, thing: object) -> Worker | None:
+    def podium_worker(self, thing: object, *, acts: bool | None = None) -> Worker | None:
         """Return `thing` if it is a worker, or its conductor if it is a `ConductorFace`.
+
+        Args:
+            thing: the object.
+            acts: the argument of `as_worker`.
 
         Returns:
             `None` if `thing` is another object of the host.
 
         Raises:
-            ConfigError: the worker has a card and card options are given, or it is a hosted conductor.
+            ConfigError: the worker has its own card and `acts`, and card options or `acts` are given; or it
+                is a hosted conductor.
         """
         worker = thing.conductor if isinstance(thing, ConductorFace) else thing
         if isinstance(worker, HostedConductor):
@@ -89,6 +107,8 @@ class CardMaker:
         if self._card is not None or self._has_parts:
             told = f"{type(worker).__name__} {worker.card.name!r} already has a card"
             raise ConfigError(f"{told}: set its name, description, price and labels where it is created")
+        if acts is not None:
+            raise ConfigError(f"{worker.card.name!r} is a worker of Podium: set `acts` where it is created")
         return worker
 
     def card(  # noqa: PLR0913 - one parameter for each fact of an object

@@ -116,6 +116,7 @@ def worker_errors(
     *,
     usage: Callable[[], Usage | None] | None = None,
     reader: HostErrorReader | None = None,
+    has_run: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
     """Translate every exception that foreign code raises in the block.
 
@@ -127,6 +128,8 @@ def worker_errors(
         usage: returns the tokens that the block used; `None` if they are unknown. These tokens are used
             instead of the tokens of a foreign exception, which are the tokens of a single call.
         reader: recognises exceptions that only this host raises; it is called first.
+        has_run: whether code of the user, such as a tool, may have run before the exception. Then, and if
+            tokens were used, a refused connection does not show that nothing was done: `maybe_paid` is set.
 
     Raises:
         WorkerError: the block raised an exception. `__cause__` is this exception; it is left out if it has a
@@ -140,8 +143,10 @@ def worker_errors(
                 raise
             except Exception as error:  # foreign code; `reader` knows its exceptions
                 translated = worker_error(error, worker, reader=reader)
-                if usage is not None:
-                    translated.usage = usage() or translated.usage
+                used = None if usage is None else usage()
+                translated.usage = used or translated.usage
+                if has_run() or (used is not None and used.total_tokens):
+                    translated.maybe_paid = True
                 raise translated from error
     except WorkerError as error:
         if usage is not None and error.usage is None:

@@ -92,6 +92,8 @@ def run_failed(message: str, result: Result) -> RunFailed:
     """Return the error for a result without a usable answer; its message has the run's id."""
     error = RunFailed(f"run {result.run_id}: {message}")
     error.result, error.actions = result, result.actions
+    if result.actions:
+        error.add_note(f"actions of the run: {'; '.join(map(str, result.actions))}")
     return error
 
 

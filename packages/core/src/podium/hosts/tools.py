@@ -77,7 +77,7 @@ class ToolWorker(Worker):
                 not fit the tool's schema.
             WorkerError: the tool raised.
         """
-        with worker_errors(self.card.name, reader=self._reader):
+        with worker_errors(self.card.name, reader=self._reader, has_run=lambda: True):
             given = self._read(step_input_of(request))
             output = await self._call(given)
         done = with_lack(output if isinstance(output, Completion) else Completion(storable(output)))
@@ -167,6 +167,11 @@ class ToolWorker(Worker):
     def _described(self) -> str:
         kinds = {name: kind.get("type", "any") for name, kind in self._arguments.items()}
         return ", ".join(f'"{name}" ({kind})' for name, kind in kinds.items()) or "nothing"
+
+
+def hints_act(hints: Mapping[str, Any]) -> bool:
+    """Return whether a tool acts, by MCP's annotations `readOnlyHint` and `idempotentHint`; true without."""
+    return not (hints.get("readOnlyHint") or hints.get("idempotentHint"))
 
 
 def _validator(schema: Mapping[str, Any], required: Sequence[str], name: str) -> Draft202012Validator:

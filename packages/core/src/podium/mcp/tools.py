@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 from urllib.parse import quote
 
-from podium.hosts import ToolWorker
+from podium.hosts import ToolWorker, hints_act
 from podium.mcp.connection import SharedConnection
 from podium.mcp.results import resource_completion, tool_completion
 from podium.types import Completion
@@ -75,8 +75,7 @@ def tool_acts(tool: Mapping[str, Any]) -> bool:
     It is not if the tool's annotations say that it only reads, or that a second call changes nothing more. A
     tool without annotations acts, which is the default of MCP.
     """
-    hints = tool.get("annotations") or {}
-    return not (hints.get("readOnlyHint") or hints.get("idempotentHint"))
+    return hints_act(tool.get("annotations") or {})
 
 
 def has_simple_variables(uri_template: str) -> bool:

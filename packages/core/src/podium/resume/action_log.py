@@ -144,6 +144,14 @@ class ActionLog:
         """The actions that may have changed something, in the order in which they began."""
         return tuple(each.action for each in self.begun if each.counts)
 
+    def of_run(self, run_id: str) -> tuple[Action, ...]:
+        """Return the actions of the run and of its nested runs; for a nested run, only its own.
+
+        The others of a nested run's log are of the runs around it, and may be in flight.
+        """
+        found = self.actions
+        return found if self.outer is None else tuple(each for each in found if each.run_id == run_id)
+
     @property
     def _root(self) -> "ActionLog":
         log = self

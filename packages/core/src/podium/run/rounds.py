@@ -149,7 +149,8 @@ class Rounds:
             problem: the problem of the rounds, which names the actions of their own plans.
         """
         told = "" if problem is None else problem.message
-        found = (action for action in self.context.actions.actions if action.end == "unknown")
+        own = self.context.actions.of_run(self.context.request.run_id)
+        found = (action for action in own if action.end == "unknown")
         unnamed = next((action for action in found if remedy(action) not in told), None)
         return None if unnamed is None else undecided_problem(unnamed)
 

@@ -212,7 +212,7 @@ class RunSession:
             self._raise_for_listener()
         except BaseException as error:  # cancellations are recorded as well
             context.tell(RunStopped, problem=_problem_of(error))
-            _tell_actions(error, self._actions(context))
+            _tell_actions(error, context.actions.of_run(self._request.run_id))
             raise
         self._cause = rounds.cause
         return await self._end(context, rounds, out_of_time=self._scope.cancelled_caught)
@@ -343,23 +343,18 @@ class RunSession:
             rounds=tuple(rounds.done),
             workers=context.settings.pool.names,
             tool_calls=rounds.tool_calls,
-            actions=self._actions(context),
+            actions=context.actions.of_run(self._request.run_id),
             labels=rounds.answer_labels,
             seconds=context.now(),
             forecast=self._forecast,
         )
-
-    def _actions(self, context: RunContext) -> tuple[Action, ...]:
-        """Return the actions of the run and its nested runs; for a nested run, only its own."""
-        found, run_id = context.actions.actions, self._request.run_id
-        return found if self._outer is None else tuple(each for each in found if each.run_id == run_id)
 
 
 def _tell_actions(error: BaseException, actions: tuple[Action, ...]) -> None:
     """Add the actions of the run to the error that ended it."""
     if isinstance(error, PodiumError):
         error.actions = actions
-    elif actions:
+    if actions:
         error.add_note(f"actions of the run: {'; '.join(map(str, actions))}")
 
 

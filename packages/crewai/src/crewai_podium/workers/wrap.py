@@ -9,19 +9,21 @@ from crewai.llms.base_llm import BaseLLM
 from crewai.tools.base_tool import BaseTool
 
 from crewai_podium.cards import card_of
+from crewai_podium.workers.acts import may_act
 from crewai_podium.workers.agent import AgentWorker
 from crewai_podium.workers.crew import CrewWorker
 from crewai_podium.workers.llm import LLMWorker
 from crewai_podium.workers.tool import tool_worker
 from podium.errors import ConfigError
 from podium.hosts import CardMaker, CardOptions
-from podium.workers import StepInput, Worker
+from podium.workers import Card, StepInput, Worker
 
 
 def as_worker(
     thing: BaseAgent | Crew | BaseLLM | BaseTool | Worker,
     *,
     inputs: Callable[[StepInput], Mapping[str, Any]] | None = None,
+    acts: bool | None = None,
     **options: Unpack[CardOptions],
 ) -> Worker:
     """Return a CrewAI object as a worker.
@@ -34,21 +36,33 @@ def as_worker(
         thing: the object.
         inputs: returns a crew's inputs for a step; `None` puts the step's whole prompt into the crew's only
             input.
+        acts: whether a call may change something: see `Worker.acts`. By default (`None`), LLMs do not act,
+            and tools do. Agents and crews do if a part of them does, or cannot be seen: a tool, an app, an
+            MCP server, an agent of the user's own class.
         options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
             `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: the object cannot be a worker or already has a card, or both a card and parts of one are
-            given.
+        ConfigError: the object cannot be a worker, or already has a card and `acts`; or both a card and parts
+            of one are given.
     """
     maker = CardMaker(options)
     if inputs is not None and not isinstance(thing, Crew):
         raise ConfigError(f"{thing!r:.80} is not a crew: only a crew has inputs")
-    if (own := maker.podium_worker(thing)) is not None:
+    if (own := maker.podium_worker(thing, acts=acts)) is not None:
         return own
     if not isinstance(thing, BaseAgent | Crew | BaseLLM | BaseTool):
         raise ConfigError(f"{thing!r:.80} is not an agent, crew, LLM or tool of CrewAI")
-    card = card_of(thing, maker)
+    worker = _worker(thing, card_of(thing, maker), inputs)
+    worker.acts = may_act(thing) if acts is None else acts
+    return worker
+
+
+def _worker(
+    thing: BaseAgent | Crew | BaseLLM | BaseTool,
+    card: Card,
+    inputs: Callable[[StepInput], Mapping[str, Any]] | None,
+) -> Worker:
     if isinstance(thing, BaseAgent):
         return AgentWorker(thing, card=card)
     if isinstance(thing, Crew):

@@ -23,15 +23,23 @@ _NO_JSON: Final = (
 """Texts in errors of ChatOpenAI for an answer that is not JSON, such as an HTML page."""
 
 
-def langchain_errors(worker: str, spent: Spent | None = None) -> AbstractContextManager[None]:
+def langchain_errors(
+    worker: str, spent: Spent | None = None, *, is_tool: bool = False
+) -> AbstractContextManager[None]:
     """Translate every exception that the block raises, like `podium.hosts.worker_errors`.
 
     Args:
         worker: the name on the worker's card.
         spent: counts the tokens of model calls in the block; `None` means no counter.
+        is_tool: whether the block runs a tool, which may have changed something when it raises.
     """
     usage = None if spent is None else lambda: spent.known
-    return worker_errors(worker, usage=usage, reader=partial(_read, worker, spent))
+    return worker_errors(
+        worker,
+        usage=usage,
+        reader=partial(_read, worker, spent),
+        has_run=lambda: is_tool or (spent is not None and spent.usage.total_tokens > 0),
+    )
 
 
 def interrupted(worker: str, spent: Spent | None = None) -> WorkerFailed:

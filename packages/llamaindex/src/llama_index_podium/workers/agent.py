@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from typing import Final, TypeGuard
 
@@ -79,22 +79,28 @@ class AgentWorker(Worker):
         messages, streams = to_llama(request.messages), request.stream and self._has_one_text
         if self._blocks:
             streams = False
-            with worker_errors(self.card.name, usage=lambda: spent.known):
+            with self._errors(spent):
                 await in_thread(lambda: asyncio.run(self._listen(messages, heard, spent)))
         else:
             async with aclosing(self._events(messages, heard, spent)) as events:
                 while True:
-                    with worker_errors(self.card.name, usage=lambda: spent.known):
+                    with self._errors(spent):
                         event = await anext(events, None)
                     if event is None:
                         break
                     if streams and isinstance(event, AgentStream) and event.delta:
                         yield event.delta
-        with worker_errors(self.card.name, usage=lambda: spent.known):
+        with self._errors(spent):
             completion = self._completion(heard, spent)
         if request.stream and not streams:
             yield completion.text
         yield completion
+
+    def _errors(self, spent: Spent) -> AbstractContextManager[None]:
+        """Translate exceptions; after the first answer of its model, the agent may have called tools."""
+        return worker_errors(
+            self.card.name, usage=lambda: spent.known, has_run=lambda: spent.usage.total_tokens > 0
+        )
 
     @property
     def _blocks(self) -> bool:

@@ -10,7 +10,7 @@ from llama_index_podium.usage import spending
 from llama_index_podium.workers.blocking import in_thread, is_blocking
 from llama_index_podium.workers.search import is_empty_text, nothing_found
 from podium.errors import WorkerFailed
-from podium.hosts import ToolWorker, spent_completion, worker_error, worker_errors
+from podium.hosts import ToolWorker, spent_completion, worker_errors
 from podium.types import Completion, storable
 from podium.workers import Card
 
@@ -20,7 +20,10 @@ def tool_worker(tool: BaseTool, *, card: Card) -> ToolWorker:
     called = adapt_to_async_tool(tool)
 
     async def call(arguments: dict[str, Any]) -> Completion:
-        with spending() as spent, worker_errors(card.name, usage=lambda: spent.known):
+        with (
+            spending() as spent,
+            worker_errors(card.name, usage=lambda: spent.known, has_run=lambda: True),
+        ):
             if is_blocking(called):
                 output = await in_thread(lambda: called.call(**arguments))
             else:
@@ -28,7 +31,7 @@ def tool_worker(tool: BaseTool, *, card: Card) -> ToolWorker:
             nodes = getattr(output.raw_output, "source_nodes", output.raw_output)
             note(nodes)
             if output.exception is not None:
-                raise worker_error(output.exception, card.name) from output.exception
+                raise output.exception
             if output.is_error:
                 raise WorkerFailed(f"tool {card.name!r} failed: {output.content[:300]}", maybe_paid=True)
         text = "" if output.raw_output is None and output.content == str(None) else output.content

@@ -35,7 +35,7 @@ class WorkflowWorker(ToolWorker):
 
     async def _run(self, arguments: dict[str, Any]) -> Completion:
         name, spent = self.card.name, Spent()
-        with worker_errors(name, usage=lambda: spent.known):
+        with worker_errors(name, usage=lambda: spent.known, has_run=lambda: True):
             with spending(spent):  # the run's tasks are created here, and inherit it
                 handler = self.workflow.run(**arguments)
             async for _ in events_of_run(handler, name):

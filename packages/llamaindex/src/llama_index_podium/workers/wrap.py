@@ -11,6 +11,7 @@ from llama_index.core.tools import BaseTool, QueryEngineTool
 from llama_index.core.workflow import Workflow
 
 from llama_index_podium.cards import card_of
+from llama_index_podium.workers.acts import may_act
 from llama_index_podium.workers.chat_engine import ChatEngineWorker
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
@@ -21,7 +22,13 @@ from podium.hosts import CardMaker, CardOptions
 from podium.workers import Card, Worker
 
 
-def as_worker(thing: Any, *, input_field: str | None = None, **options: Unpack[CardOptions]) -> Worker:
+def as_worker(
+    thing: Any,
+    *,
+    input_field: str | None = None,
+    acts: bool | None = None,
+    **options: Unpack[CardOptions],
+) -> Worker:
     """Return a LlamaIndex object as a worker.
 
     An LLM gets messages. A retriever searches for the subtask. A query engine or a chat engine answers the
@@ -34,17 +41,25 @@ def as_worker(thing: Any, *, input_field: str | None = None, **options: Unpack[C
         thing: the object.
         input_field: the field of a workflow's start event from which its steps read the subtask, if the start
             event declares no fields.
+        acts: whether a call may change something: see `Worker.acts`. By default (`None`), LLMs, retrievers
+            and engines do not act, unless they contain a part that does, or write SQL. Workflows
+            do, and tools, except those of an engine or a retriever. Agents do if a tool does, or cannot be
+            seen. A class of the user's own says otherwise with the attribute `acts = False`.
         options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
             `podium.hosts.CardOptions`.
 
     Raises:
-        ConfigError: the object cannot be a worker or already has a card; both a card and parts of one are
-            given; or `input_field` is missing, or not for this object.
+        ConfigError: the object cannot be a worker or already has a card and `acts`; both a card and parts of
+            one are given; or `input_field` is missing, or not for this object.
     """
     maker = CardMaker(options)
     if input_field is not None and not isinstance(thing, Workflow):
         raise ConfigError(f"{thing!r:.80} is not a workflow: remove input_field")
-    return maker.podium_worker(thing) or _worker(thing, card_of(thing, maker), input_field)
+    if (own := maker.podium_worker(thing, acts=acts)) is not None:
+        return own
+    worker = _worker(thing, card_of(thing, maker), input_field)
+    worker.acts = may_act(thing) if acts is None else acts
+    return worker
 
 
 def _worker(thing: Any, card: Card, input_field: str | None) -> Worker:

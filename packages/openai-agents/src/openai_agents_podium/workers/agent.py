@@ -93,7 +93,9 @@ class AgentWorker(Worker):
                             if not isinstance(piece, str):
                                 done = self._completion(request, watch, *piece)
                     except WorkerError as error:
-                        error.maybe_paid = error.maybe_paid and watch.asked_a_model
+                        done_before = watch.finished_usage()
+                        has_run = done_before is not None and done_before.total_tokens > 0
+                        error.maybe_paid = has_run or (error.maybe_paid and watch.asked_a_model)
                         if error.usage is None:
                             error.usage = self._spent(request, watch, error)
                         raise

@@ -6,6 +6,7 @@ from typing import Any, Unpack
 from agents import Agent, FunctionTool, Model, RunConfig
 
 from openai_agents_podium.cards import card_of
+from openai_agents_podium.workers.acts import may_act
 from openai_agents_podium.workers.agent import MAX_TURNS, AgentRunOptions, AgentWorker, NestedAgentWorker
 from openai_agents_podium.workers.model import ModelWorker
 from openai_agents_podium.workers.tool import FunctionToolWorker
@@ -25,6 +26,7 @@ def as_worker(
     max_turns: int | None = MAX_TURNS,
     run_config: RunConfig | None = None,
     context: Any = None,
+    acts: bool | None = None,
     **options: Unpack[CardOptions],
 ) -> Worker:
     """Return an object of the SDK as a worker.
@@ -39,18 +41,26 @@ def as_worker(
         max_turns: maximum number of an agent's model calls per step; `None` sets no limit.
         run_config: the run config of an agent; `None` uses the SDK's default.
         context: the context object for tools, hooks and guardrails.
+        acts: whether a call may change something: see `Worker.acts`. By default (`None`), models do not act;
+            tools do, except hosted searches and MCP tools with `readOnlyHint` or `idempotentHint`; agents do
+            if one of their tools does, or they have an MCP server, or a class of their own.
         options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
             `podium.hosts.CardOptions`.
 
     Raises:
         ConfigError: the object cannot be a worker (an agent with handoffs, a tool that needs approval) or
-            already has a card, or both a card and parts of one are given.
+            already has a card and `acts`, or both a card and parts of one are given.
     """
     maker = CardMaker(options)
-    if (own := maker.podium_worker(thing)) is not None:
+    if (own := maker.podium_worker(thing, acts=acts)) is not None:
         return own
+    worker = _worker(thing, maker, AgentRunOptions(max_turns, run_config, context))
+    worker.acts = may_act(thing) if acts is None else acts
+    return worker
+
+
+def _worker(thing: Any, maker: CardMaker, how: AgentRunOptions) -> Worker:
     if isinstance(thing, Agent):
-        how = AgentRunOptions(max_turns, run_config, context)
         conductor = _conductor_behind(thing.model)
         if not isinstance(conductor, Conductor):
             return AgentWorker(thing, card=card_of(thing, maker), options=how)
@@ -58,7 +68,7 @@ def as_worker(
         card = replace(card, labels=card.labels | conductor.card.labels)
         return NestedAgentWorker(thing, conductor, card=card, options=how)
     if isinstance(thing, FunctionTool):
-        return FunctionToolWorker(thing, card=card_of(thing, maker), context=context)
+        return FunctionToolWorker(thing, card=card_of(thing, maker), context=how.context)
     if isinstance(thing, Model):
         return ModelWorker(thing, card=card_of(thing, maker))
     raise ConfigError(

@@ -1,0 +1,40 @@
+"""Whether a CrewAI object may change something in the world: see `podium.Worker.acts`."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from crewai import Agent, Crew
+from crewai.agents.agent_builder.base_agent import BaseAgent
+from crewai.llms.base_llm import BaseLLM
+from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
+
+from podium.hosts import said_acts
+
+_REMOTE = ("apps", "mcps", "a2a")
+"""Fields of an agent that add tools, or other agents, which are seen only when it runs."""
+
+
+def may_act(thing: Any) -> bool:
+    """Return whether a call of an object may change something.
+
+    It may if a part does, or cannot be seen, such as an app, an MCP server or an agent of the user's own
+    class. CrewAI's tools do not say whether they only read, so they may.
+    """
+    if (said := said_acts(thing)) is not None:
+        return said
+    if isinstance(thing, BaseLLM):
+        return False
+    if isinstance(thing, Crew):
+        tasks = [
+            part for task in thing.tasks for part in (task.agent, *(task.tools or ())) if part is not None
+        ]
+        return _any([*thing.agents, *tasks, *filter(None, (thing.manager_agent, thing.manager_llm))])
+    if isinstance(thing, BaseAgent):
+        hidden = type(thing) is not Agent or any(getattr(thing, name, None) for name in _REMOTE)
+        llm = [thing.llm] if isinstance(thing.llm, BaseLLM) else []
+        return hidden or _any([*(thing.tools or ()), *llm])
+    return _any(thing.agents) if isinstance(thing, BaseAgentTool) else True
+
+
+def _any(things: Iterable[Any]) -> bool:
+    return any(map(may_act, things))

@@ -1,0 +1,218 @@
+"""Actions in AutoGen and Agent Framework: their tools and agents as workers, in each of their faces."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from agent_framework import (
+    Agent,
+    FunctionInvocationContext,
+    FunctionTool as FrameworkTool,
+    Message,
+    WorkflowBuilder,
+)
+from agent_framework.openai import OpenAIChatCompletionClient as FrameworkClient
+from autogen.speaking import SpeakingClient, client_of
+from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
+from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_agentchat.tools import AgentTool
+from autogen_core.models import UserMessage
+from autogen_core.tools import FunctionTool
+from autogen_ext.models.replay import ReplayChatCompletionClient
+from contracts.actions_contract import ActionHost, ActionsContract, Refund
+from contracts.adapter_contract import saying
+from openai import AsyncOpenAI
+from servers.chat_server import MODEL
+
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
+from autogen_podium.agent_framework import (
+    ConductorAgent as FrameworkConductor,
+    ConductorChatClient,
+    as_worker as framework_worker,
+)
+from autogen_podium.workers import as_worker
+from podium import Conductor, FunctionWorker
+from podium.errors import ConfigError
+from podium.planners import FixedPlanner
+from podium.workers import FREE, Worker
+
+
+class Lead(ActionHost):
+    """An agent."""
+
+    def tool(self, refund: Refund) -> Worker:
+        """Return a function tool."""
+        return as_worker(FunctionTool(refund, description="Refunds an order."), price=FREE)
+
+    def agent(self, refund: Refund | None, url: str) -> Worker:
+        """Return an assistant."""
+        tools: Any = [] if refund is None else [refund]
+        return as_worker(AssistantAgent("agent", client_of(url), tools=tools, reflect_on_tool_use=True))
+
+    async def ask(self, conductor: Conductor) -> tuple[str, str]:
+        """Run it."""
+        last: Any = (await ConductorAgent("lead", conductor).run(task="Refund it.")).messages[-1]
+        return last.metadata["podium_status"], last.to_text()
+
+
+class Team(Lead):
+    """A team."""
+
+    async def ask(self, conductor: Conductor) -> tuple[str, str]:
+        """Run it."""
+        last: Any = (await ConductorTeam(conductor).run(task="Refund it.")).messages[-1]
+        return last.metadata["podium_status"], last.to_text()
+
+
+class Client(Lead):
+    """A model client."""
+
+    async def ask(self, conductor: Conductor) -> tuple[str, str]:
+        """Send it a message."""
+        client = ConductorChatCompletionClient(conductor)
+        said = await client.create([UserMessage(content="Refund it.", source="user")])
+        return client.results[-1].status, str(said.content)
+
+
+class FrameworkLead(ActionHost):
+    """An agent of Agent Framework, whose tools are no workers of their own."""
+
+    tool = Lead.tool
+
+    def agent(self, refund: Refund | None, url: str) -> Worker:
+        """Return an agent."""
+        client = FrameworkClient(
+            model=MODEL, async_client=AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
+        )
+        tools = [] if refund is None else [FrameworkTool(name="refund", description="Refunds.", func=refund)]
+        return framework_worker(Agent(client, name="agent", tools=tools))
+
+    async def ask(self, conductor: Conductor) -> tuple[str, str]:
+        """Run it."""
+        response = await FrameworkConductor(conductor).run("Refund it.")
+        return response.additional_properties["podium"]["status"], response.text
+
+
+class FrameworkChat(FrameworkLead):
+    """A chat client of Agent Framework."""
+
+    async def ask(self, conductor: Conductor) -> tuple[str, str]:
+        """Send it a message."""
+        response = await ConductorChatClient(conductor).get_response([Message("user", ["Refund it."])])
+        return response.additional_properties["podium"]["status"], response.text
+
+
+def look() -> str:
+    """Look."""
+    return ""
+
+
+class Own(AssistantAgent):
+    """An agent of the user's own class."""
+
+
+class Reading(AssistantAgent):
+    """An agent of the user's own class, which says that it reads."""
+
+    acts = False
+
+
+def team(*, acts: bool) -> Conductor:
+    """Return a conductor."""
+    return Conductor(FixedPlanner("x"), [FunctionWorker(lambda step: "x", acts=acts)])
+
+
+def one(*tools: Any, kind: Any = AssistantAgent, client: Any = None) -> Any:
+    """Return an agent of AutoGen."""
+    return kind(
+        "one", client or ReplayChatCompletionClient(["x"], model_info=INFO), tools=list(tools) or None
+    )
+
+
+def framework(*tools: Any, client: Any = None, **options: Any) -> Any:
+    """Return an agent of Agent Framework."""
+    return Agent(client or SpeakingClient(saying("x")), name="one", tools=list(tools), **options)
+
+
+async def passing(context: FunctionInvocationContext, call_next: Any) -> None:
+    """Pass a call on."""
+    await call_next()
+
+
+INFO: Any = {"function_calling": True, "vision": False, "json_output": False, "structured_output": False,
+             "family": "unknown"}  # fmt: skip
+KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
+    ("a tool", True, lambda: FunctionTool(look, description="Looks.")),
+    ("an agent without tools", False, one),
+    ("an agent with a tool", True, lambda: one(look)),
+    ("an agent of a class of its own", True, lambda: one(kind=Own)),
+    ("an agent that says that it reads", False, lambda: one(look, kind=Reading)),
+    ("an agent with an agent", False, lambda: one(AgentTool(one()))),
+    ("an agent with an agent that acts", True, lambda: one(AgentTool(one(look)))),
+    ("an agent with a team", False, lambda: one(AgentTool(ConductorAgent("team", team(acts=False))))),
+    ("an agent with a team that acts", True, lambda: one(AgentTool(ConductorAgent("team", team(acts=True))))),
+    ("an agent whose model is a team that acts", True, lambda: one(
+        client=ConductorChatCompletionClient(team(acts=True)))),
+    ("a group", False, lambda: RoundRobinGroupChat([one()], max_turns=1)),
+    ("a group with a tool", True, lambda: RoundRobinGroupChat([one(look)], max_turns=1)),
+    ("a person", True, lambda: UserProxyAgent("person")),
+]  # fmt: skip
+FRAMEWORK: list[tuple[str, bool, Callable[[], Any]]] = [
+    ("a client", False, lambda: SpeakingClient(saying("x"))),
+    ("an agent without tools", False, framework),
+    ("an agent with a tool", True, lambda: framework(look)),
+    ("an agent with a tool that reads", False, lambda: framework(
+        FrameworkTool(name="look", func=look, additional_properties={"readOnlyHint": True}))),
+    ("an agent with middleware", True, lambda: framework(middleware=[passing])),
+    ("an agent whose client is a team that acts", True, lambda: framework(
+        client=ConductorChatClient(team(acts=True)))),
+    ("an agent whose client is a team", False, lambda: framework(
+        client=ConductorChatClient(team(acts=False)))),
+    ("a workflow", False, lambda: WorkflowBuilder(start_executor=framework()).build()),
+    ("a workflow with a tool", True, lambda: WorkflowBuilder(start_executor=framework(look)).build()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrap", "acts", "make"),
+    [*((as_worker, *kind[1:]) for kind in KINDS), *((framework_worker, *kind[1:]) for kind in FRAMEWORK)],
+    ids=[kind[0] for kind in (*KINDS, *FRAMEWORK)],
+)
+def test_what_acts(wrap: Any, make: Callable[[], Any], *, acts: bool) -> None:
+    """What cannot be seen counts as what may act, unless the user says otherwise."""
+    made = make()
+    assert wrap(made, name="it").acts == acts
+    assert wrap(made, name="it", acts=not acts).acts != acts
+
+
+@pytest.mark.parametrize("acts", [False, True])
+def test_a_team_acts_as_its_pool(*, acts: bool) -> None:
+    """Its face says nothing else."""
+    faces: list[tuple[Any, Any]] = [
+        (as_worker, ConductorAgent("lead", team(acts=acts))),
+        (as_worker, ConductorChatCompletionClient(team(acts=acts))),
+        (framework_worker, FrameworkConductor(team(acts=acts))),
+    ]
+    for wrap, face in faces:
+        assert wrap(face).acts == acts
+        with pytest.raises(ConfigError, match="where it is created"):
+            wrap(face, acts=not acts)
+
+
+def test_a_component_keeps_what_was_said() -> None:
+    """An agent with a tool that its user says to be harmless."""
+    client = ReplayChatCompletionClient(["x"], model_info=INFO)
+    made = AssistantAgent("one", client, tools=[])
+    lead = ConductorAgent("lead", [as_worker(made, acts=True)])
+    assert lead.conductor.acts
+    assert ConductorAgent.load_component(lead.dump_component()).conductor.acts
+
+
+class TestActions(ActionsContract):
+    """The contract."""
+
+    @pytest.fixture(params=[Lead, Team, Client, FrameworkLead, FrameworkChat])
+    def host(self, request: pytest.FixtureRequest) -> ActionHost:
+        """Each face."""
+        host: ActionHost = request.param()
+        return host

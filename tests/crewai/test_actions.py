@@ -1,0 +1,110 @@
+"""Actions in CrewAI: its tools and agents as workers, in its LLM and its manager."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from contracts.actions_contract import ActionHost, ActionsContract, Refund
+from crewai import LLM, Agent, Crew, Process, Task
+from crewai.tools import tool
+from servers.speaking_llm import SpeakingLLM
+
+from crewai_podium import ConductorLLM, ConductorManager, as_worker
+from podium import Conductor, FunctionWorker, Plan, Step
+from podium.planners import FixedPlanner
+from podium.workers import FREE, Worker
+
+
+class Model(ActionHost):
+    """An LLM."""
+
+    def tool(self, refund: Refund) -> Worker:
+        """Return a tool of a function."""
+        return as_worker(tool(refund), price=FREE)
+
+    def agent(self, refund: Refund | None, url: str) -> Worker:
+        """Return an agent, which would retry."""
+        llm = LLM(model="openai/gpt-4o-mini", base_url=url, api_key="k", max_retries=0)
+        tools: Any = [] if refund is None else [tool(refund)]
+        agent = Agent(role="agent", goal="Refund.", backstory="Of a shop.", llm=llm, tools=tools)
+        return as_worker(agent)
+
+    async def ask(self, conductor: Conductor) -> tuple[str, str]:
+        """Call it."""
+        llm = ConductorLLM(conductor)
+        text = await llm.acall("Refund it.")
+        return llm.results[-1].status, text
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return ""
+
+
+class Own(Agent):
+    """An agent of the user's own class."""
+
+
+def team(*, acts: bool) -> ConductorLLM:
+    """Return a conductor as an LLM."""
+    return ConductorLLM(Conductor(FixedPlanner("x"), [FunctionWorker(lambda step: "x", acts=acts)]))
+
+
+def agent(*tools: Any, kind: Any = Agent, llm: Any = None, role: str = "one") -> Any:
+    """Return an agent."""
+    model = llm or SpeakingLLM(model="speaking", say=lambda shown, tools: "x")
+    return kind(role=role, goal="Look.", backstory="Of a test.", llm=model, tools=list(tools))
+
+
+def crew(member: Any, *tools: Any) -> Crew:
+    """Return a crew."""
+    task = Task(description="{topic}", expected_output="an answer", agent=member, tools=list(tools))
+    return Crew(agents=[member], tasks=[task])
+
+
+KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
+    ("an LLM", False, lambda: SpeakingLLM(model="speaking", say=None)),
+    ("a tool", True, lambda: look),
+    ("an agent without tools", False, agent),
+    ("an agent with a tool", True, lambda: agent(look)),
+    ("an agent of a class of its own", True, lambda: agent(kind=Own)),
+    ("an agent whose LLM is a team", False, lambda: agent(llm=team(acts=False))),
+    ("an agent whose LLM is a team that acts", True, lambda: agent(llm=team(acts=True))),
+    ("a crew", False, lambda: crew(agent())),
+    ("a crew with a tool", True, lambda: crew(agent(look))),
+    ("a crew whose task has a tool", True, lambda: crew(agent(), look)),
+]
+
+
+@pytest.mark.parametrize(("acts", "make"), [kind[1:] for kind in KINDS], ids=[kind[0] for kind in KINDS])
+def test_what_acts(make: Callable[[], Any], *, acts: bool) -> None:
+    """What cannot be seen counts as what may act, unless the user says otherwise."""
+    made = make()
+    assert as_worker(made, name="it").acts == acts
+    assert as_worker(made, name="it", acts=not acts).acts != acts
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("said", "count"), [({}, 1), ({"one": False}, 0)])
+async def test_the_agents_of_a_manager(said: dict[str, bool], count: int) -> None:
+    """One with a tool acts, unless the manager says otherwise; then no step needs to see it."""
+    manager = ConductorManager(planner=FixedPlanner(Plan((Step(0, "Look."), Step(1, "Write.")))), acts=said)
+    managed = Crew(
+        agents=[agent(look), agent(role="two")],
+        tasks=[Task(description="Look.", expected_output="an answer")],
+        process=Process.hierarchical,
+        manager_agent=manager,
+    )
+    await managed.akickoff()
+    (result,) = manager.results
+    assert (result.status, len(result.actions)) == ("ok", count)
+
+
+class TestActions(ActionsContract):
+    """The contract."""
+
+    @pytest.fixture
+    def host(self) -> ActionHost:
+        """The LLM."""
+        return Model()

@@ -1,0 +1,168 @@
+"""Actions in LlamaIndex: its tools and agents as workers, in each of its faces."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from contracts.actions_contract import ActionHost, ActionsContract, Refund
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
+from llama_index.core.llms import ChatMessage
+from llama_index.core.llms.mock import MockFunctionCallingLLM
+from llama_index.core.query_engine import CustomQueryEngine
+from llama_index.core.tools import FunctionTool, QueryEngineTool
+from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
+from llama_index.llms.openai_like import OpenAILike
+from servers.chat_server import MODEL
+
+from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorRetriever, as_worker
+from llama_index_podium.tools import ConductorToolSpec
+from podium import Conductor, FunctionWorker
+from podium.errors import ConfigError
+from podium.planners import FixedPlanner
+from podium.workers import FREE, Worker
+
+pytestmark = [
+    # agents themselves use what pydantic and workflows have deprecated
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20"),
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211"),
+    pytest.mark.filterwarnings("ignore:is_running called:DeprecationWarning"),
+]
+
+
+class Engine(ActionHost):
+    """A query engine."""
+
+    def tool(self, refund: Refund) -> Worker:
+        """Return a function tool."""
+        return as_worker(FunctionTool.from_defaults(refund), price=FREE)
+
+    def agent(self, refund: Refund | None, url: str) -> Worker:
+        """Return a function agent."""
+        llm = OpenAILike(
+            model=MODEL, api_base=url, api_key="k", is_chat_model=True, is_function_calling_model=True,
+            max_retries=0,
+        )  # fmt: skip
+        tools: Any = [] if refund is None else [refund]
+        return as_worker(FunctionAgent(name="agent", description="Refunds.", llm=llm, tools=tools))
+
+    async def ask(self, conductor: Conductor) -> tuple[str, str]:
+        """Query it."""
+        response: Any = await ConductorQueryEngine(conductor).aquery("Refund it.")
+        return response.metadata["status"], response.response
+
+
+class Model(Engine):
+    """An LLM."""
+
+    async def ask(self, conductor: Conductor) -> tuple[str, str]:
+        """Chat with it."""
+        response: Any = await ConductorLLM(conductor).achat([ChatMessage("Refund it.")])
+        return response.raw["podium"]["status"], response.message.content
+
+
+class Retriever(Engine):
+    """A retriever, whose first node is the answer."""
+
+    async def ask(self, conductor: Conductor) -> tuple[str, str]:
+        """Retrieve."""
+        (node,) = await ConductorRetriever(conductor, answer=True).aretrieve("Refund it.")
+        return node.metadata["podium_run"]["status"], node.text
+
+
+class Tool(Engine):
+    """A tool of an agent."""
+
+    async def ask(self, conductor: Conductor) -> tuple[str, str]:
+        """Call it."""
+        output = await ConductorToolSpec(conductor).to_tool_list()[0].acall(question="Refund it.")
+        return output.raw_output.metadata["status"], output.content
+
+
+def look() -> str:
+    """Look."""
+    return ""
+
+
+class Steps(Workflow):
+    """The user's own workflow."""
+
+    @step
+    async def act(self, event: StartEvent) -> StopEvent:
+        """Act."""
+        return StopEvent(event.query)
+
+
+class Reading(Steps):
+    """A workflow that says that it reads."""
+
+    acts = False
+
+
+class Engines(CustomQueryEngine):
+    """An engine around another object."""
+
+    inner: Any = None
+
+    def custom_query(self, query_str: str) -> str:
+        """Answer."""
+        return query_str
+
+
+def team(*, acts: bool) -> Conductor:
+    """Return a conductor."""
+    return Conductor(FixedPlanner("x"), [FunctionWorker(lambda step: "x", acts=acts)])
+
+
+def agent(*tools: Any, **options: Any) -> FunctionAgent:
+    """Return an agent."""
+    llm = options.pop("llm", MockFunctionCallingLLM())
+    return FunctionAgent(name="one", description="One.", llm=llm, tools=list(tools), **options)
+
+
+def team_tool(*, acts: bool) -> Any:
+    """Return a team as a tool."""
+    return ConductorToolSpec(team(acts=acts)).to_tool_list()[0]
+
+
+KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
+    ("an LLM", False, MockFunctionCallingLLM),
+    ("a tool", True, lambda: FunctionTool.from_defaults(look)),
+    ("an engine as a tool", False, lambda: QueryEngineTool.from_defaults(Engines())),
+    ("an engine around an engine with an agent", True, lambda: Engines(inner=Engines(inner=agent(look)))),
+    ("an engine over a team that acts", True, lambda: Engines(inner=ConductorRetriever(team(acts=True)))),
+    ("a workflow", True, Steps),
+    ("a workflow that says that it reads", False, Reading),
+    ("an agent without tools", False, agent),
+    ("an agent with an engine", False, lambda: agent(QueryEngineTool.from_defaults(Engines()))),
+    ("an agent with a tool", True, lambda: agent(look)),
+    ("an agent with a team", False, lambda: agent(team_tool(acts=False))),
+    ("an agent with a team that acts", True, lambda: agent(team_tool(acts=True))),
+    ("an agent whose model is a team that acts", True, lambda: agent(llm=ConductorLLM(team(acts=True)))),
+    ("agents", False, lambda: AgentWorkflow(agents=[agent()])),
+    ("agents with a tool", True, lambda: AgentWorkflow(agents=[agent(look)])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("acts", "make"), [kind[1:] for kind in KINDS], ids=[kind[0] for kind in KINDS])
+def test_what_acts(make: Callable[[], Any], *, acts: bool) -> None:
+    """What cannot be seen counts as what may act, unless the user says otherwise."""
+    field = {"input_field": "query"} if isinstance(made := make(), Steps) else {}
+    assert as_worker(made, name="one", **field).acts == acts
+    assert as_worker(made, name="one", acts=not acts, **field).acts != acts
+
+
+def test_a_team_acts_as_its_pool() -> None:
+    """Its face says nothing else."""
+    assert as_worker(ConductorLLM(team(acts=True))).acts
+    with pytest.raises(ConfigError, match="where it is created"):
+        as_worker(ConductorLLM(team(acts=True)), acts=False)
+
+
+class TestActions(ActionsContract):
+    """The contract."""
+
+    @pytest.fixture(params=[Engine, Model, Retriever, Tool])
+    def host(self, request: pytest.FixtureRequest) -> ActionHost:
+        """Each face."""
+        host: ActionHost = request.param()
+        return host
