@@ -1,7 +1,7 @@
 """Calls foreign code that may ignore its cancellation, or block the event loop.
 
 Foreign code runs in a task of its own. In structured concurrency no task outlives its block, and everywhere
-else in Podium none does. But a coroutine that catches its cancellation and goes on cannot be ended from
+else in Podium none does. But a coroutine that catches its cancellation and continues cannot be ended from
 outside, so its caller would wait for ever, whatever its limits. So such a task, and no other, is left: it
 keeps running, what it emits is discarded, a log record names it, and neither its caller nor `asyncio.run`
 waits for it.
@@ -101,7 +101,7 @@ class _Pipe(Generic[_T]):
         self._is_closed = False
 
     async def emit(self, piece: _T) -> None:
-        """Add a piece, and wait if many pieces are unread; an empty text is no progress, and only waits.
+        """Add a piece, and wait if many pieces are unread; an empty text is dropped.
 
         Raises:
             CancelledError: nobody reads any more.
@@ -147,7 +147,7 @@ async def _end(task: asyncio.Task[Any], name: str, patience: float | None) -> No
             asyncio._unregister_task(task)  # noqa: SLF001 - public for implementations of tasks
             _LOG.warning(
                 "%s ignores that it was cancelled: it is left, and its answer is discarded. Its code catches "
-                "CancelledError, or all exceptions, and goes on: let it end, or raise the exception again",
+                "CancelledError, or all exceptions, and continues: let it end, or raise the exception again",
                 name,
             )
 
@@ -244,7 +244,7 @@ _watchdog = _Watchdog()
 
 
 def _forget() -> None:
-    """Begin anew in a forked process, which has neither the thread nor the calls."""
+    """Replace the watchdog in a forked process, which has neither its thread nor its calls."""
     global _watchdog  # noqa: PLW0603 - a lock may stay locked after a fork
     _watchdog = _Watchdog()
 

@@ -21,7 +21,7 @@ class ModelUnknown(PodiumError):
 
 
 class ModelActs(PodiumError):
-    """The model may act, and the client has said that its request is no action."""
+    """The model may act, and the client has said that its request must not act."""
 
     code = WorkerActs.code
 

@@ -23,7 +23,7 @@ from podium.workers.worker import Card, Request, Worker
 
 _PATH = "/chat/completions"
 _NO_ACTION = {"X-Podium-Action": "false"}
-"""Sent with a step that is no action. A server of Podium whose model acts then refuses the call, before it
+"""Sent with a step that must not act. A server of Podium whose model acts then refuses the call, before it
 does anything; other servers ignore the header."""
 _READING = Boundary("reading the answer", partial(WorkerBroken, maybe_paid=True), is_library=True)
 """Answers with unexpected types are errors of the server."""
