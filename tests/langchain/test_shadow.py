@@ -63,9 +63,9 @@ def _no_threads_left() -> Iterator[None]:
 
 
 def _shadows() -> list[threading.Thread]:
-    """Return the threads of shadows; the loop that sync calls share stays, and so do its threads."""
+    """Return the threads of shadows; those that all calls of the process share stay."""
     names = {each: each.name for each in threading.enumerate()}
-    return [each for each in names if re.match(r"podium-(?!sync)", names[each])]
+    return [each for each in names if re.match(r"podium-(?!sync|watchdog)", names[each])]
 
 
 @pytest.fixture

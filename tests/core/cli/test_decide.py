@@ -48,7 +48,7 @@ def ran(conductor: Conductor, *, resumed: bool = False) -> Result:
 
     async def main() -> Result:
         if resumed:
-            return await conductor.resume("refunds")
+            return await conductor.resume("refunds", refresh=True)
         return await conductor.run("What?", run_id="refunds")
 
     return anyio.run(main)
