@@ -275,6 +275,31 @@ class TestAnotherPodium:
         assert (result.status, orders.refunds) == ("ok", [1017])
 
     @pytest.mark.anyio
+    @pytest.mark.parametrize("stream", [False, True])
+    @pytest.mark.parametrize(("fails", "end"), [("planner", "done"), ("two", "unknown")])
+    async def test_a_failed_run_there(
+        self, serve: Serve, upstream: ChatServer, orders: Shop, fails: str, end: str, *, stream: bool
+    ) -> None:
+        """It is repeated only if its server says that it has not acted."""
+        reply, failed = planning(rows(REFUND, WRITE)), list[str]()
+
+        def once(call: Call) -> Reply:
+            if call.body["model"] != fails or failed:
+                return reply(call)
+            failed.append(fails)
+            return whole({}, status=503)
+
+        upstream.reply = once
+        url = serve(models=orders.table + "[retry]\nattempts = 1\n").url
+        remote = ChatWorker("podium", endpoint=Endpoint(url, provider="podium"))
+        conductor = Conductor(
+            FixedPlanner(Plan((Step(0, "Refund."),))), [remote], retry=Retry(attempts=2, first_wait=0.01)
+        )
+        result = await conductor.run("What?", on_event=(lambda event: None) if stream else None)
+        assert (orders.refunds, [action.end for action in result.actions]) == ([1017], [end])
+        assert result.status == ("ok" if end == "done" else "failed")
+
+    @pytest.mark.anyio
     async def test_a_model_that_does_not_act(self, serve: Serve, upstream: ChatServer) -> None:
         """It counts as acting until its first answer; a foreign server never does."""
         upstream.reply = planning(rows(ALONE))

@@ -290,6 +290,8 @@ class WorkerError(PodiumError):
     """A call of a worker failed."""
 
     code = "worker"
+    acted: bool | None = None
+    """Whether the worker has begun an action, as a server of Podium says; `None` if it does not say it."""
 
     def __init__(  # noqa: PLR0913 - the facts of one call
         self,

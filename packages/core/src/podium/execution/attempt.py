@@ -95,6 +95,8 @@ class Attempt:
             has_acted = outer is not None and any(log.has_begun for log in outer.actions)
             return "failed" if has_acted else "not_done"
         match self.error:
+            case WorkerError(acted=False):
+                return "not_done"
             case None | WorkerBroken():
                 return "unknown"
             case WorkerTimeout() | WorkerUnavailable() as error:

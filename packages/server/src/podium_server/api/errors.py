@@ -110,8 +110,8 @@ class Fault:
     """Names the request in the body of an error of Anthropic's API, and in the log."""
     retry_after: float | None = None
     """Seconds after which the request may succeed, as a worker said; `None` if none said so."""
-    actions: tuple[Action, ...] = ()
-    """What the run had done, or begun, before the error ended it."""
+    actions: tuple[Action, ...] | None = None
+    """What the run had done, or begun, before the error ended it; `None` if that is not known here."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -140,7 +140,9 @@ class Fault:
     def more(self) -> Mapping[str, Any]:
         """The wait, for clients of a stream, whose headers were sent before; and the actions of the run."""
         told: dict[str, Any] = {} if self.retry_after is None else {"retry_after": self.retry_after}
-        return told | ({"podium": {"actions": actions_form(self.actions)}} if self.actions else {})
+        if self.actions or (self.actions is not None and self.status >= 500):  # another Podium may retry it
+            told["podium"] = {"actions": actions_form(self.actions)}
+        return told
 
     @property
     def anthropic_status(self) -> int:
@@ -171,8 +173,10 @@ def fault_of(error: Exception) -> Fault:
         told = "an internal error occurred; the log of the server has the details"
         return Fault(status=500, code="internal_error", message=told, headers=_NO_RETRY)
     fault = _fault_of(error)
-    if not error.actions or isinstance(error, ServerStopping):  # its repetition continues the run
-        return replace(fault, actions=error.actions)
+    if isinstance(error, ServerStopping | RunCancelled):
+        return fault
+    if not error.actions:
+        return replace(fault, actions=())
     headers = {name: value for name, value in fault.headers.items() if name != "retry-after"}
     return replace(fault, actions=error.actions, retry_after=None, headers=headers | _NO_RETRY)
 

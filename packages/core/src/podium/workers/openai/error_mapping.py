@@ -69,16 +69,18 @@ def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: 
         headers: the headers of the response, with names in lower case.
         body: the body of the response, or its beginning.
     """
-    said, words, has_acted = _read_body(body)
+    said, words, acted = _read_body(body)
     kind = _kind_of_status(status, words)
     is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status not in _GATEWAYS
-    return kind(
+    error = kind(
         f"{origin.url} answered {status}{_remedy(status, origin)}: {origin.quote(said) or 'no reason given'}",
         status=status,
         retry_after=retry_after(headers),
-        maybe_paid=status in _GATEWAYS or is_fault or RunWaiting.code in words or has_acted,
+        maybe_paid=status in _GATEWAYS or is_fault or RunWaiting.code in words or bool(acted),
         received="" if is_fault else None,
     )
+    error.acted = acted
+    return error
 
 
 def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
@@ -98,7 +100,9 @@ def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
     else:
         kind = WorkerUnavailable if _any_of(_BUSY_WORDS, words) else ReportedFault
     message = f"{origin.url} answered with an error: {origin.quote(said) or 'no reason given'}"
-    return kind(message, status=status, maybe_paid=True)
+    error = kind(message, status=status, maybe_paid=True)
+    error.acted = _acted(body)
+    return error
 
 
 def out_of_files(origin: Origin, error: BaseException) -> WorkerUnavailable | None:
@@ -158,20 +162,25 @@ def _remedy(status: int, origin: Origin) -> str:
     return ""
 
 
-def _read_body(body: bytes) -> tuple[str, list[str], bool]:
-    """Return the message of an error body, its codes, and whether a server of Podium says that it acted."""
+def _read_body(body: bytes) -> tuple[str, list[str], bool | None]:
+    """Return the message of an error body, its codes, and `WorkerError.acted`."""
     text = body.decode(errors="replace")
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError):
-        return text, [], False
+        return text, [], None
     if isinstance(raw, list) and raw:  # Gemini wraps its error in a list
         raw = raw[0]
     said, words = _read_error(raw) if isinstance(raw, dict) else ("", [])
-    match raw:
-        case {"error": {"podium": {"actions": [_, *_]}}}:
-            return said or text, words, True
-    return said or text, words, False
+    return said or text, words, _acted(raw)
+
+
+def _acted(body: object) -> bool | None:
+    """Return `WorkerError.acted` of an error body."""
+    match body:
+        case {"error": {"podium": {"actions": list(actions)}}}:
+            return bool(actions)
+    return None
 
 
 def _read_error(body: Mapping[str, Any]) -> tuple[str, list[str]]:
