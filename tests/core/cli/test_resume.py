@@ -97,6 +97,33 @@ def test_failed_run_is_resumed_without_paying_twice(podium: Podium, config: Path
     assert json.loads(podium("show", known, "--json").stdout)["state"] == "ok"
 
 
+def test_a_resumed_run_is_refreshed(podium: Podium, config: Path, server: ChatServer) -> None:
+    """An answer that was made without a step is kept until `--refresh`, which the hint names."""
+    steps = ("Fail.", []), ("Look.", []), ("Join them.", [0, 1])
+    plan = "".join(
+        json.dumps({"worker": number % 2, "subtask": subtask, "access": access}) + "\n"
+        for number, (subtask, access) in enumerate(steps)
+    )
+    is_down = [True]
+
+    def reply(call: Call) -> Reply:
+        text = call.body["messages"][-1]["content"]
+        if plans(call):
+            return says(call, plan)
+        if "Fail." in text and "Join" not in text and is_down[0]:
+            return whole({"error": {"message": "no"}}, status=400)
+        return says(call, "joined" if "Join" in text else "seen")
+
+    server.reply = reply
+    assert podium("run", "What is it?", "--run-id", "job").exit_code == 3
+    is_down[0] = False
+    for options, code, calls in (((), 3, 1), (("--refresh",), 0, 1), ((), 0, 0)):
+        server.calls.clear()
+        resumed = podium("resume", "job", *options)
+        assert (resumed.exit_code, resumed.stdout, len(server.calls)) == (code, "joined\n", calls)
+        assert ("with `podium resume job --refresh`" in resumed.stderr) == (code == 3)
+
+
 def test_resuming_a_finished_run_changes_nothing(podium: Podium, config: Path, server: ChatServer) -> None:
     """The answer is shown again; `show` has the same time and forecast as before."""
     podium("run", "What is it?", "--run-id", "job")

@@ -177,8 +177,6 @@ async def test_a_step_that_was_shown_a_gap_is_called_again_only_if_the_user_asks
     assert "c said at last" in again[3].requests[0].messages[-1].text
     result = await conductor(again, journal).resume("x")
     assert (calls(again), result.status, result.answer) == ([0, 0, 1, 1], "ok", "made from both")
-    with pytest.raises(ConfigError, match="refresh"):
-        await conductor(again, journal).resume("x", refresh=True, plan=DIAMOND)
 
 
 @pytest.mark.parametrize("refresh", [False, True])

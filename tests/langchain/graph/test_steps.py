@@ -214,7 +214,7 @@ async def test_what_earlier_attempts_spent_is_on_the_bill(*, is_sync: bool) -> N
         bills.append(result.cost)
         calls.append(len(worker.requests) + len(failing.requests))
         assert result.outcomes[0].cost == pytest.approx(cost)
-    assert calls == [3, 4, 4]  # the last step is paid for, and the limit sees all calls before
+    assert calls == [3, 3, 3]  # the last call is kept for the answer, and the limit sees all calls before
     assert bills == [pytest.approx(made * cost) for made in calls]
     assert "calls" in str(failed.value)
 

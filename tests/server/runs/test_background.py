@@ -234,6 +234,28 @@ def test_a_failed_run_is_resumed_with_a_changed_plan(
     assert len(upstream.calls) == before + 1
 
 
+def test_a_resumed_run_is_refreshed(served: Served, upstream: ChatServer, http: Http) -> None:
+    """An answer that was made without a step is kept, unless the request asks for another."""
+    steps = [("one", "Fail.", []), ("one", "Look.", []), ("two", "Join.", [0, 1])]
+    plan = {"steps": [{"worker": name, "subtask": task, "access": seen} for name, task, seen in steps]}
+    is_down = [True]
+
+    def reply(call: Call) -> Reply:
+        fails = is_down[0] and call.body["model"] == "one" and "Fail." in str(call.body["messages"][-1])
+        return whole({}, status=400) if fails else team(call)
+
+    upstream.reply = reply
+    client = http(served)
+    run = ended(client, start(client, plan=plan)["id"])
+    assert (run["status"], run["answer"]) == ("partial", "the answer")
+    is_down[0] = False
+    for options, status, calls in (({}, "partial", 1), ({"refresh": True}, "ok", 1)):
+        upstream.calls.clear()
+        post(client, run["id"], "resume", **options)
+        run = ended(client, run["id"])
+        assert (run["status"], len(upstream.calls)) == (status, calls)
+
+
 def test_a_run_is_replayed(served: Served, upstream: ChatServer, http: Http) -> None:
     """The replay costs nothing; a changed plan calls only what changed."""
     upstream.reply = team

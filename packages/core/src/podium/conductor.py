@@ -321,17 +321,13 @@ class Conductor(Worker):
 
         Raises:
             ConfigError: the conductor has no journal, or the pool lacks a worker of the plan, or a worker
-                has no price and `limits` set a cost, or there are both `plan` and `refresh`.
+                has no price and `limits` set a cost.
             RunUnknown: the journal has no run with this id.
             RunHeld: another process executes the run.
             RunDead: the run was resumed too often after its process died.
             PodiumError: see `run`.
         """
         journal_of(self._settings, journal)
-        if plan is not None and refresh:
-            raise ConfigError(
-                "resume has both a plan and refresh: change the plan first, then refresh the run"
-            )
         if plan is not None:
             plan.fit(len(self.pool), (limits or self.limits).plan_steps)
         if limits is not None:

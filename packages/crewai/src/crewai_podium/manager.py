@@ -258,7 +258,11 @@ class ConductorManager(BaseAgent):
         if await self._is_unfinished(run_id):
             assert run_id is not None
             result = await conductor.resume(
-                run_id, policy=policy, middleware=self._middleware, on_event=on_event
+                run_id,
+                policy=policy,
+                refresh=self.partial == "raise",
+                middleware=self._middleware,
+                on_event=on_event,
             )
         else:
             result = await conductor.run(

@@ -232,7 +232,8 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         conductor, query = self.conductor, cast("Any", to_query(asked))
         if isinstance(conductor, Conductor):
             thread = thread_of(ensure_config())
-            stream = RecordedRun(conductor, query, cast("Any", call), session=thread).events()
+            options, refresh = cast("Any", call), self.partial == "raise"
+            stream = RecordedRun(conductor, query, options, session=thread, refresh=refresh).events()
         else:
             stream = conductor.stream(query, **call)
         context, shown = copy_context(), _answer_stream()

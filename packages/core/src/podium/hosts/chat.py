@@ -269,7 +269,14 @@ class ChatCall:
             "paid_results": self._paid_results(conductor),
             "middleware": middleware if stream else whole_answers(middleware),
         }
-        self._run = RecordedRun(conductor, asked, call, on_event=self._on_event, session=self._session)
+        self._run = RecordedRun(
+            conductor,
+            asked,
+            call,
+            on_event=self._on_event,
+            session=self._session,
+            refresh=self._partial == "raise",
+        )
         return self._run.events()
 
     def _paid_results(self, conductor: Conductor) -> PaidResults | None:

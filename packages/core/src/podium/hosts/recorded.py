@@ -81,6 +81,8 @@ class RecordedRun:
         on_event: called with each event as it happens, before `events` yields it.
         session: the host's id of the session or thread; `None` for none. If the policy lets plans wait, and a
             run of the session with the same question waits, that run is asked again in place of a new run.
+        refresh: whether a resumed run also repeats steps that lacked an input which exists by now, for hosts
+            that accept only complete answers.
     """
 
     def __init__(
@@ -91,7 +93,9 @@ class RecordedRun:
         *,
         on_event: Listener | None = None,
         session: str | None = None,
+        refresh: bool = False,
     ) -> None:
+        self._refresh = refresh
         self._session = session
         self._conductor = conductor
         self._asked = asked
@@ -128,6 +132,7 @@ class RecordedRun:
                 self.before.run_id,
                 policy=options.get("policy"),
                 limits=options.get("limits"),
+                refresh=self._refresh,
                 journal=options.get("journal"),
                 middleware=options.get("middleware"),
                 step_starter=options.get("step_starter"),
