@@ -69,7 +69,11 @@ def gate() -> Iterator[Gate]:
 
 def threads() -> set[threading.Thread]:
     """Return the threads that run; the loop of all sync calls stays, with its threads, and is not counted."""
-    return {thread for thread in threading.enumerate() if not thread.name.startswith(("podium-sync", "podium-watchdog"))}
+    return {
+        thread
+        for thread in threading.enumerate()
+        if not thread.name.startswith(("podium-sync", "podium-watchdog"))
+    }
 
 
 @pytest.fixture(autouse=True)
