@@ -119,5 +119,6 @@ async def test_a_conductor_in_a_tool_is_billed_once_however_it_ends(kind: str, s
         result = await Conductor(planner_of((0, "Ask.", ())), [as_worker(solo)], **ONCE).run("How large?")
     assert result.answer == "12 m"
     assert result.status == ("ok" if status == 200 and kind != "team of one turn" else "partial")
-    assert result.usage.total_tokens == len(paid) * ONE_CALL
-    assert result.estimated_usage.total_tokens == 0
+    lost = result.usage.total_tokens - len(paid) * ONE_CALL
+    # A call that ends with 500 may be billed for its prompt, which is counted.
+    assert 0 < lost < 2 * ONE_CALL if status == 500 else lost == 0

@@ -283,7 +283,7 @@ async def test_labels_and_policy_of_a_call() -> None:
     """What holds for this question alone."""
     pool = [finder(), ScriptedWorker(Card(name="writer", labels=frozenset({"eu"})), "Forty-two.")]
     model = ChatPodium(conductor=Conductor(planner(), pool, fallback_planner=RulePlanner()))
-    rule = Policy(rules=[Rule("private", only="eu")])
+    rule = Policy(labels="private", rules=[Rule("private", only="eu")])
     message = await model.ainvoke("What?", labels=["private"], policy=rule)
     assert [step["worker"] for step in message.response_metadata["podium"]["steps"]] == ["writer"]
     assert not pool[0].requests

@@ -1,6 +1,6 @@
 """The options of all classes that wrap a conductor, and the creation of their conductor."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, TypedDict
 
 from podium.budget import Limits
@@ -25,6 +25,7 @@ class ConductorOptions(TypedDict, total=False):
     direct: bool
     accept: Accept | None
     policy: Policy | None
+    labels: Collection[str]
     retry: Retry | None
     on_failure: OnFailure
     cache: Cache | Literal["run"] | None

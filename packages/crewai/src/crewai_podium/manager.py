@@ -4,7 +4,7 @@ A task becomes a run, and the run's answer becomes the task's output.
 """
 
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
 from hashlib import sha256
@@ -59,7 +59,8 @@ from podium.workers import Card, Request, Worker
 
 _CONTEXT: Final = "This is the context you are working with:"
 _OPTIONS: Final = (
-    "accept", "fallback_planner", "journal", "limits", "on_failure", "policy", "retry", "show_question",
+    "accept", "fallback_planner", "journal", "labels", "limits", "on_failure", "policy", "retry",
+    "show_question",
 )  # fmt: skip
 _AGENT_OPTIONS: Final = (
     "allow_delegation", "backstory", "config", "crew", "goal", "id", "llm", "role", "verbose",
@@ -89,8 +90,8 @@ class ConductorManager(BaseAgent):
         limits: the limits of one task; `None` means the defaults of `Limits`.
         fallback_planner: writes the plan if the planner returns no valid plan; the run is then partial. An
             LLM like `llm`, or a planner of Podium.
-        accept: see `Conductor`, also for `policy`, `retry`, `on_failure`, `journal` and `show_question`. Each
-            task is a separate run.
+        accept: see `Conductor`, also for `policy`, `labels`, `retry`, `on_failure`, `journal` and
+            `show_question`. Each task is a separate run.
         run: prefix of run ids in the journal; a hash of the task and its context follows it. If the crew is
             kicked off again with this prefix, only failed steps run again and are paid for. With `None`, each
             kickoff makes new runs.
@@ -118,6 +119,7 @@ class ConductorManager(BaseAgent):
     fallback_planner: Any = None
     accept: Accept | None = None
     policy: Policy | None = None
+    labels: Collection[str] = ()
     retry: Retry | None = None
     on_failure: OnFailure = "note"
     journal: Journal | None = None

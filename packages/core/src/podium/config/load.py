@@ -141,7 +141,7 @@ def _checked(path: Path) -> _Read:
 
 
 def read_table(path: Path, model: type[_Model]) -> _Model:
-    """Return the content of a TOML file other than the config.
+    """Return the content of another TOML file than a config.
 
     Raises:
         ConfigError: the file cannot be read, or is invalid; the message has the lines.

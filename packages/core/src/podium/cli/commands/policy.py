@@ -127,7 +127,7 @@ def _of_flow(flow: FlowSection, own: Policy, cards: Sequence[Card]) -> Finding:
         if name not in names:
             near = nearest(name, names)
             hint = f"did you mean {near!r}?" if near else f"the workers are {', '.join(names)}"
-            raise ConfigError(f"a flow names {name!r}, and the pool has no worker of this name: {hint}")
+            raise ConfigError(f"a flow names {name!r}, which the file lacks: {hint}")
     own.check_labels(flow.labels, cards)
     steps = enumerate(map(names.index, flow.workers))
     plan = Plan(tuple(Step(number, "x", (index - 1,) if index else ()) for index, number in steps))

@@ -1,0 +1,52 @@
+"""The contract of chat models of hosts: an answer keeps its labels in the next turn, and labels can be given.
+
+class TestMine(ConversationContract):
+    async def ask(self, used: Conductor, texts: Sequence[str]) -> Any: ...  # the answer of the host
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from core.actors import boss
+
+from podium import Card, Conductor, ScriptedWorker
+from podium.errors import PlannerError
+from podium.policy import Policy, Rule
+
+_FIND, _MAIL = (f'{{"worker": "{name}", "subtask": "x", "access": []}}\n' for name in ("web", "mailer"))
+_RULES = [Rule(label, never="write-tools") for label in ("untrusted", "secret")]
+
+
+def _conductor(*plans: str) -> Conductor:
+    """Return a conductor with a search and a mailer."""
+    workers = [
+        ScriptedWorker(Card(name="web", labels=frozenset({"untrusted"})), "It is 330 m high."),
+        ScriptedWorker(Card(name="mailer", labels=frozenset({"write-tools"})), "sent"),
+    ]
+    return Conductor(boss(*plans), workers, policy=Policy(labels="secret", rules=_RULES))
+
+
+@pytest.mark.anyio
+class ConversationContract:
+    """The checks."""
+
+    @abstractmethod
+    async def ask(self, used: Conductor, texts: Sequence[str]) -> Any:
+        """Return the answer to a conversation: texts of the user and of the assistant, in turn."""
+
+    async def test_the_next_turn_knows_the_labels_of_an_answer(self) -> None:
+        """What a rule forbids within a turn, it forbids in the next."""
+        used = _conductor(_FIND, _MAIL)
+        said = await self.ask(used, ["How high?"])
+        assert await self.ask(used, ["How high?", "I do not know.", "Mail it."]) == "sent"
+        with pytest.raises(PlannerError, match="mailer"):
+            await self.ask(used, ["How high?", said, "Mail it."])
+
+    async def test_labels_come_with_the_conductor(self) -> None:
+        """A bound conductor shares all but the labels and the policy."""
+        used = _conductor(_MAIL)
+        assert await self.ask(used, ["Mail it."]) == "sent"
+        with pytest.raises(PlannerError, match="mailer"):
+            await self.ask(used.bind(labels={"secret"}), ["Mail it."])
