@@ -121,4 +121,4 @@ async def test_a_conductor_in_a_tool_is_billed_once_however_it_ends(kind: str, s
     assert result.status == ("ok" if status == 200 and kind != "team of one turn" else "partial")
     lost = result.usage.total_tokens - len(paid) * ONE_CALL
     # A call that ends with 500 may be billed for its prompt, which is counted.
-    assert 0 < lost < 2 * ONE_CALL if status == 500 else lost == 0
+    assert 0 <= lost < 2 * ONE_CALL if status == 500 else lost == 0

@@ -234,7 +234,7 @@ async def test_an_answer_in_part_is_returned_unless_it_is_not_wanted() -> None:
 
 async def test_labels_and_policy_are_each_run_s_own() -> None:
     """They are arguments of the call, and `bind` sets them beforehand."""
-    rule = Policy(labels="secret", rules=(Rule("secret", never="writer"),))
+    rule = Policy(labels={"secret", "public"}, rules=(Rule("secret", never="writer"),))
     runnable = ConductorRunnable(scripted())
     assert await runnable.ainvoke(PLAN, labels={"public"}, policy=rule) == ANSWER
     with pytest.raises(PlanForbidden):
