@@ -247,7 +247,7 @@ async def test_the_finished_turns_of_a_run_that_failed_are_on_the_bill(status: i
 
     async with ModelServer(reply) as server:
         agent = Agent(name="one", model=server.model(), tools=[look])
-        worker = as_worker(agent, price=Price(input=10.0, output=100.0))
+        worker = as_worker(agent, price=Price(input=10.0, output=100.0), acts=False)
         retry = Retry(attempts=2, first_wait=0.001)
         result = await Conductor(FixedPlanner(Plan((Step(0, "Look."),))), [worker], retry=retry).run("?")
         turns = len(server.calls) // 2

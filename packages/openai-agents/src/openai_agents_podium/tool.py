@@ -58,7 +58,7 @@ def conductor_tool(
         failure_error_function=failure_error_function,
     )
     if isinstance(asked, Conductor) and not asked.acts:
-        tool._mcp_annotations = ToolAnnotations(readOnlyHint=True)  # noqa: SLF001 - no argument sets it
+        tool._mcp_annotations = ToolAnnotations.model_validate({"readOnlyHint": True})  # noqa: SLF001 - no argument sets it
     return tool
 
 

@@ -26,8 +26,7 @@ from langchain_core.runnables.base import RunnableBindingBase, RunnableEachBase
 from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.tools import BaseTool
 
-from podium.conductor import Conductor
-from podium.hosts import ConductorFace
+from podium.hosts import hints_act, said_acts
 
 _BUILT_IN: Final = (BaseLanguageModel, BasePromptTemplate, BaseOutputParser, BaseRetriever)
 _AGENTS: Final = (
@@ -58,18 +57,15 @@ def is_graph(thing: object) -> bool:
 
 
 def _acts(part: Any) -> bool:
-    if isinstance(part, ConductorFace):
-        return part.conductor.acts if isinstance(part.conductor, Conductor) else True
+    if (said := said_acts(part)) is not None:  # also of a conductor's node
+        return said
     if isinstance(part, BaseTool):
-        hints = part.metadata or {}  # MCP's annotations
-        return not (hints.get("readOnlyHint") or hints.get("idempotentHint"))
+        return hints_act(part.metadata or {})
     if is_graph(part):
         nodes = getattr(part, "nodes", None)  # a remote graph has none
         return not nodes or any(may_act(getattr(node, "bound", node)) for node in nodes.values())
     if (tools := getattr(part, "tools_by_name", None)) is not None:  # the node of an agent's tools
         return any(map(may_act, tools.values()))
-    if isinstance(own := getattr(part, "acts", None), bool):  # a conductor's node
-        return own
     functions = [call for name in ("func", "afunc") if (call := getattr(part, name, None)) is not None]
     return not isinstance(part, _BUILT_IN) and not (functions and all(map(_is_of_agent, functions)))
 

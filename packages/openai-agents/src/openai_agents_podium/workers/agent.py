@@ -93,11 +93,11 @@ class AgentWorker(Worker):
                             if not isinstance(piece, str):
                                 done = self._completion(request, watch, *piece)
                     except WorkerError as error:
-                        done_before = watch.finished_usage()
-                        has_run = done_before is not None and done_before.total_tokens > 0
-                        error.maybe_paid = has_run or (error.maybe_paid and watch.asked_a_model)
+                        error.maybe_paid = error.maybe_paid and watch.asked_a_model
                         if error.usage is None:
                             error.usage = self._spent(request, watch, error)
+                        if watch.finished_usage() is not None:  # a tool may have run after the first answer
+                            error.maybe_paid = True
                         raise
                     if isinstance(piece, str):
                         sent = True
