@@ -26,7 +26,8 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}
 
 async def _rich_run() -> list[Event]:
     """Return the events of a run in which everything happens once."""
-    inner = Conductor(boss(rows((0, "inner", ()))), [ScriptedWorker("w", "deep")], card=Card(name="team"))
+    deep = ScriptedWorker(Card(name="w", parts=frozenset({"image_url"})), "deep")
+    inner = Conductor(boss(rows((0, "inner", ()))), [deep], card=Card(name="team"))
     workers = [
         inner,
         ScriptedWorker("bad", WorkerRefused("no")),
@@ -49,7 +50,7 @@ async def _rich_run() -> list[Event]:
         """Begin a run."""
         return (await inner.run(step.subtask)).answer
 
-    around = Conductor(boss(rows((0, "begin", ()))), [FunctionWorker(agent)])
+    around = Conductor(boss(rows((0, "begin", ()))), [FunctionWorker(agent, card=deep.card)])
     return [event for run in (conductor, nested, around) async for event in run.stream(query)]
 
 

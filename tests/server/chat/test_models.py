@@ -178,11 +178,12 @@ def test_the_list_for_codex(serve: Callable[..., Served], tmp_path: Path) -> Non
 def test_answers_about_images_are_not_cached(serve: Callable[..., Served], upstream: ChatServer) -> None:
     """Two questions that differ only in their images are two questions to a worker as itself."""
     upstream.reply = lambda call: says(call, str(call.body["messages"][-1]["content"]))
-    served = serve(models='[conductor]\ncache = "memory"\n[models.two]\nworker = "two"')
+    eyes = '[workers.eyes]\nendpoint = "here"\nmodel = "eyes"\nparts = ["image_url"]\n'
+    served = serve(models=eyes + '[conductor]\ncache = "memory"\n[models.see]\nworker = "eyes"')
     answers = []
     for image in ("one", "two", "two"):
         url = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}
         asked: Any = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, url]}]
-        answer = served.client().chat.completions.create(model="two", messages=asked)
+        answer = served.client().chat.completions.create(model="see", messages=asked)
         answers.append(answer.choices[0].message.content or "")
     assert ["base64,one" in answer for answer in answers] == [True, False, False]

