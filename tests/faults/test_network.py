@@ -78,7 +78,7 @@ CASES = {
     "a header of 10 MiB": Case(instead(long_header), "worker_broken"),
     "gzip bomb": Case(instead(gzip_bomb), "worker_broken"),
     "gzip bomb, streamed": Case(instead(gzip_bomb), "worker_broken", stream=True),
-    "gzip bomb as an error": Case(instead(lambda: gzip_bomb(500)), "worker_unavailable", billed=False),
+    "gzip bomb as an error": Case(instead(lambda: gzip_bomb(500)), "worker_unavailable"),
     "length too long, closed": Case(changed(b"Length: 2", b"Length: 92", End.CLOSE), "worker_broken"),
     "length too long, kept open": Case(changed(b"Length: 2", b"Length: 92"), "worker_timeout", stalls=True),
     "length too short": Case(changed(b"Length: 2", b"Length: "), "worker_broken"),

@@ -476,7 +476,8 @@ def test_most_it_may_cost(podium: Podium, config: Path, server: ChatServer) -> N
 def test_labels_are_ruled_about(podium: Podium, config: Path, server: ChatServer) -> None:
     """A question that no worker may be shown is shown to none."""
     config.write_text(
-        config.read_text() + '[[policy.rules]]\nlabel = "confidential"\nnever = ["thinker", "speaker"]\n'
+        config.read_text() + '[policy]\nlabels = ["confidential"]\n'
+        '[[policy.rules]]\nlabel = "confidential"\nnever = ["thinker", "speaker"]\n'
     )
     assert podium("run", "What is it?", "--labels", "confidential").exit_code in (1, 2)
     assert not server.calls
@@ -488,7 +489,7 @@ def test_labels_are_ruled_about(podium: Podium, config: Path, server: ChatServer
 def test_planner_that_may_not_be_asked_is_named(podium: Podium, config: Path, server: ChatServer) -> None:
     """Who planned in its place, and by which rule, is told on stderr."""
     own = '[planner]\nendpoint = "loopback"\nmodel = "boss"\nlabels = ["far"]\nfallback = "rule"\n'
-    rule = '[[policy.rules]]\nlabel = "confidential"\nnever = ["far"]\n'
+    rule = '[policy]\nlabels = ["confidential"]\n[[policy.rules]]\nlabel = "confidential"\nnever = ["far"]\n'
     config.write_text(config.read_text().partition("[planner]")[0] + own + rule)
     assert "was not called" not in podium("run", "What is it?").stderr
     server.calls.clear()

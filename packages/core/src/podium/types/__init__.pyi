@@ -40,6 +40,7 @@ from .messages import (
     storable as storable,
     usage_or_estimate as usage_or_estimate,
 )
+from .names import check_name as check_name, nearest as nearest
 from .outcome import (
     Action as Action,
     ActionEnd as ActionEnd,

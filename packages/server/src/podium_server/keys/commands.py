@@ -16,7 +16,7 @@ from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, counted, local_ti
 from podium.config import find_config, find_journal, load_config
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
-from podium.types.names import nearest
+from podium.types import nearest
 from podium_server.keys.account import BILLION, day_of
 from podium_server.keys.key import ROLES, Key, KeyRules, Role, check_policy
 from podium_server.keys.key_store import Day, KeyStore, Token
