@@ -264,7 +264,7 @@ async def test_turns_from_a_journal_do_not_repeat_an_action(error: Exception | N
             messages += [Message("assistant", "", answer.tool_calls), Message("tool", "31", (), "call-1")]
             own = [entry.event for entry in await journal.read(f"turn-{turn}")]
             continuation = write_continuation(chain(own, *await journal.nested(f"turn-{turn}")), ASK)
-    assert (answer.text, len(calls)) == ("done", 1)
+    assert (answer.result.answer, len(calls)) == ("done", 1)
     assert answer.result.status == ("ok" if error is None else "partial")
 
 
