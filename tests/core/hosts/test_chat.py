@@ -2,6 +2,7 @@
 
 import json
 from contextlib import aclosing
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -12,15 +13,16 @@ from podium import (
     ChatWorker,
     Conductor,
     Endpoint,
+    FunctionWorker,
     HostedConductor,
     Plan,
     Sampling,
     ScriptedWorker,
     Step,
 )
-from podium.errors import ConfigError, QueryError, RunFailed, WorkerFailed
+from podium.errors import ConfigError, QueryError, RunFailed, WorkerFailed, WorkerTimeout
 from podium.execution import Retry
-from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, tool_call
+from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, tool_call, write_continuation
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
@@ -224,3 +226,50 @@ async def test_a_listener_hears_of_a_hosted_run() -> None:
         conductor = HostedConductor(endpoint=Endpoint(server.url), api="chat")
         await ChatCall(conductor, ASK, on_event=lambda event: told.append(event.type)).run()
     assert told[-1] == "run_ended"
+
+
+@pytest.mark.parametrize(
+    "error", [None, WorkerFailed("no", maybe_paid=True), WorkerTimeout("late", maybe_paid=True)]
+)
+@pytest.mark.parametrize("nested", [False, True])
+async def test_turns_from_a_journal_do_not_repeat_an_action(error: Exception | None, *, nested: bool) -> None:
+    """Each turn knows the actions of all turns before, as a server reads them from its journal."""
+    refund = FunctionWorker(
+        lambda step: _raised(error, calls), card=Card(name="refund", price=FREE), acts=True
+    )
+    calls, journal = list[int](), MemoryJournal()
+    inner = Conductor(FixedPlanner(Plan((Step(0, "Refund."),))), [refund], card=Card(name="team"))
+
+    def reply(request: Request) -> Completion:
+        if len(request.tool_messages) == 4:
+            return Completion("done")
+        return Completion("", "tool_calls", tool_calls=(CALL,))
+
+    caller = ScriptedWorker(Card(name="caller", price=FREE), reply)
+    caller.takes_tools = True
+    conductor = Conductor(
+        FixedPlanner(Plan((Step(0, "Refund."), Step(1, "Look.")))),
+        [inner if nested else refund, caller],
+        journal=journal,
+        retry=Retry(attempts=1),
+    )
+    messages, continuation = list[Message](ASK), dict[str, Any]()
+    async with journal:
+        for turn in range(3):
+            options = RunOptions(run_id=f"turn-{turn}")
+            call = ChatCall(
+                conductor, messages, tools=Tools((WEATHER,)), continuation=continuation, options=options
+            )
+            answer = await call.run()
+            messages += [Message("assistant", "", answer.tool_calls), Message("tool", "31", (), "call-1")]
+            own = [entry.event for entry in await journal.read(f"turn-{turn}")]
+            continuation = write_continuation(chain(own, *await journal.nested(f"turn-{turn}")), ASK)
+    assert (answer.result.answer, len(calls)) == ("done", 1)
+    assert answer.result.status == ("ok" if error is None else "partial")
+
+
+def _raised(error: Exception | None, calls: list[int]) -> str:
+    calls.append(1)
+    if error is not None:
+        raise error
+    return "refunded"

@@ -574,6 +574,18 @@ class TestNestedConductors:
         assert (resumed.status, shop.refunds) == ("ok", [1017])
 
 
+async def test_a_run_that_the_code_of_an_action_starts() -> None:
+    """The action is running, so its end is not unknown."""
+    inner = Conductor(FixedPlanner(plan_of((0, "Write.", ()))), [writer()])
+
+    async def call(step: StepInput) -> str:
+        return (await inner.run("What?")).answer
+
+    agent = FunctionWorker(call, card=Card(name="agent", price=FREE), acts=True)
+    result = await run(plan_of((0, "Ask.", ()), (0, "Ask again.", (0,))), agent)
+    assert (result.status, ends(result)) == ("ok", [("agent", "done"), ("agent", "done")])
+
+
 class TestErrorsCarryWhatWasDone:
     """In Python; the hosts have tests of their own."""
 

@@ -1,6 +1,7 @@
 """Actions of a conductor's node, with both executors, over tries, kills and approvals."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import anyio
@@ -193,6 +194,26 @@ class TestOnceInAllTries:
         assert (state["podium"]["status"], shop.refunds) == ("ok", [1017, 1017])
         reused = [outcome.get("reused", False) for outcome in state["podium"]["outcomes"]]
         assert reused[2:] == [True, False, False]
+
+
+@EXECUTORS
+async def test_a_process_that_dies_in_a_refund(executor: Executor) -> None:
+    """The checkpointer had what it is to know before the refund began."""
+    shop, saver, kept = Shop(), InMemorySaver(), list[InMemorySaver]()
+
+    def graph(saver: InMemorySaver) -> Any:
+        return graph_of(REFUND_AND_WRITE, shop.worker, Writer().worker, saver=saver, executor=executor)
+
+    def die() -> None:
+        kept.append(deepcopy(saver))  # what another process would find
+        scope.cancel()
+
+    shop.during = die
+    with anyio.CancelScope() as scope:
+        await graph(saver).ainvoke(ASKED, CONFIG)
+    state = await graph(kept[0]).ainvoke(None, CONFIG)
+    assert (state["podium"]["status"], shop.refunds) == ("partial", [1017])
+    assert state["podium"]["problem"]["code"] == "action_unknown"
 
 
 def _asking(journal: Make) -> dict[str, Any]:

@@ -50,7 +50,8 @@ class ExternalScheduler(Protocol):
         """Run a step, or wait for a running step, and return its outcome.
 
         A step that has ended is not run again. A failed step has an outcome and raises no exception. A step
-        that lacks an input is handled according to `on_failure`.
+        that lacks an input is handled according to `on_failure`. An action that waits for a person has not
+        ended: its outcome has the problem code `WAITING`, and the steps that need it are not run.
 
         Args:
             index: index of the step, from 0.

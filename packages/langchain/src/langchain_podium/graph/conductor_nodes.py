@@ -124,7 +124,7 @@ class ConductorNodes:
             earlier = self._journal(state)
             found = await undecided_run(earlier, place, self._query(state), texts)
             if found is not None:
-                begun = bound(self.conductor.resume, found.run_id)
+                begun = self._resume(found.run_id)
                 result = await self._called(begun, config, earlier, pause_round)
                 return await self._kept(result, earlier)
             run_id = session_run_id(place, run_id)
@@ -179,7 +179,7 @@ class ConductorNodes:
         self, state: State, config: RunnableConfig, journal: Journal, step_starter: GraphStepStarter | None
     ) -> Data:
         view = state[VIEW]
-        go_on = bound(self._resume, view["run_id"], plan=self._edited(view))
+        go_on = self._resume(view["run_id"], self._edited(view))
         result = await self._called(go_on, config, journal, step_starter)
         return await self._written(result, journal, step_starter)
 
@@ -225,7 +225,7 @@ class ConductorNodes:
         query = self._query(state)
         named = run_id if journal is not None else None
         if isinstance(journal, StateJournal) and not journal.is_empty:
-            return await self._called(bound(self._resume, run_id), config, journal, step_starter)
+            return await self._called(self._resume(run_id), config, journal, step_starter)
         heard: list[Event] | None = None if self.conductor.journal is None else []
         texts = named_texts(state, self.context)
         tools = () if self.response_format is None else self.response_format.tools
@@ -235,14 +235,14 @@ class ConductorNodes:
         result = await self._called(begun, config, journal, step_starter, heard)
         if heard is not None and result.status in ("failed", "partial") and isinstance(heard[0], RunEnded):
             # The run failed in an earlier call of the node, and is resumed here.
-            again = bound(self._resume, run_id)
+            again = self._resume(run_id)
             result = await self._called(again, config, journal, step_starter)
         return result
 
-    @property
-    def _resume(self) -> Callable[..., Awaitable[Result]]:
-        """Resumes a run; if only a complete answer is accepted, results that lack an input are replaced."""
-        return bound(self.conductor.resume, refresh=self.partial == "raise")
+    def _resume(self, run_id: str, plan: Plan | None = None) -> Callable[..., Awaitable[Result]]:
+        """Return a function that resumes a run; an answer that must be complete may be made again."""
+        refresh = plan is None and self.partial == "raise"
+        return bound(self.conductor.resume, run_id, plan=plan, refresh=refresh)
 
     async def _called(
         self,
