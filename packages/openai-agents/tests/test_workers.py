@@ -238,7 +238,7 @@ async def test_too_many_turns_fail_the_step() -> None:
 
 @pytest.mark.parametrize("status", [400, 500])
 async def test_the_finished_turns_of_a_run_that_failed_are_on_the_bill(status: int) -> None:
-    """The call that the server refused cost nothing."""
+    """The call that the server refused cost nothing; one that it broke may be billed for its prompt."""
 
     def reply(call: Call) -> Reply:
         if call.body["messages"][-1]["role"] == "tool":
@@ -253,7 +253,9 @@ async def test_the_finished_turns_of_a_run_that_failed_are_on_the_bill(status: i
         turns = len(server.calls) // 2
     (outcome,) = result.outcomes
     assert turns == (2 if status == 500 else 1)
-    assert outcome.usage == Usage.total([ONE_CALL] * turns)
+    known = Usage.total([ONE_CALL] * turns)
+    assert outcome.usage.output_tokens == known.output_tokens
+    assert (outcome.usage.input_tokens > known.input_tokens) == outcome.usage.estimated == (status == 500)
     assert result.cost == pytest.approx(Price(input=10.0, output=100.0).cost(outcome.usage))
 
 
