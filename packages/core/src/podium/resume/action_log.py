@@ -278,10 +278,15 @@ def outcome_again(execution: Execution, asking: Action) -> Outcome:
         outcome = replace(outcome, problem=Problem(outcome.problem.code, told))
     if (action.run_id, action.round, action.step) == (asking.run_id, asking.round, asking.step):
         return replace(outcome, reused=True)
+    return without_cost(outcome, asking.round, asking.step)
+
+
+def without_cost(outcome: Outcome, number: int, step: int) -> Outcome:
+    """Return the outcome of another step as reused by this round and step, without its cost."""
     return replace(
         outcome,
-        round=asking.round,
-        step=asking.step,
+        round=number,
+        step=step,
         usage=Usage(),
         cost=0.0,
         attempts=0,

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
-from podium.resume.action_log import Execution
+from podium.resume.action_log import Execution, without_cost
 from podium.secrets import scrub
 from podium.types.events import ApprovalGiven, PlanReady
 from podium.types.messages import Message
 from podium.types.outcome import Call, Outcome, Proposal
-from podium.usage import Usage
 from podium.workers.worker import StepInput
 
 
@@ -126,20 +125,7 @@ class PaidResults:
         _, outcome = known.pop(_chosen(known, number, step))
         if (outcome.round, outcome.step) == (number, step):
             return replace(outcome, reused=True)
-        return replace(
-            outcome,
-            round=number,
-            step=step,
-            usage=Usage(),
-            cost=0.0,
-            attempts=0,
-            calls=(),
-            maybe_paid=False,
-            charged="usage",
-            reused=True,
-            started=None,
-            ended=None,
-        )
+        return without_cost(outcome, number, step)
 
 
 def _chosen(known: list[tuple[int, Outcome]], number: int, step: int) -> int:
