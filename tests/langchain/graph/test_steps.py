@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from langchain_podium.graph.conductor_nodes import Executor
+from langchain_podium.graph.conductor_nodes import Executor, Partial
 from podium import Card, Conductor, Limits, Plan, Price, Step
 from podium.errors import ConfigError, PlanInvalid, RunFailed, WorkerFailed
 from podium.execution import OnFailure, Retry
@@ -363,13 +363,17 @@ async def test_names_that_langgraph_keeps_for_itself_are_names_of_workers_all_th
     assert state["messages"][-1].content == "__start__(a:b|c())"
 
 
-async def test_a_plan_edited_in_the_state_is_the_one_that_is_carried_out(calls: Calls) -> None:
+@pytest.mark.parametrize("partial", ["return", "raise"])
+async def test_a_plan_edited_in_the_state_is_the_one_that_is_carried_out(
+    calls: Calls, partial: Partial
+) -> None:
     """The hash tells that it was edited."""
     plan = Plan((Step(0, "begin"), Step(1, "ask", (0,))))
     planner = Plans(plan)
     asking = calls.worker("B", lambda step_input: str(interrupt("may I?")))
     workers = [calls.worker("A"), asking, calls.worker("C")]
-    graph = around(Conductor(planner, workers), executor="langgraph", checkpointer=InMemorySaver())
+    conductor = Conductor(planner, workers)
+    graph = around(conductor, executor="langgraph", partial=partial, checkpointer=InMemorySaver())
     await graph.ainvoke(ASKED, CONFIG)
     inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
     edited = {**inner.values["podium"], "plan": Plan((Step(2, "end"),)).to_json()}

@@ -241,8 +241,7 @@ class ConductorNodes:
 
     def _resume(self, run_id: str, plan: Plan | None = None) -> Callable[..., Awaitable[Result]]:
         """Return a function that resumes a run; an answer that must be complete may be made again."""
-        refresh = plan is None and self.partial == "raise"
-        return bound(self.conductor.resume, run_id, plan=plan, refresh=refresh)
+        return bound(self.conductor.resume, run_id, plan=plan, refresh=self.partial == "raise")
 
     async def _called(
         self,
