@@ -26,7 +26,7 @@ from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 from podium.replay import replay
-from podium.types import Completion, Event, Outcome, StepEnded
+from podium.types import Completion, Event, Outcome, Problem, StepEnded
 from podium.workers import FREE, ScriptedWorker, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
@@ -636,6 +636,10 @@ class TestApprovalOfActions:
         conductor = Conductor(plan, [model, shop.worker], journal=journal, policy=policy)
         result = await conductor.run("What?")
         assert (result.status, shop.refunds, len(model.requests)) == ("waiting", [], 1)
+        waits = [f"step {step} waits for approval: refund {{\"order\": {1016 + step}}}" for step in (1, 2)]
+        assert result.problem == Problem("waiting", "; ".join(waits))
+        told = [outcome.problem and outcome.problem.message for outcome in result.outcomes]
+        assert told == [None, *waits, waits[0]]
         await conductor.decide(result.run_id, action=1, approved=True)
         result = await conductor.resume(result.run_id)
         assert (result.status, shop.refunds) == ("waiting", [1017])

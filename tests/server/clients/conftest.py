@@ -24,7 +24,8 @@ worker = "one"
 def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """Serve a conducted team, and a worker as itself."""
     with ChatServer(capable).in_thread() as upstream:
-        config = CONFIG.format(url=upstream.url, models=MODELS, server="")
+        seeing = CONFIG.replace("description =", 'parts = ["image_url"]\ndescription =')
+        config = seeing.format(url=upstream.url, models=MODELS, server="")
         with serving(config, tmp_path_factory.mktemp("team")) as served:
             yield served
 

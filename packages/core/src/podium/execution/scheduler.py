@@ -77,8 +77,8 @@ class RoundScheduler:
         self._stored = StoredCalls(context, number)
         self._actions = RoundActions(context, number, self._stored)
         self._approve = approve
-        self.waits: Problem | None = None
-        """Why an action, and the steps that need it, have not started: it waits for a person."""
+        self.waits: dict[int, Problem] = {}
+        """For the index of each action that waits for a person: why it has not started."""
         self._has_unwanted = False
         self.answer_sent = False
         """Whether a piece of the answer was sent before the round ended."""
@@ -105,9 +105,10 @@ class RoundScheduler:
                 raise interrupt from None
             raise
         finally:
+            needs = next(iter(self.waits.values()), STOPPED)
             for state in () if isinstance(self.broke, Pause) else self._graph:
                 if state.outcome is None:  # stopped before it could start, or it waits for an approval
-                    self._end(state, self._stored.never_ran(state, self.waits or STOPPED))
+                    self._end(state, self._stored.never_ran(state, self.waits.get(state.index, needs)))
             self._reserve.end()
 
     @property
@@ -191,8 +192,8 @@ class RoundScheduler:
             if state.runner is not None:
                 raise ConfigError(f"step {index} was started twice")
             await self._carry_out(state)
-            if self.waits is not None and not state.is_ended:
-                return self._stored.never_ran(state, self.waits)
+            if state.index in self.waits and not state.is_ended:
+                return self._stored.never_ran(state, self.waits[state.index])
             self._settle(self._release(state))
             if state.acts and self._context.recorded is not None:
                 await self._context.recorded()  # the host may store the outcome, but not before the journal
@@ -341,7 +342,7 @@ class RoundScheduler:
         if problem is None:
             await self._run(state)
         elif problem.code == WAITING:
-            self.waits = problem
+            self.waits[state.index] = problem
         else:
             self._end(state, self._stored.never_ran(state, problem))
 

@@ -222,14 +222,17 @@ class Rounds:
         return self.done[-1]
 
     def _stop(self, execution: RoundScheduler, number: int) -> None:
-        """Set why the run stops after a round that a host has paused, or in which an action waits."""
-        waits = execution.waits
+        """Set why the run stops after a round that a host has paused, or in which actions wait."""
+        problem = None
         if isinstance(execution.broke, Pause):
-            waits = Problem(PAUSED, f"the plan of round {number} was paused: resume the run")
+            problem = Problem(PAUSED, f"the plan of round {number} was paused: resume the run")
         elif execution.broke is not None:
             raise execution.broke
-        if waits is not None:
-            self.problem, self._stopped = waits, True
+        elif execution.waits:
+            waits = [each.message for _, each in sorted(execution.waits.items())]
+            problem = Problem(WAITING, "; ".join(waits))
+        if problem is not None:
+            self.problem, self._stopped = problem, True
 
     async def _plan(
         self,
