@@ -1,11 +1,12 @@
 """Actions in AutoGen and Agent Framework: their tools and agents as workers, in each of their faces."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from agent_framework import (
     Agent,
+    AgentContext,
     FunctionInvocationContext,
     FunctionTool as FrameworkTool,
     Message,
@@ -49,6 +50,17 @@ class Lead(ActionHost):
         tools: Any = [] if refund is None else [refund]
         return as_worker(AssistantAgent("agent", client_of(url), tools=tools, reflect_on_tool_use=True))
 
+    def own(self, refund: Refund, url: str) -> Worker:
+        """Return an agent that acts before it asks its model."""
+
+        class Acting(AssistantAgent):
+            async def on_messages_stream(self, messages: Any, cancellation_token: Any) -> Any:
+                refund(1017)
+                async for message in super().on_messages_stream(messages, cancellation_token):
+                    yield message
+
+        return as_worker(Acting("agent", client_of(url)))
+
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
         """Run it."""
         last: Any = (await ConductorAgent("lead", conductor).run(task="Refund it.")).messages[-1]
@@ -81,11 +93,22 @@ class FrameworkLead(ActionHost):
 
     def agent(self, refund: Refund | None, url: str) -> Worker:
         """Return an agent."""
-        client = FrameworkClient(
+        tools = [] if refund is None else [FrameworkTool(name="refund", description="Refunds.", func=refund)]
+        return framework_worker(Agent(self._client(url), name="agent", tools=tools))
+
+    def own(self, refund: Refund, url: str) -> Worker:
+        """Return an agent whose middleware acts before it asks its model."""
+
+        async def act(context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
+            refund(1017)
+            await call_next()
+
+        return framework_worker(Agent(self._client(url), name="agent", middleware=[act]))
+
+    def _client(self, url: str) -> FrameworkClient:
+        return FrameworkClient(
             model=MODEL, async_client=AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
         )
-        tools = [] if refund is None else [FrameworkTool(name="refund", description="Refunds.", func=refund)]
-        return framework_worker(Agent(client, name="agent", tools=tools))
 
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
         """Run it."""

@@ -8,11 +8,11 @@ class TestMine(ActionsContract):
 import json
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pytest
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.chat_server import USAGE, Call, ChatServer, Reply, says, whole
 
 from podium import Conductor, Plan, Retry, Step
 from podium.errors import WorkerFailed
@@ -39,6 +39,10 @@ class ActionHost(ABC):
     def agent(self, refund: Refund | None, url: str) -> Worker:
         """Return the host's agent as a worker; its model is at `url`. With `None`, it has no tool."""
         pytest.skip("no agents of this host are workers")
+
+    def own(self, refund: Refund, url: str) -> Worker:
+        """Return a worker of the user's own code, which calls `refund`, and then a model at `url`."""
+        pytest.skip("no code of the user's own is a worker of this host")
 
     @abstractmethod
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
@@ -77,21 +81,21 @@ def pool(action: Worker) -> list[Worker]:
     ]
 
 
-def calling(call: Call) -> Reply:
+def calling(call: Call, usage: Mapping[str, Any] | None = USAGE) -> Reply:
     """Call the tool that is offered, once, and then answer."""
     if not call.body.get("tools") or any(said["role"] == "tool" for said in call.body["messages"]):
-        return says(call, "It is done.")
+        return says(call, "It is done.", usage=usage)
     asked = [tool_call("c1", "refund", '{"order": 1017}')]
-    return says(call, "", tool_calls=asked, finish_reason="tool_calls")
+    return says(call, "", tool_calls=asked, finish_reason="tool_calls", usage=usage)
 
 
-def breaking(status: int) -> Callable[[Call], Reply]:
-    """Return a model that calls the tool, and is out of order after that."""
+def breaking(status: int, usage: Mapping[str, Any] | None) -> Callable[[Call], Reply]:
+    """Return a model that calls the tool if it has one, and is out of order after that."""
 
     def reply(call: Call) -> Reply:
-        if any(said["role"] == "tool" for said in call.body["messages"]):
+        if not call.body.get("tools") or any(said["role"] == "tool" for said in call.body["messages"]):
             return whole({"error": {"message": "out of order"}}, status=status)
-        return calling(call)
+        return calling(call, usage)
 
     return reply
 
@@ -199,12 +203,15 @@ class ActionsContract:
         assert (told, shop.refunds) == ("ok", [1017])
 
     @pytest.mark.parametrize("status", [429, 503])
-    async def test_an_agent_that_broke_off_is_not_asked_again(self, host: ActionHost, status: int) -> None:
-        """After its tool has acted, its model refuses the next call: nobody knows what it did."""
+    @pytest.mark.parametrize("kind", ["agent", "agent without usage", "own code"])
+    async def test_an_agent_that_broke_off_is_not_asked_again(
+        self, host: ActionHost, kind: str, status: int
+    ) -> None:
+        """After it has acted, its model refuses the next call: nobody knows what it did."""
         shop = Shop()
-        async with ChatServer(breaking(status)) as server:
+        async with ChatServer(breaking(status, USAGE if kind == "agent" else None)) as server:
             plan = Plan((Step(0, "Refund order 1017."), WRITE))
             retry = Retry(attempts=3, first_wait=0.001)
-            conductor = Conductor(FixedPlanner(plan), pool(host.agent(shop.refund, server.url)), retry=retry)
-            told, _ = await host.ask(conductor)
+            worker = (host.own if kind == "own code" else host.agent)(shop.refund, server.url)
+            told, _ = await host.ask(Conductor(FixedPlanner(plan), pool(worker), retry=retry))
         assert (told, shop.refunds) == ("partial", [1017])

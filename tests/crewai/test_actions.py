@@ -29,6 +29,17 @@ class Model(ActionHost):
         agent = Agent(role="agent", goal="Refund.", backstory="Of a shop.", llm=llm, tools=tools)
         return as_worker(agent)
 
+    def own(self, refund: Refund, url: str) -> Worker:
+        """Return an agent that acts before it asks its model."""
+
+        class Acting(Agent):
+            async def aexecute_task(self, task: Any, context: Any = None, tools: Any = None) -> Any:
+                refund(1017)
+                return await super().aexecute_task(task, context, tools)
+
+        llm = LLM(model="openai/gpt-4o-mini", base_url=url, api_key="k", max_retries=0)
+        return as_worker(Acting(role="agent", goal="Refund.", backstory="Of a shop.", llm=llm))
+
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
         """Call it."""
         llm = ConductorLLM(conductor)

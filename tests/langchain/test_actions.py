@@ -152,6 +152,34 @@ def test_what_acts(make: Callable[[], Any], *, acts: bool) -> None:
         assert _worker(thing, acts=not acts).acts != acts
 
 
+OWN: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
+    "a function": RunnableLambda,
+    "a chain": lambda code: PROMPT | code,
+    "a graph": _around,
+    "an agent with middleware": lambda code: create_agent(
+        MODEL, middleware=[before_model(lambda state, runtime: code(state))]
+    ),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("make", OWN.values(), ids=OWN)
+async def test_own_code_that_broke_off_is_not_called_again(make: Callable[[Any], Any]) -> None:
+    """Nobody knows what it did before its connection was refused."""
+    called = 0
+
+    def code(given: Any) -> Any:
+        nonlocal called
+        called += 1
+        raise ConnectionRefusedError("of a mail")
+
+    plan = Plan((Step(0, "Refund it."), Step(1, "Write.")))
+    pool = [_worker(make(code)), ScriptedWorker("writer", "text")]
+    retry = Retry(attempts=3, first_wait=0.001)
+    result = await Conductor(FixedPlanner(plan), pool, retry=retry).run("Refund it.")
+    assert (called, result.status, [each.end for each in result.actions]) == (1, "partial", ["unknown"])
+
+
 SCHEMA = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
 LOOK_CALL = {"name": "look", "arguments": "{}"}
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}

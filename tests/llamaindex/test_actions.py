@@ -29,6 +29,24 @@ pytestmark = [
 ]
 
 
+def model_at(url: str) -> OpenAILike:
+    """Return the model."""
+    return OpenAILike(
+        model=MODEL, api_base=url, api_key="k", is_chat_model=True, is_function_calling_model=True,
+        max_retries=0,
+    )  # fmt: skip
+
+
+class Acting(FunctionAgent):
+    """An agent of the user's own class."""
+
+    async def take_step(self, ctx: Any, llm_input: Any, tools: Any, memory: Any) -> Any:
+        """Call each tool, and then the model without tools."""
+        for each in tools:
+            await each.acall(order=1017)
+        return await super().take_step(ctx, llm_input, [], memory)
+
+
 class Engine(ActionHost):
     """A query engine."""
 
@@ -38,12 +56,12 @@ class Engine(ActionHost):
 
     def agent(self, refund: Refund | None, url: str) -> Worker:
         """Return a function agent."""
-        llm = OpenAILike(
-            model=MODEL, api_base=url, api_key="k", is_chat_model=True, is_function_calling_model=True,
-            max_retries=0,
-        )  # fmt: skip
         tools: Any = [] if refund is None else [refund]
-        return as_worker(FunctionAgent(name="agent", description="Refunds.", llm=llm, tools=tools))
+        return as_worker(FunctionAgent(name="agent", description="Refunds.", llm=model_at(url), tools=tools))
+
+    def own(self, refund: Refund, url: str) -> Worker:
+        """Return an agent that acts before it asks its model."""
+        return as_worker(Acting(name="agent", description="Refunds.", llm=model_at(url), tools=[refund]))
 
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
         """Query it."""

@@ -6,15 +6,18 @@ from typing import Any
 import pytest
 from agents import Agent, OpenAIChatCompletionsModel, Runner, WebSearchTool, function_tool
 from agents_speaking import SpeakingModel
-from contracts.actions_contract import ActionHost, ActionsContract, Refund
+from contracts.actions_contract import ONCE, WRITE, ActionHost, ActionsContract, Refund, Shop
 from contracts.adapter_contract import saying
 from openai import AsyncOpenAI
 from servers.chat_server import MODEL
 
 from openai_agents_podium import ConductorModel, conductor_tool, podium_metadata
 from openai_agents_podium.workers import as_worker
-from podium import Conductor, FunctionWorker
+from podium import Conductor, FunctionWorker, Plan, Retry, ScriptedWorker, Step
+from podium.errors import WorkerUnavailable
+from podium.hosts import tool_call
 from podium.planners import FixedPlanner
+from podium.types import Completion
 from podium.workers import FREE, Worker
 
 
@@ -79,6 +82,23 @@ def test_what_acts(make: Callable[[], Any], *, acts: bool) -> None:
     made = make()
     assert as_worker(made, name="it").acts == acts
     assert as_worker(made, name="it", acts=not acts).acts != acts
+
+
+@pytest.mark.anyio
+async def test_an_agent_whose_model_is_a_team_acts_by_its_own_tool() -> None:
+    """The team calls the tool, and fails after that: nobody knows what the agent did."""
+    shop = Shop()
+    replies = iter([Completion("", tool_calls=(tool_call("c1", "refund", '{"order": 1017}'),))])
+    model = ScriptedWorker("model", lambda request: next(replies, WorkerUnavailable("busy")))
+    model.takes_tools = True
+    inner = Conductor(FixedPlanner(Plan((Step(0, "Refund it."),))), [model], retry=ONCE)
+    agent = Agent[Any](name="agent", model=ConductorModel(inner), tools=[function_tool(shop.refund)])
+    pool = [as_worker(agent), ScriptedWorker("writer", "text")]
+    retry = Retry(attempts=3, first_wait=0.001)
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "Refund it."), WRITE))), pool, retry=retry)
+    result = await conductor.run("Refund it.")
+    assert (result.status, shop.refunds) == ("partial", [1017])
+    assert [action.end for action in result.actions] == ["failed"]
 
 
 class TestActions(ActionsContract):

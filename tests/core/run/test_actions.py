@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 from podium.replay import replay
 from podium.types import Completion, Event, Outcome, Problem, StepEnded
-from podium.workers import FREE, ScriptedWorker, StepInput, Worker
+from podium.workers import FREE, Request, ScriptedWorker, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
 ONCE = Retry(attempts=1)
@@ -346,6 +346,10 @@ class TestRetries:
             (WorkerTimeout("late", maybe_paid=True), 1, "unknown"),
             (ToolFailed("no such order", maybe_paid=True), 1, "failed"),
             (ValueError("no such order"), 1, "failed"),
+            (WorkerUnavailable("of order", status=503), 1, "unknown"),
+            (WorkerUnavailable("busy", status=429), 2, "done"),
+            (TimeoutError("late"), 1, "unknown"),
+            (ConnectionResetError("lost"), 1, "unknown"),
         ],
     )
     async def test_errors(self, error: Exception, calls: int, end: str) -> None:
@@ -359,6 +363,40 @@ class TestRetries:
         result = await run(plan_of(refund(), (0, "Write.", ())), writer(), shop.worker, retry=retry)
         assert (len(shop.refunds), ends(result)) == (calls, [("refund", end)])
         assert result.status == ("ok" if end == "done" else "partial")
+
+    @pytest.mark.parametrize("acts", [True, False])
+    @pytest.mark.parametrize("error", [WorkerUnavailable("busy"), WorkerUnavailable("busy", status=429)])
+    async def test_a_run_that_a_failed_call_has_started(self, error: Exception, *, acts: bool) -> None:
+        """Its actions are not repeated: by no second call, or by one whose run takes the first one's."""
+        shop, errors = Shop(), [error]
+        inner = Conductor(FixedPlanner(plan_of((0, '{"order": 1017}', ()))), [shop.worker])
+
+        async def call(step: StepInput) -> str:
+            text = (await inner.run("Refund it.")).answer
+            if errors:
+                raise errors.pop()
+            return text
+
+        desk = FunctionWorker(call, card=Card(name="desk", price=FREE), acts=acts)
+        plan, retry = plan_of((1, "Ask.", ()), (0, "Write.", (0,))), Retry(attempts=3, first_wait=0.001)
+        result = await run(plan, writer(), desk, retry=retry)
+        assert shop.refunds == [1017]
+        assert result.status == ("failed" if acts else "ok")
+
+    async def test_a_call_that_has_sent_a_piece(self) -> None:
+        """It reached the worker."""
+
+        class Streaming(Worker):
+            acts, card, calls = True, Card(name="refund", price=FREE), 0
+
+            async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+                self.calls += 1
+                yield "I refund "
+                raise WorkerUnavailable("busy")
+
+        worker, retry = Streaming(), Retry(attempts=3, first_wait=0.001)
+        result = await run(plan_of((1, "Refund it.", ()), (0, "Write.", ())), writer(), worker, retry=retry)
+        assert (worker.calls, ends(result)) == (1, [("refund", "unknown")])
 
     async def test_refused_arguments_are_not_done(self) -> None:
         """The fallback may do it."""
@@ -636,7 +674,7 @@ class TestApprovalOfActions:
         conductor = Conductor(plan, [model, shop.worker], journal=journal, policy=policy)
         result = await conductor.run("What?")
         assert (result.status, shop.refunds, len(model.requests)) == ("waiting", [], 1)
-        waits = [f"step {step} waits for approval: refund {{\"order\": {1016 + step}}}" for step in (1, 2)]
+        waits = [f'step {step} waits for approval: refund {{"order": {1016 + step}}}' for step in (1, 2)]
         assert result.problem == Problem("waiting", "; ".join(waits))
         told = [outcome.problem and outcome.problem.message for outcome in result.outcomes]
         assert told == [None, *waits, waits[0]]

@@ -78,6 +78,7 @@ class Conductor(Worker):
 
     takes_texts = True
     takes_tools = True
+    nests = True
 
     def __init__(  # noqa: PLR0913 - a settings object would have the same fields
         self,

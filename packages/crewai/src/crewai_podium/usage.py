@@ -35,11 +35,14 @@ class UsageMeter:
         """The provider's finish reason of the latest answer. It is `stop` if the LLM never reports a finish
         reason. It is `None` if the LLM reports finish reasons, but not for this answer, as for a cut stream.
         """
+        self.has_answered = False
+        """Whether an LLM has answered. Always true for an LLM of the user's own class, which may not tell."""
 
     def copy_of(self, llm: L) -> L:
         """Return a copy of an LLM with zero tokens counted."""
         copy = llm.model_copy()
         copy._token_usage = dict.fromkeys(llm._token_usage, 0)  # noqa: SLF001 - CrewAI has no other counter
+        self.has_answered |= not type(copy).__module__.startswith("crewai.")
         for name in _TELL_ENDS:
             if callable(method := getattr(type(copy), name, None)):
                 vars(copy)[name] = self._hearing(method, copy)
@@ -52,6 +55,7 @@ class UsageMeter:
 
     def _hearing(self, method: Callable[..., Any], llm: BaseLLM) -> Callable[..., Any]:
         def tell(*args: Any, **options: Any) -> Any:
+            self.has_answered = True
             self.finish_reason = options.get("finish_reason", "stop")
             return method(llm, *args, **options)
 

@@ -31,12 +31,21 @@ def may_act(thing: Any) -> bool:
     return any(map(_acts, members_of(thing)))
 
 
+def acts_first(thing: Any) -> bool:
+    """Return whether a call may change something before a model has answered, as only unknown classes do."""
+    return any(said_acts(member) is not False and _is_unknown(member) for member in members_of(thing))
+
+
+def _is_unknown(member: Any) -> bool:
+    return isinstance(member, ChatAgent | Team) and type(member) not in _KNOWN
+
+
 def _acts(member: Any) -> bool:
     if (said := said_acts(member)) is not None:
         return said
     if isinstance(member, ChatCompletionClient):
         return False
-    if isinstance(member, ChatAgent | Team) and type(member) not in _KNOWN:
+    if _is_unknown(member):
         return True
     model = vars(member).get("_model_client")
     benches = vars(member).get("_workbench") or ()

@@ -22,6 +22,7 @@ from autogen_core.models import FunctionExecutionResult
 from autogen_podium.cancellation import cancelling
 from autogen_podium.exclusive import exclusive
 from autogen_podium.messages import read_usage, to_chat
+from autogen_podium.workers.acts import acts_first
 from autogen_podium.workers.finish import Finishes, watching
 from autogen_podium.workers.human import human_prompt, prompting
 from autogen_podium.workers.team_errors import error_in_team
@@ -80,7 +81,7 @@ class AgentWorker(Worker):
             with worker_errors(
                 self.card.name,
                 usage=lambda: _spent(heard.messages, finishes),
-                has_run=lambda: bool(heard.messages),
+                has_run=lambda: bool(heard.messages) or (self.acts and acts_first(self.agent)),
             ):
                 async with exclusive(self.agent):
                     with watching(self.agent, finishes), prompting(self.agent, heard.prompt):

@@ -24,6 +24,7 @@ class NestedWorker(Worker):
     """
 
     takes_tools = True
+    nests = True
 
     def __init__(
         self, face: ChatAgent | Team | ChatCompletionClient, conductor: Conductor, *, card: Card

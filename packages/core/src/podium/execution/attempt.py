@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from http import HTTPStatus
 from typing import get_args
 
 from podium.aio.foreign_call import foreign_batches
@@ -26,6 +27,7 @@ from podium.errors import (
 )
 from podium.execution.external_scheduler import HostExit
 from podium.execution.run_context import RunContext, answering, outer_run
+from podium.resume.action_log import ActionLog
 from podium.secrets.boundary import BUGS, Boundary
 from podium.types.events import WorkerRunEnded
 from podium.types.messages import Completion, FinishReason, Part, storable, usage_or_estimate
@@ -84,27 +86,30 @@ class Attempt:
         return self.completion is None and self.error is None
 
     @property
-    def action_end(self) -> ActionEnd:  # noqa: PLR0911 - one case for each end
+    def actions(self) -> Sequence[ActionLog]:
+        """The actions of the runs that the call has started, one log for each run."""
+        outer = outer_run(self.request.caller)
+        return () if outer is None else outer.actions
+
+    @property
+    def nests(self) -> bool:
+        """Whether the worker is a conductor, whose actions are in the log one by one."""
+        return self.context.settings.pool.workers[self.worker].nests
+
+    @property
+    def action_end(self) -> ActionEnd:
         """How the action of this call ended."""
         if self.completion is not None:
             return "done"
         if not self.is_sent or self.left is not None:  # the host continues a call that it has left
             return "not_done"
-        if self.reservation.books_itself:  # a nested run: its own actions are in the log one by one
-            outer = outer_run(self.request.caller)
-            has_acted = outer is not None and any(log.has_begun for log in outer.actions)
+        has_acted = any(log.has_begun for log in self.actions)
+        if self.nests:
             return "failed" if has_acted else "not_done"
-        match self.error:
-            case WorkerError(acted=False):
-                return "not_done"
-            case None | WorkerBroken():
-                return "unknown"
-            case WorkerTimeout() | WorkerUnavailable() as error:
-                return "unknown" if error.maybe_paid else "not_done"
-            case WorkerRefused() as error if not error.maybe_paid:
-                return "not_done"
-            case _:
-                return "failed"
+        if isinstance(self.error, WorkerError) and self.error.acted is False:
+            return "not_done"
+        end = _end_after(self.error)
+        return "unknown" if end == "not_done" and (has_acted or self.pieces) else end
 
     def call(self) -> Call:
         """Return the call with its tokens and cost."""
@@ -424,6 +429,22 @@ def _sum(ledgers: Sequence[Ledger]) -> Spend:
     spends = [ledger.added for ledger in ledgers]
     read, written = sum(s.input_tokens for s in spends), sum(s.output_tokens for s in spends)
     return Spend(sum(s.calls for s in spends), read, written, total_cost(s.cost for s in spends))
+
+
+def _end_after(error: PodiumError | None) -> ActionEnd:
+    """Return how the action of a call ended, as far as its error shows."""
+    match error:
+        case None | WorkerBroken():
+            return "unknown"
+        case WorkerTimeout() | WorkerUnavailable():
+            has_read = error.status is not None and error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+            return "unknown" if error.maybe_paid or has_read else "not_done"
+        case WorkerRefused() if not error.maybe_paid:
+            return "not_done"
+        case _ if isinstance(error.__cause__, TimeoutError | ConnectionError):  # of the user's own code
+            return "unknown"
+        case _:
+            return "failed"
 
 
 def _misfit(completion: Completion) -> str:

@@ -275,6 +275,8 @@ class StepRunner:
             until=until if until < deadline else None,
         )
         self._begin_action(attempt)
+        for earlier in self._made:  # the new call asks for the same actions again
+            context.actions.forget(earlier.actions)
         self._made.append(attempt)
         self._heard = attempt
         if context.emit is not None:
@@ -288,6 +290,7 @@ class StepRunner:
                 reserved=reservation.amount,
                 action="" if self.action is None else self.action.key,
                 asked="" if self.action is None else self.action.asked,
+                nests=self.action is not None and attempt.nests,
             )
         return attempt
 
@@ -295,7 +298,7 @@ class StepRunner:
         """Add the action to the log before its worker is called."""
         if self.action is not None:
             action = replace(self.action, worker=attempt.card.name)
-            self._execution = Execution(action, is_nested_run=attempt.reservation.books_itself)
+            self._execution = Execution(action, is_nested_run=attempt.nests)
             self.context.actions.begin(self._execution)
 
     def _request(self, number: int, deadline: float) -> Request:

@@ -96,6 +96,12 @@ class ActionLog:
         """Begin the askings of another plan: it may take all actions of earlier plans."""
         self.taken, self.nested = [], []
 
+    def forget(self, logs: Iterable[Self]) -> None:
+        """Count the askings of nested runs no longer, because another call of the same step replaces them."""
+        for log in logs:
+            if log in self.nested:
+                self.nested.remove(log)
+
     def begin(self, execution: Execution) -> None:
         """Add an action that is about to be carried out for the current plan."""
         execution.is_running = True
@@ -189,7 +195,7 @@ def _begun_in(events: Sequence[Event]) -> list[Execution]:
         match event:
             case StepStarted() if event.action:
                 place = (event.round, event.step)
-                last[place] = Execution(_begun(event), is_nested_run=not event.reserved.calls)
+                last[place] = Execution(_begun(event), is_nested_run=event.nests)
                 found.append(last[place])
             case AttemptFailed() if (event.round, event.step) in last:  # it did not reach the worker
                 last[event.round, event.step].decide(done=False)

@@ -214,6 +214,8 @@ class StepStarted(_Event):
     """Hash of the worker and the arguments of an action: see `Action.key`. Empty for other steps."""
     asked: str = ""
     """The arguments of the action; empty for other steps."""
+    nests: bool = False
+    """Whether the action is a nested run, whose own actions are in its own record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

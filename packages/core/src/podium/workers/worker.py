@@ -234,6 +234,8 @@ class Worker(ResourceGroup, ABC):
     only if its inputs are complete. Podium carries it out once, also after a repair, another plan or a
     resume. See `docs/reliability.md`.
     """
+    nests: bool = False
+    """Whether a call only executes a nested run, as a conductor does: it acts by the actions of that run."""
 
     @property
     def max_tokens(self) -> int | None:

@@ -30,10 +30,15 @@ def may_act(thing: Any) -> bool:
         ]
         return _any([*thing.agents, *tasks, *filter(None, (thing.manager_agent, thing.manager_llm))])
     if isinstance(thing, BaseAgent):
-        hidden = type(thing) is not Agent or any(getattr(thing, name, None) for name in _REMOTE)
+        hidden = acts_first([thing]) or any(getattr(thing, name, None) for name in _REMOTE)
         llm = [thing.llm] if isinstance(thing.llm, BaseLLM) else []
         return hidden or _any([*(thing.tools or ()), *llm])
     return _any(thing.agents) if isinstance(thing, BaseAgentTool) else True
+
+
+def acts_first(agents: Iterable[BaseAgent]) -> bool:
+    """Return whether agents may act before a model has answered, as only those of a user's own class do."""
+    return any(type(agent) is not Agent for agent in agents)
 
 
 def _any(things: Iterable[Any]) -> bool:

@@ -20,6 +20,7 @@ from crewai.utilities.pydantic_schema_utils import create_model_from_schema
 from pydantic import BaseModel
 
 from crewai_podium.usage import OnUsage, UsageMeter, counted
+from crewai_podium.workers.acts import acts_first
 from crewai_podium.workers.errors import crewai_errors, read_answer
 from crewai_podium.workers.guardrail import do_task
 from podium.errors import WorkerUnavailable
@@ -74,7 +75,11 @@ class AgentWorker(Worker):
         """Run a copy of the agent on a task; the answer is not streamed."""
         meter, done = UsageMeter(), None
         try:
-            with crewai_errors(self.card.name, meter):
+            with crewai_errors(
+                self.card.name,
+                meter,
+                has_run=lambda: self.acts and (meter.has_answered or acts_first([self.agent])),
+            ):
                 agent = self._copy(meter)
                 async with _tools(agent, self._tools) as tools:
                     # A separate task: a cancel leaves CrewAI's event scopes open, but only in this task's

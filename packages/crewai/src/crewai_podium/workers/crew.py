@@ -10,6 +10,7 @@ from crewai.crews.crew_output import CrewOutput
 from crewai.llms.base_llm import BaseLLM
 
 from crewai_podium.usage import UsageMeter, read_usage
+from crewai_podium.workers.acts import acts_first
 from crewai_podium.workers.errors import crewai_errors, read_answer
 from crewai_podium.workers.shortfalls import missing_from_crew
 from podium.errors import ConfigError
@@ -57,7 +58,10 @@ class CrewWorker(Worker):
         def spent() -> Usage | None:
             return None if crew is None else read_usage(crew.calculate_usage_metrics())
 
-        with crewai_errors(self.card.name, meter, spent):
+        def has_run() -> bool:
+            return self.acts and (meter.has_answered or acts_first(self.crew.agents))
+
+        with crewai_errors(self.card.name, meter, spent, has_run=has_run):
             crew = _copy(self.crew, meter)
             # A separate task: a cancel leaves CrewAI's event scopes open, but only in this task's context.
             output = await asyncio.create_task(crew.akickoff(inputs=self._given(request)))

@@ -57,7 +57,11 @@ def read_error(error: BaseException) -> WorkerError | None:
 
 
 def crewai_errors(
-    worker: str, meter: UsageMeter, usage: Callable[[], Usage | None] | None = None
+    worker: str,
+    meter: UsageMeter,
+    usage: Callable[[], Usage | None] | None = None,
+    *,
+    has_run: Callable[[], bool] = lambda: False,
 ) -> AbstractContextManager[None]:
     """Translate every exception that CrewAI raises in the block, like `podium.hosts.worker_errors`.
 
@@ -65,6 +69,7 @@ def crewai_errors(
         worker: the name on the worker's card.
         meter: has the tokens spent so far, and the latest finish reason.
         usage: returns the tokens spent so far; `None` uses the meter.
+        has_run: see `podium.hosts.worker_errors`.
     """
 
     def read(error: BaseException) -> WorkerError | None:
@@ -75,7 +80,7 @@ def crewai_errors(
             return AnswerRefused("the model or its content filter refused to answer", maybe_paid=True)
         return known
 
-    return worker_errors(worker, usage=usage or (lambda: meter.usage), reader=read)
+    return worker_errors(worker, usage=usage or (lambda: meter.usage), reader=read, has_run=has_run)
 
 
 def read_answer(

@@ -24,21 +24,21 @@ _NO_JSON: Final = (
 
 
 def langchain_errors(
-    worker: str, spent: Spent | None = None, *, is_tool: bool = False
+    worker: str, spent: Spent | None = None, *, acts_first: bool = False
 ) -> AbstractContextManager[None]:
     """Translate every exception that the block raises, like `podium.hosts.worker_errors`.
 
     Args:
         worker: the name on the worker's card.
         spent: counts the tokens of model calls in the block; `None` means no counter.
-        is_tool: whether the block runs a tool, which may have changed something when it raises.
+        acts_first: whether the block may have changed something before a model has answered.
     """
     usage = None if spent is None else lambda: spent.known
     return worker_errors(
         worker,
         usage=usage,
         reader=partial(_read, worker, spent),
-        has_run=lambda: is_tool or (spent is not None and spent.usage.total_tokens > 0),
+        has_run=lambda: acts_first or (spent is not None and spent.usage.total_tokens > 0),
     )
 
 

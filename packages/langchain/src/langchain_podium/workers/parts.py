@@ -35,6 +35,8 @@ _AGENTS: Final = (
     "langgraph.pregel._read",
 )
 """Modules whose functions are nodes of agents: they call the model, whose tools are in another node."""
+_TOOLS: Final = "tools_by_name"
+"""The attribute of the node of an agent's tools."""
 _MIDDLEWARE: Final = "langchain.agents.middleware."
 _OWN_MIDDLEWARE: Final = f"{_MIDDLEWARE}types"
 """The module of the classes that LangChain's decorators make of a user's function."""
@@ -42,7 +44,15 @@ _OWN_MIDDLEWARE: Final = f"{_MIDDLEWARE}types"
 
 def may_act(thing: object) -> bool:
     """Return whether a call of an object may change something in the world: see `Worker.acts`."""
-    return any(map(_acts, _parts(thing)))
+    return any(map(_acts, _leaves(thing)))
+
+
+def acts_first(thing: object) -> bool:
+    """Return whether a call may change something before a model of the object has answered.
+
+    An agent calls its tools only after that.
+    """
+    return any(_acts(leaf) for leaf in _leaves(thing) if not hasattr(leaf, _TOOLS))
 
 
 def is_built_in(thing: object) -> bool:
@@ -61,10 +71,7 @@ def _acts(part: Any) -> bool:
         return said
     if isinstance(part, BaseTool):
         return hints_act(part.metadata or {})
-    if is_graph(part):
-        nodes = getattr(part, "nodes", None)  # a remote graph has none
-        return not nodes or any(may_act(getattr(node, "bound", node)) for node in nodes.values())
-    if (tools := getattr(part, "tools_by_name", None)) is not None:  # the node of an agent's tools
+    if (tools := getattr(part, _TOOLS, None)) is not None:
         return any(map(may_act, tools.values()))
     functions = [call for name in ("func", "afunc") if (call := getattr(part, name, None)) is not None]
     return not isinstance(part, _BUILT_IN) and not (functions and all(map(_is_of_agent, functions)))
@@ -76,6 +83,16 @@ def _is_of_agent(function: Any) -> bool:
         function = function.func
     module = str(getattr(function, "__module__", ""))
     return module in _AGENTS or (module.startswith(_MIDDLEWARE) and module != _OWN_MIDDLEWARE)
+
+
+def _leaves(thing: object) -> Iterator[object]:
+    """Yield the parts of a Runnable, and of the nodes of its graphs."""
+    for part in _parts(thing):
+        nodes = getattr(part, "nodes", None) if is_graph(part) and said_acts(part) is None else None
+        if not nodes:  # a remote graph has none
+            yield part
+        for node in (nodes or {}).values():
+            yield from _leaves(getattr(node, "bound", node))
 
 
 def _parts(thing: object) -> Iterator[object]:

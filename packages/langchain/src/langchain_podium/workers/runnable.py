@@ -5,7 +5,7 @@ retrievers and tools have workers of their own, in other modules.
 """
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from langchain_podium.finish import finish_of, refusal_of
 from langchain_podium.messages import text_of, write_calls
 from langchain_podium.usage import Spent
 from langchain_podium.workers.errors import langchain_errors
-from langchain_podium.workers.parts import is_built_in
+from langchain_podium.workers.parts import acts_first, is_built_in
 from podium.errors import WorkerBroken
 from podium.hosts import prompt_text, spent_completion
 from podium.types import Completion, Part
@@ -45,6 +45,7 @@ class RunnableWorker(Worker):
         self._give = give
         self.reads_prose = give is None
         self.is_interruptible = give is not None or not is_built_in(runnable)
+        self._acts_first = acts_first(runnable)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.card.name!r})"
@@ -53,14 +54,14 @@ class RunnableWorker(Worker):
         """Invoke the Runnable; with `request.stream`, stream it."""
         spent, streamed, returned = Spent(), "", None
         config = merge_configs(ensure_config(), self._config(spent))
-        with langchain_errors(self.card.name, spent):
+        with self._errors(spent):
             given = self._input(request)
             if not request.stream:
                 returned = await apart(self._invoke(given, config))
         if request.stream:
             async with aclosing(each(self.runnable.astream(given, config))) as stream:
                 while True:
-                    with langchain_errors(self.card.name, spent):
+                    with self._errors(spent):
                         chunk = await anext(stream, _END)
                     if chunk is _END:
                         break
@@ -68,7 +69,7 @@ class RunnableWorker(Worker):
                     if text := _piece(chunk):
                         streamed += text
                         yield text
-        with langchain_errors(self.card.name, spent):
+        with self._errors(spent):
             text = streamed or self._text(returned)
             calls = _calls(returned)
             completion = _completion(text, returned, spent, self.card)
@@ -77,6 +78,9 @@ class RunnableWorker(Worker):
         if request.stream and text and not streamed:
             yield text
         yield replace(completion, tool_calls=calls)
+
+    def _errors(self, spent: Spent) -> AbstractContextManager[None]:
+        return langchain_errors(self.card.name, spent, acts_first=self.acts and self._acts_first)
 
     async def _invoke(self, given: Any, config: RunnableConfig) -> Any:
         return await self.runnable.ainvoke(given, config)

@@ -20,7 +20,7 @@ def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
     """Return a worker that calls a tool."""
 
     async def call(arguments: dict[str, Any]) -> Completion:
-        with langchain_errors(card.name, is_tool=True):
+        with langchain_errors(card.name, acts_first=True):
             if tool.response_format == "content":
                 return _completion(await _called(tool, arguments, card.name), card.name)
             # Only a call with an id also returns the artifact.

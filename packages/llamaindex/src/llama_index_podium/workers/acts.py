@@ -39,8 +39,15 @@ def _tool_acts(tool: BaseTool) -> bool:
 
 def _workflow_acts(workflow: Workflow) -> bool:
     """Return whether a workflow may act, apart from its tools and models, which are parts of their own."""
-    from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent  # noqa: PLC0415 - slow
+    from llama_index.core.agent.workflow import AgentWorkflow  # noqa: PLC0415 - slow
 
-    if type(workflow) in (FunctionAgent, ReActAgent):
+    if not acts_first(workflow):
         return getattr(workflow, "tool_retriever", None) is not None
     return type(workflow) is not AgentWorkflow
+
+
+def acts_first(workflow: Workflow) -> bool:
+    """Return whether a workflow may act before a model has answered: it is no agent of LlamaIndex itself."""
+    from llama_index.core.agent.workflow import FunctionAgent, ReActAgent  # noqa: PLC0415 - slow
+
+    return type(workflow) not in (FunctionAgent, ReActAgent)

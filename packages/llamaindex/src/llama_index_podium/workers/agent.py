@@ -21,6 +21,7 @@ from llama_index.core.workflow import Event
 from llama_index_podium.messages import to_llama
 from llama_index_podium.sources import note
 from llama_index_podium.usage import Spent, spending
+from llama_index_podium.workers.acts import acts_first
 from llama_index_podium.workers.answers import completion_of
 from llama_index_podium.workers.blocking import in_thread, is_blocking
 from llama_index_podium.workers.workflow_run import events_of_run, nodes_of_result
@@ -99,7 +100,9 @@ class AgentWorker(Worker):
     def _errors(self, spent: Spent) -> AbstractContextManager[None]:
         """Translate exceptions; after the first answer of its model, the agent may have called tools."""
         return worker_errors(
-            self.card.name, usage=lambda: spent.known, has_run=lambda: spent.usage.total_tokens > 0
+            self.card.name,
+            usage=lambda: spent.known,
+            has_run=lambda: spent.usage.total_tokens > 0 or (self.acts and any(map(acts_first, self.agents))),
         )
 
     @property

@@ -10,6 +10,7 @@ from agents.run import DEFAULT_MAX_TURNS
 
 from openai_agents_podium.messages import read_usage, to_items
 from openai_agents_podium.tracing import tracing_of_run
+from openai_agents_podium.workers.acts import may_act
 from openai_agents_podium.workers.errors import read_agents_error
 from openai_agents_podium.workers.finish import WatchedProvider
 from openai_agents_podium.workers.nested import OuterStep, working_for
@@ -96,8 +97,7 @@ class AgentWorker(Worker):
                         error.maybe_paid = error.maybe_paid and watch.asked_a_model
                         if error.usage is None:
                             error.usage = self._spent(request, watch, error)
-                        if watch.finished_usage() is not None:  # a tool may have run after the first answer
-                            error.maybe_paid = True
+                        error.maybe_paid = error.maybe_paid or watch.has_answered
                         raise
                     if isinstance(piece, str):
                         sent = True
@@ -217,6 +217,7 @@ class NestedAgentWorker(AgentWorker):
     ) -> None:
         super().__init__(agent, card=card, options=options)
         self._conductor = conductor
+        self.nests = not may_act(agent.clone(model=None))
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
         """Return the worst case of the conductor: `None` within a run, because it reserves its own calls."""

@@ -16,6 +16,8 @@ class RunWatch(RunHooks[Any]):
     def __init__(self) -> None:
         self.finishes = Finishes()
         self.asked_a_model = False
+        self.has_answered = False
+        """Whether a model has answered, so that a tool may have run."""
         self._under_way = 0
         self._usage = AgentsUsage()
 
@@ -48,3 +50,4 @@ class RunWatch(RunHooks[Any]):
     ) -> None:
         """Record the end of a model call."""
         self._under_way -= 1
+        self.has_answered = True
