@@ -358,6 +358,7 @@ class Conductor(Worker):
         approved: bool | None = None,
         plan: Plan | None = None,
         action: int | None = None,
+        round: int | None = None,  # noqa: A002 - the word of plans and events
         done: bool | None = None,
         by: str = "",
         why: str = "",
@@ -372,8 +373,10 @@ class Conductor(Worker):
             approved: whether the waiting plan, or the waiting actions, may run.
             plan: the changed plan; `None` changes nothing.
             action: the step of the action, from 0; `None` means the plan, or all actions that wait.
-            done: whether an action was carried out whose end is unknown, instead of `approved`. With `False`,
-                `resume` carries it out; this also holds for an action that has failed.
+            round: the round of an action with `done`, from 1; `None` means the only round in which the end
+                of the step's action is open.
+            done: whether an action was carried out whose end is unknown, or which has failed, instead of
+                `approved`. With `False`, `resume` carries it out.
             by: the person or program that decided.
             why: the reason.
             journal: the journal of the run; `None` means the conductor's journal.
@@ -393,7 +396,9 @@ class Conductor(Worker):
         async with self._open():
             given: ApprovalGiven | ActionDecided
             if action is not None and done is not None:
-                given = ActionDecided(run_id=run_id, at=0.0, round=0, step=action, done=done, by=by, why=why)
+                given = ActionDecided(
+                    run_id=run_id, at=0.0, round=round or 0, step=action, done=done, by=by, why=why
+                )
             else:
                 given = ApprovalGiven(
                     run_id=run_id,

@@ -10,9 +10,11 @@ from podium.execution.stored_calls import StoredCalls
 from podium.prompts.subtask import step_input
 from podium.resume.action_log import (
     Execution,
+    Level,
     action_key,
     again_problem,
     outcome_again,
+    plan_hash,
     undecided_problem,
 )
 from podium.types.outcome import Action, Outcome, Problem
@@ -34,9 +36,14 @@ class RoundActions:
 
     def __init__(self, context: RunContext, number: int, stored: StoredCalls) -> None:
         self._context = context
+        self._log = context.actions
         self._number = number
         self._stored = stored
         context.actions.new_plan()
+
+    def accept(self, plan: Plan) -> None:
+        """Set the plan whose steps ask for the actions."""
+        self._log.plan = plan_hash(plan, self._context.settings.pool.names)
 
     def recall(self, state: StepState) -> Outcome | None:
         """Return the outcome of an action that must not be carried out now; `None` if it must.
@@ -46,10 +53,11 @@ class RoundActions:
         """
         if state.action is None and (asked := self._asked(state)) is not None:
             state.action, state.key = asked, asked.key
-        action, log = state.action, self._context.actions
+        action, log = state.action, self._log
         if action is None:  # no worker is called
             return None
-        if (undecided := log.undecided(action.key)) is not None:
+        if (undecided := log.undecided(action)) is not None:
+            state.took = undecided
             ended = self._stored.never_ran(state, undecided_problem(undecided), "failed")
             return replace(ended, action="unknown")
         if (missed := self._not_reached(action)) is not None:
@@ -57,16 +65,21 @@ class RoundActions:
         if (execution := log.recorded(action)) is None:
             return None
         log.take(execution)
+        state.took = execution.action
         return outcome_again(execution, action)
 
     def stored(self, state: StepState, outcome: Outcome) -> None:
-        """Count an action whose outcome a host has stored, unless the log has it."""
-        action, log = state.action or self._asked(state), self._context.actions
-        if action is None or outcome.action in (None, "not_done"):
+        """Count the actions of a step whose outcome a host has stored, unless the log has them."""
+        log, run_id = self._log, self._context.request.run_id
+        log.take_inside(Level(run_id, outcome.round, outcome.step, ""))
+        if not state.acts or outcome.action in (None, "not_done"):
+            return
+        if (action := state.action or self._asked(state)) is None:
             return
         state.action, state.key = action, action.key
         if (execution := log.recorded(action)) is None:
-            execution = Execution(action)
+            path, levels = log.path(action.worker), log.levels(action.round, action.step)
+            execution = Execution(action, path=path, levels=levels)
             log.begin(execution)
             execution.end(outcome)
         else:
@@ -85,15 +98,15 @@ class RoundActions:
         return paid_results.take(*place)
 
     def repeats(self, state: StepState) -> Problem | None:
-        """Return the problem of an agent that acted for an earlier plan, too; `None` for other workers.
+        """Return the problem of an agent that acted for another plan, too; `None` for other workers.
 
         The words of an agent's subtask may differ although the same is meant.
         """
         action = state.action
         if action is None or not self._context.settings.pool.workers[state.step.worker].reads_prose:
             return None
-        earlier = self._context.actions.earlier(action)
-        return None if earlier is None else again_problem(earlier, action.asked)
+        other = self._log.of_another_plan(action)
+        return None if other is None else again_problem(other, action.asked)
 
     def _asked(self, state: StepState) -> Action | None:
         """Return what the action is asked to do; `None` if the input is too long for any worker."""

@@ -8,6 +8,7 @@ from podium.execution.dependencies import DependencyGraph
 from podium.execution.run_context import RunContext
 from podium.execution.step_state import StepState
 from podium.prompts.subtask import named_texts
+from podium.resume.action_log import Level
 from podium.resume.paid_results import PaidResults, step_key
 from podium.secrets import scrub
 from podium.types.outcome import Outcome
@@ -53,9 +54,16 @@ class PaidSteps:
         if not found:
             return self._kept(ready)
         *_, state, results, key = min(found, key=lambda one: (one[1], one[0], one[2].index))
-        outcome = results.take(key, self._number, state.index)
+        outcome = self._taken(results, key, state.index)
         assert outcome is not None
         return state, outcome
+
+    def _taken(self, results: PaidResults, key: str, step: int) -> Outcome | None:
+        """Return and remove a paid result, and count the actions of its nested runs as asked for."""
+        if (place := results.place(key, self._number, step)) is not None:
+            run_id = results.run_id or self._context.request.run_id
+            self._context.actions.take_inside(Level(run_id, *place, ""))
+        return results.take(key, self._number, step)
 
     def _kept(self, ready: Collection[StepState]) -> tuple[StepState, Outcome] | None:
         """Return a recorded step that saw only a part of its inputs, with its outcome; `None` for no step.
@@ -75,7 +83,7 @@ class PaidSteps:
                     continue
                 keys = state.key, state.exact
                 self._set_keys(state, self._graph.seen(state, shown))
-                outcome = paid_results.take(state.key, self._number, state.index)
+                outcome = self._taken(paid_results, state.key, state.index)
                 if outcome is not None:
                     self._graph.show(state, context.labels, shown)
                     return state, outcome

@@ -20,7 +20,7 @@ from podium.resume.action_log import ActionLog
 from podium.resume.paid_results import PaidResults
 from podium.types.events import Event, StepEnded
 from podium.types.messages import Message, Sampling, Tools
-from podium.types.outcome import Outcome
+from podium.types.outcome import Action, Outcome
 from podium.types.plan import Plan
 from podium.workers.pool import Pool
 from podium.workers.worker import Caller, CallMiddleware, Card, VisibleStep, Worker
@@ -215,11 +215,11 @@ class RunContext:
         if self.emit is not None:
             self.emit(kind(run_id=self.request.run_id, at=self.now(), **facts))
 
-    def tell_step_ended(self, outcome: Outcome, key: str = "") -> None:
-        """Emit `StepEnded`; `key` is the hash of the step's input."""
+    def tell_step_ended(self, outcome: Outcome, key: str = "", took: Action | None = None) -> None:
+        """Emit `StepEnded`; `key` is the hash of its input, and `took` an action that it takes."""
         if self.emit is not None:
             ids = {"round": outcome.round, "step": outcome.step, "attempt": outcome.attempts}
-            self.tell(StepEnded, **ids, outcome=outcome, key=key)
+            self.tell(StepEnded, **ids, outcome=outcome, key=key, took=took)
 
     def during(self, *ids: int) -> AbstractContextManager[object]:
         """Return a context manager for a call.

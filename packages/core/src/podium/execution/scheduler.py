@@ -211,8 +211,7 @@ class RoundScheduler:
         if state.visible is None:
             state.visible, state.labels = (), self._shown_labels(state.step)
             state.shown = outcome.shown
-        if state.acts:
-            self._actions.stored(state, outcome)
+        self._actions.stored(state, outcome)
         self._end(state, replace(outcome, round=self._number, step=index, reused=True))
         self._settle(self._release(state))
 
@@ -243,6 +242,7 @@ class RoundScheduler:
             self._give_up(state, problem)
 
     def _take(self, plan: Plan) -> None:
+        self._actions.accept(plan)
         for state in self._graph.take(plan, last_differs=self._context.last_step_differs):
             self._give_up(state, SUPERSEDED)
 
@@ -450,5 +450,5 @@ class RoundScheduler:
             state.written = after(
                 self._context.settings.pool.card_of(outcome.worker, state.step.worker), state.labels
             )
-        self._context.tell_step_ended(outcome, state.key)
+        self._context.tell_step_ended(outcome, state.key, state.took)
         self._reserve.update(state)

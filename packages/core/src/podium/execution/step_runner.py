@@ -298,8 +298,10 @@ class StepRunner:
         """Add the action to the log before its worker is called."""
         if self.action is not None:
             action = replace(self.action, worker=attempt.card.name)
-            self._execution = Execution(action, is_nested_run=attempt.nests)
-            self.context.actions.begin(self._execution)
+            log = self.context.actions
+            path, levels = log.path(self.action.worker), log.levels(self.round, self.index)
+            self._execution = Execution(action, path=path, levels=levels, is_nested_run=attempt.nests)
+            log.begin(self._execution)
 
     def _request(self, number: int, deadline: float) -> Request:
         context, asked = self.context, self.context.request
@@ -312,6 +314,7 @@ class StepRunner:
             round=self.round,
             step=self.index,
             attempt=self.following,
+            worker=context.settings.pool.names[number],
             labels=self.labels,
             outer=OuterRun(context),
         )

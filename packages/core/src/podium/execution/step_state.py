@@ -43,6 +43,7 @@ class StepState:
         "shown",
         "step",
         "subtask",
+        "took",
         "visible",
         "written",
     )
@@ -54,6 +55,8 @@ class StepState:
         """Whether the step is an action."""
         self.action: Action | None = None
         """What the action is asked to do; `None` for other steps, and until its inputs are known."""
+        self.took: Action | None = None
+        """The action that it takes, or waits for, because an equal one was begun before; else `None`."""
         self.is_whole = False
         """Whether its output is complete, and was made from complete inputs."""
         self.subtask = subtask

@@ -49,15 +49,22 @@ def write_continuation(events: Iterable[Event], query: Sequence[Message]) -> dic
         query: the conversation up to its question.
     """
     kept: list[Event] = []
+    nested: dict[str, list[Event]] = {}
+    """By run: the start and the plans of a nested run, which are kept if it acts."""
     acting = set[tuple[str, int, int]]()
     """Run, round and step of the actions."""
     for event in events:
         if _is_of_action(event, acting):
-            kept.append(event)
-        elif kept and event.run_id != kept[0].run_id:
+            kept += [*nested.pop(event.run_id, ()), event]
             continue
+        told = (
+            replace(event, query=(), tool_messages=(), tools=None) if isinstance(event, RunStarted) else event
+        )
+        if kept and event.run_id != kept[0].run_id:
+            if isinstance(event, RunStarted | PlanReady):
+                nested.setdefault(event.run_id, []).append(told)
         elif isinstance(event, RunStarted):
-            kept = [replace(event, query=(), tool_messages=(), tools=None)]
+            kept = [told]
         elif isinstance(event, PlanReady) and event.plan.steps:
             kept = [one for one in kept if not isinstance(one, _OF_ROUND)]
             kept.append(replace(event, round=1))

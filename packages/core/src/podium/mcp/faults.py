@@ -73,7 +73,7 @@ def open_fault(error: Exception, seen: Seen) -> WorkerError:
         fault = WorkerUnavailable(f"{seen.who} did not open a session: {_said(seen, cause)}{seen.wrote}")
     else:
         fault = worker_error(cause, seen.name)
-    fault.maybe_paid = False
+    fault.maybe_paid = fault.acted = False
     return fault
 
 

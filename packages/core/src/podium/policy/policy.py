@@ -53,7 +53,7 @@ class Policy:
     """Approves plans or actions before they start; `None` means no approval."""
     ask: Ask = "plans"
     """What `approve` approves: each plan before it runs, or each action at its arguments, while the other
-    steps run. A decision on an action counts for equal arguments."""
+    steps run. A decision counts for this step with these arguments."""
     labels: Collection[str] = ()
     """Labels that no worker of the pool has: those of queries, and of workers inside nested conductors. With
     rules, a run accepts only these labels and those of the pool."""
@@ -85,6 +85,8 @@ class Policy:
             raise ConfigError(f"Policy.approve is {self.approve!r:.80}: set a function, or 'later'")
         if self.ask not in get_args(Ask):
             raise ConfigError(f"Policy.ask is {self.ask!r:.40}: write 'plans' or 'actions'")
+        if self.ask == "actions" and self.approve is None:
+            raise ConfigError("Policy.ask is 'actions', but nobody approves them: set Policy.approve")
         found = (self.denied, self.required, self.apart, self.steps, self.rules, self.pins, self.replace)
         said = self.allowed is not None or self.regions is not None or any(found)
         object.__setattr__(self, "silent", not said and all(part.silent for part in self.also))

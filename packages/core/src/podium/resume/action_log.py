@@ -1,19 +1,31 @@
 """The actions of a run and its nested runs: what was carried out, and what another plan would only repeat.
 
 An equal action is carried out as often as one plan asks for it. The k-th asking of a plan takes the k-th
-recorded action with an equal key, also if another plan or another process carried it out.
+recorded action with an equal key, also if another plan or another process carried it out. A step whose result
+is reused takes the actions of its nested runs, too.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
-from typing import Self
+from typing import NamedTuple, Self
 
 from podium.secrets import scrub
-from podium.types.events import ActionDecided, AttemptFailed, Event, StepEnded, StepStarted
+from podium.types.events import (
+    ActionDecided,
+    AttemptFailed,
+    Event,
+    PlanReady,
+    RunResumed,
+    RunStarted,
+    StepEnded,
+    StepStarted,
+)
 from podium.types.outcome import Action, Outcome, Problem
+from podium.types.plan import Plan
 from podium.usage import Usage
+from podium.workers.worker import Caller, Worker
 
 UNDECIDED = "action_unknown"
 """Problem code: it is not known whether an equal action was carried out."""
@@ -23,9 +35,40 @@ CONFIRMED = "This was done: a person confirmed it."
 """The output of an action that a person has declared as done."""
 
 
+Path = tuple[str, ...]
+"""The name of a worker, after the names of the workers that it works for, the outermost first."""
+
+
+class Level(NamedTuple):
+    """A step on the way from the run of a user to an action in one of its nested runs."""
+
+    run_id: str
+    round: int
+    step: int
+    plan: str
+    """The hash of the plan that asked for the step; empty if it is unknown."""
+
+
+def plan_hash(plan: Plan, workers: Sequence[str]) -> str:
+    """Return the hash of a plan; secrets are left out, because journals have no secrets.
+
+    Args:
+        plan: the plan.
+        workers: the names of the pool's workers.
+    """
+    told = [
+        [workers[step.worker], step.subtask, step.access, step.previous, step.least] for step in plan.steps
+    ]
+    return _hash(told)
+
+
 def action_key(worker: str, asked: str) -> str:
     """Return the hash of an action; secrets are left out, because journals have no secrets."""
-    return sha256(scrub(json.dumps([worker, asked])).encode("utf-8", "surrogatepass")).hexdigest()
+    return _hash([worker, asked])
+
+
+def _hash(told: object) -> str:
+    return sha256(scrub(json.dumps(told)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Execution:
@@ -33,13 +76,24 @@ class Execution:
 
     Args:
         action: the action; its `end` is `unknown` until the end is known.
+        path: the path of its worker.
+        levels: the steps around it, from the run of a user to its own step.
         is_nested_run: whether it is a nested run of this process, whose own actions are recorded one by one.
     """
 
-    __slots__ = ("action", "is_nested_run", "is_running", "outcome")
+    __slots__ = ("action", "is_nested_run", "is_running", "levels", "outcome", "path")
 
-    def __init__(self, action: Action, *, is_nested_run: bool = False) -> None:
+    def __init__(
+        self,
+        action: Action,
+        *,
+        path: Path = (),
+        levels: tuple[Level, ...] = (),
+        is_nested_run: bool = False,
+    ) -> None:
         self.action = action
+        self.path = path
+        self.levels = levels
         self.is_nested_run = is_nested_run
         self.outcome: Outcome | None = None
         """The outcome of its step; `None` if it is not known."""
@@ -75,12 +129,29 @@ class ActionLog:
     """The actions of one run, and of the runs around it and nested in it.
 
     Args:
-        outer: the log of the outer run; `None` for a run that a user started.
+        run_id: the id of the run.
+        workers: the workers of its pool; those of a nested run are known.
         recorded: the actions that were recorded before the run was resumed.
+        outer: the log of the outer run; `None` for a run that a user started.
+        caller: the call of the outer run that started the run.
     """
 
-    def __init__(self, outer: Self | None = None, recorded: Iterable[Execution] = ()) -> None:
+    def __init__(
+        self,
+        run_id: str = "",
+        workers: Sequence[Worker] = (),
+        *,
+        recorded: Iterable[Execution] = (),
+        outer: Self | None = None,
+        caller: Caller | None = None,
+    ) -> None:
         self.outer = outer
+        self.plan = ""
+        """The hash of the current plan; empty until it is complete."""
+        self._run_id = run_id
+        self._caller = caller
+        self.places: Mapping[Path, Path] = _places(workers) if outer is None else outer.places
+        """The outermost path for each path in the pool of the outermost run, and in its conductors' pools."""
         self.begun: list[Execution] = list(recorded) if outer is None else outer.begun
         """The actions of all these runs, in the order in which they began."""
         self.taken: list[Execution] = []
@@ -94,7 +165,23 @@ class ActionLog:
 
     def new_plan(self) -> None:
         """Begin the askings of another plan: it may take all actions of earlier plans."""
-        self.taken, self.nested = [], []
+        self.taken, self.nested, self.plan = [], [], ""
+
+    def path(self, worker: str) -> Path:
+        """Return the path of a worker of the run."""
+        outer, caller = self.outer, self._caller
+        return (worker,) if outer is None or caller is None else (*outer.path(caller.worker), worker)
+
+    def levels(self, number: int, step: int) -> tuple[Level, ...]:
+        """Return the steps around an action of the run, and the step of the action itself.
+
+        Args:
+            number: the round of the action.
+            step: the index of its step.
+        """
+        outer, caller = self.outer, self._caller
+        around = () if outer is None or caller is None else outer.levels(caller.round, caller.step)
+        return (*around, Level(self._run_id, number, step, self.plan))
 
     def forget(self, logs: Iterable[Self]) -> None:
         """Count the askings of nested runs no longer, because another call of the same step replaces them."""
@@ -111,39 +198,61 @@ class ActionLog:
         self.begun.append(execution)
         self.taken.append(execution)
 
-    def undecided(self, key: str) -> Action | None:
+    def undecided(self, asking: Action) -> Action | None:
         """Return an equal action of which nobody knows whether it was carried out; else `None`."""
-        return next(
-            (
-                each.action
-                for each in self.begun
-                if each.action.key == key
-                and each.action.end == "unknown"
-                and each.counts
-                and not each.is_running
-            ),
-            None,
-        )
+        unknown = (each.action for each in self._equal(asking) if each.action.end == "unknown")
+        return next(unknown, None)
 
     def recorded(self, asking: Action) -> Execution | None:
         """Return the action that an asking takes: of the same run, round and step, else the earliest."""
         taken = {id(each) for each in _taken(self._root)}
-        free = [
-            each
-            for each in self.begun
-            if each.action.key == asking.key and each.counts and not each.is_running and id(each) not in taken
-        ]
+        free = [each for each in self._equal(asking) if id(each) not in taken]
         return min(free, key=lambda each: _distance(each.action, asking), default=None)
+
+    def _equal(self, asking: Action) -> list[Execution]:
+        """Return the ended actions with the same worker and arguments.
+
+        Workers with the same name in two pools are different, unless they are one object.
+        """
+        place = self._place(self.path(asking.worker))
+        alike = [each for each in self.begun if each.action.key == asking.key]
+        return [
+            each for each in alike if each.counts and not each.is_running and self._place(each.path) == place
+        ]
 
     def take(self, execution: Execution) -> None:
         """Count an action as asked for by the current plan."""
         self.taken.append(execution)
+        if execution.levels:
+            self.take_inside(execution.levels[-1])
 
-    def earlier(self, action: Action) -> Action | None:
-        """Return another action of the same worker for an earlier plan of the run; `None` without one."""
-        return next(
-            (each.action for each in self.begun if each.counts and _before(each.action, action)), None
+    def take_inside(self, step: Level) -> None:
+        """Count the actions of a step's nested runs as asked for, because the step's result is reused.
+
+        Args:
+            step: the step that ran; its plan is ignored.
+        """
+        place = step[:3]
+        self.taken += [each for each in self.begun if any(at[:3] == place for at in each.levels[:-1])]
+
+    def of_another_plan(self, action: Action) -> Action | None:
+        """Return an action of the same worker that another plan has asked for; `None` without one."""
+        place, levels = self._place(self.path(action.worker)), self.levels(action.round, action.step)
+        taken = {id(each) for each in _taken(self._root)}
+        others = (
+            each.action
+            for each in self.begun
+            if each.counts
+            and id(each) not in taken
+            and each.action.key != action.key
+            and self._place(each.path) == place
+            and _are_of_two_plans(each.levels, levels)
         )
+        return next(others, None)
+
+    def _place(self, path: Path) -> Path:
+        """Return the outermost path of a worker: two pools may have the same worker."""
+        return self.places.get(path, path)
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -173,6 +282,36 @@ def _taken(log: ActionLog) -> Iterator[Execution]:
         yield from _taken(nested)
 
 
+def _places(workers: Sequence[Worker]) -> dict[Path, Path]:
+    """Return the outermost path for each path in a pool and in the pools of its conductors."""
+    found: dict[Path, Path] = {}
+    first: dict[int, Path] = {}
+    pools: list[tuple[Path, Sequence[Worker]]] = [((), workers)]
+    for around, pool in pools:  # the loop appends to `pools`
+        for worker in pool:
+            path = (*around, worker.card.name)
+            found[path] = first.setdefault(id(worker), path)
+            inner = getattr(worker, "pool", None)
+            if inner is not None:
+                pools.append((path, inner.workers))
+    return found
+
+
+def _are_of_two_plans(one: Sequence[Level], other: Sequence[Level]) -> bool:
+    """Return whether two plans asked for two actions, and not two steps of one plan.
+
+    The ids of the outermost runs may differ, because a replay has another id than its record.
+    """
+    for depth, (first, second) in enumerate(zip(one, other, strict=False)):
+        if depth and first.run_id != second.run_id:
+            return True  # the step was asked for twice
+        if first.plan != second.plan:
+            return True
+        if first.step != second.step:
+            return False
+    return False
+
+
 def executions_of(runs: Iterable[Sequence[Event]]) -> list[Execution]:
     """Return the recorded actions of a run and its nested runs.
 
@@ -180,23 +319,88 @@ def executions_of(runs: Iterable[Sequence[Event]]) -> list[Execution]:
     also take, or wait for a decision on, an action of another run, as in a replay or in the turn after tool
     calls; then this run counts it, too.
     """
-    runs = tuple(runs)
-    found = [execution for events in runs for execution in _begun_in(events)]
-    for events in runs:
-        found += _taken_from_elsewhere(events, found)
+    recorded = {events[0].run_id: _Recorded(events) for events in runs if events}
+    for run in recorded.values():
+        run.outer = recorded.get(run.parent[0])
+    found = [execution for run in recorded.values() for execution in _begun_in(run)]
+    for run in recorded.values():
+        found += _taken_from_elsewhere(run, recorded)
     return found
 
 
-def _begun_in(events: Sequence[Event]) -> list[Execution]:
+class _Called(NamedTuple):
+    """A call of a step's worker."""
+
+    worker: str
+    own: str
+    """The worker that the plan names; the called one may be its fallback."""
+    plan: str
+
+
+_UNKNOWN = _Called("", "", "")
+
+
+class _Recorded:
+    """A recorded run, with the workers and plans of its steps.
+
+    Args:
+        events: its events.
+    """
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = events
+        self.run_id = events[0].run_id
+        self.outer: _Recorded | None = None
+        first = events[0]
+        self.parent = (isinstance(first, RunStarted) and first.parent) or ("", 0, 0, 0)
+        self.calls: dict[tuple[int, int, int], _Called] = {}
+        """By round, step and attempt; a changed plan may begin a step's attempts again."""
+        self.called: list[_Called] = []
+        """The call of each event; unknown for events of no step."""
+        names: Sequence[str] = ()
+        plans: dict[int, tuple[str, list[str]]] = {}
+        for event in events:
+            self.called.append(_UNKNOWN)
+            match event:
+                case RunStarted() | RunResumed():
+                    names = event.workers
+                case PlanReady():
+                    planned = [names[step.worker] for step in event.plan.steps]
+                    plans[event.round] = plan_hash(event.plan, names), planned
+                case StepStarted() | StepEnded():
+                    plan, workers = plans.get(event.round, ("", []))
+                    called = event.worker if isinstance(event, StepStarted) else event.outcome.worker
+                    own = workers[event.step] if event.step < len(workers) else called
+                    place = (event.round, event.step, event.attempt)
+                    self.called[-1] = _Called(called, own, plan)
+                    if isinstance(event, StepStarted) or place not in self.calls:
+                        self.calls[place] = self.called[-1]
+                case _:
+                    pass  # it says nothing about a call
+
+    def around(self, number: int, step: int, call: _Called) -> tuple[Path, tuple[Level, ...]]:
+        """Return the path of a call's worker, as the plan names it, and the steps around the call."""
+        path, levels = ((), ()) if self.outer is None else self.outer.inside(*self.parent[1:])
+        return (*path, call.own), (*levels, Level(self.run_id, number, step, call.plan))
+
+    def inside(self, number: int, step: int, attempt: int) -> tuple[Path, tuple[Level, ...]]:
+        """Return the path of the worker that was called, and the steps around its nested runs."""
+        call = self.calls.get((number, step, attempt), _UNKNOWN)
+        path, levels = self.around(number, step, call)
+        return (*path[:-1], call.worker), levels
+
+
+def _begun_in(run: _Recorded) -> list[Execution]:
     """Return the actions that a run has begun."""
     found: list[Execution] = []
     last: dict[tuple[int, int], Execution] = {}
-    for event in events:
+    for event, call in zip(run.events, run.called, strict=True):
         match event:
             case StepStarted() if event.action:
-                place = (event.round, event.step)
-                last[place] = Execution(_begun(event), is_nested_run=event.nests)
-                found.append(last[place])
+                path, levels = run.around(event.round, event.step, call)
+                action = Execution(_begun(event), path=path, levels=levels, is_nested_run=event.nests)
+                last[event.round, event.step] = action
+                found.append(action)
             case AttemptFailed() if (event.round, event.step) in last:  # it did not reach the worker
                 last[event.round, event.step].decide(done=False)
             case StepEnded() if event.outcome.action and event.attempt:
@@ -210,43 +414,31 @@ def _begun_in(events: Sequence[Event]) -> list[Execution]:
     return found
 
 
-def _taken_from_elsewhere(events: Sequence[Event], found: Sequence[Execution]) -> list[Execution]:
+def _taken_from_elsewhere(run: _Recorded, ids: Container[str]) -> list[Execution]:
     """Return the actions of other runs that steps of a run have taken, or wait for.
 
     Args:
-        events: the events of the run.
-        found: the actions that the run, and the runs around it and nested in it, have begun.
+        run: the run.
+        ids: the ids of the run, and of the runs around it and nested in it.
     """
-    others: list[Execution] = []
-    steps: dict[tuple[int, str], set[int]] = {}
-    """By round and key: the steps that took an action without carrying it out."""
-    for event in events:
-        if isinstance(event, ActionDecided):
-            for each in others:
-                if (each.action.round, each.action.step) == (event.round, event.step):
-                    each.decide(done=event.done)
-        if not isinstance(event, StepEnded) or event.outcome.action in (None, "not_done"):
-            continue
-        alike = [each for each in (*found, *others) if each.action.key == event.key]
-        if event.outcome.reused:
-            taken = steps.setdefault((event.round, event.key), set())
-            taken.add(event.step)
-            own = [each for each in alike if each.action.run_id == event.run_id]
-            if len(taken) <= len(own):
-                continue
-        elif event.attempt or alike:
-            continue
-        action = Action(
-            run_id=event.run_id,
-            round=event.round,
-            step=event.step,
-            worker=event.outcome.worker,
-            asked="",
-            key=event.key,
-        )
-        others.append(Execution(action))
-        others[-1].end(event.outcome)
-    return others
+    others: dict[tuple[str, int, int], Execution] = {}
+    for event, call in zip(run.events, run.called, strict=True):
+        match event:
+            case ActionDecided():
+                for each in others.values():
+                    if (each.action.round, each.action.step) == (event.round, event.step):
+                        each.decide(done=event.done)
+            case StepEnded() if event.took is not None and event.took.run_id not in ids:
+                took = event.took
+                here = replace(took, run_id=event.run_id, round=event.round, step=event.step)
+                path, levels = run.around(event.round, event.step, call)
+                other = others.setdefault(
+                    (took.run_id, took.round, took.step), Execution(here, path=path, levels=levels)
+                )
+                other.end(event.outcome)
+            case _:
+                pass  # it takes no action
+    return list(others.values())
 
 
 def _distance(action: Action, asking: Action) -> int:
@@ -254,11 +446,6 @@ def _distance(action: Action, asking: Action) -> int:
     if (action.round, action.step) != (asking.round, asking.step):
         return 2
     return 0 if action.run_id == asking.run_id else 1
-
-
-def _before(one: Action, other: Action) -> bool:
-    """Return whether an action was asked for by an earlier plan of the same run, of the same worker."""
-    return (one.run_id, one.worker) == (other.run_id, other.worker) and one.round < other.round
 
 
 def _begun(event: StepStarted) -> Action:
@@ -314,11 +501,11 @@ def undecided_problem(action: Action) -> Problem:
 
 def remedy(action: Action) -> str:
     """Return how a person decides on an action whose end is unknown, or which has failed."""
-    words = "not-done" if action.end == "failed" else "done|not-done"
-    return f"see for yourself, then `podium decide {action.run_id} --action {action.step} {words}`"
+    which = f"--action {action.step}" + (f" --round {action.round}" if action.round > 1 else "")
+    return f"see for yourself, then `podium decide {action.run_id} {which} done|not-done`"
 
 
-def again_problem(earlier: Action, asked: str) -> Problem:
-    """Return the problem of an agent that has acted for an earlier plan, and now acts for another."""
-    told = f"the agent acted twice: for round {earlier.round} ({earlier.asked[:200]!r})"
+def again_problem(other: Action, asked: str) -> Problem:
+    """Return the problem of an agent that has acted for another plan, and now acts for this one."""
+    told = f"the agent acted twice: for another plan, of round {other.round} ({other.asked[:200]!r})"
     return Problem(AGAIN, f"{told}, and for this plan ({asked[:200]!r}): check that both were wanted")

@@ -73,8 +73,9 @@ class PaidResults:
     """The calls in `lost` whose cost is not part of a recorded outcome."""
     actions: list[Execution] = field(default_factory=list)
     """The recorded actions of the run and its nested runs."""
-    approvals: dict[str, ApprovalGiven] = field(default_factory=dict)
-    """The latest decision on each action that needed an approval, by `Action.key`."""
+    approvals: dict[tuple[int, int, str], ApprovalGiven | None] = field(default_factory=dict)
+    """The latest decision on each action that needed an approval, by round, step and `Action.key`; `None` if
+    nobody has decided."""
     charged: set[tuple[int, int, int]] = field(default_factory=set)
     """Round, step and attempt of every recorded call, which the ledger has already counted."""
     _outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)
@@ -112,6 +113,14 @@ class PaidResults:
             return None
         at = _chosen(known, number, step)
         return (known[at][1].round, known[at][1].step) != (number, step), known[at][0]
+
+    def place(self, key: str, number: int, step: int) -> tuple[int, int] | None:
+        """Return round and step of the outcome that `take` would return; `None` if there is none."""
+        known = self._outcomes.get(key)
+        if not known:
+            return None
+        outcome = known[_chosen(known, number, step)][1]
+        return outcome.round, outcome.step
 
     def take(self, key: str, number: int, step: int) -> Outcome | None:
         """Return and remove an outcome with this key, preferably of the same round and step.

@@ -160,11 +160,12 @@ def _read(  # noqa: C901, PLR0912 - one case for each event
                 ready = replace(event, plan=renumbered(event.plan, names, workers))
                 _forget_decision(paid_results, event.round, ready.plan)
                 paid_results.plans[event.round] = ready
+            case ApprovalAsked() if event.step is not None:
+                paid_results.approvals.setdefault((event.round, event.step, event.action), None)
             case ApprovalAsked():
-                if event.step is None:
-                    paid_results.asked.add(event.round)
+                paid_results.asked.add(event.round)
             case ApprovalGiven() if event.step is not None:
-                paid_results.approvals[event.action] = event
+                paid_results.approvals[event.round, event.step, event.action] = event
             case ApprovalGiven():
                 plan = event.plan and renumbered(event.plan, names, workers)
                 paid_results.decisions[event.round] = replace(event, plan=plan)

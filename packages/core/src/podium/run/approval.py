@@ -42,7 +42,8 @@ async def decide(
 
     Args:
         journal: the journal of the run.
-        given: the decision; without a step, an approval is for the plan or for all waiting actions.
+        given: the decision; without a step, an approval is for the plan or for all waiting actions. Round 0
+            is the only round in which the step's action can be decided.
         workers: the names of the pool's workers.
         check: checks a changed plan, with the labels of the run's query.
 
@@ -87,14 +88,23 @@ def _on_waiting(given: ApprovalGiven, events: Sequence[Event]) -> Sequence[Appro
 
 
 def _on_end(given: ActionDecided, events: Sequence[Event]) -> ActionDecided:
-    """Return the decision with the round of the latest action of its step that can be decided."""
-    found = [each.action for each in executions_of((events,)) if each.action.step == given.step]
-    for action in reversed(found):
-        if action.end == "unknown" or (action.end == "failed" and not given.done):
-            return replace(given, at=max(event.at for event in events), round=action.round)
-    ends = f": its end is {found[-1].end!r}" if found else ""
+    """Return the decision with the round of the only action of its step that can be decided."""
+    found = [
+        each.action
+        for each in executions_of((events,))
+        if each.action.step == given.step and given.round in (0, each.action.round)
+    ]
+    ends = {each.end for each in found}
+    end = "unknown" if "unknown" in ends else "failed"
+    rounds = sorted({each.round for each in found if each.end == end})
+    if len(rounds) > 1:
+        told = f"step {given.step} of run {given.run_id} is such an action in the rounds {rounds}"
+        raise ConfigError(f"{told}: name the round with --round (or `round=`)")
+    if rounds:
+        return replace(given, at=max(event.at for event in events), round=rounds[0])
+    is_known = f": its end is {found[-1].end!r}" if found else ""
     raise ConfigError(
-        f"step {given.step} of run {given.run_id} has no action whose end a person can decide{ends}: "
+        f"step {given.step} of run {given.run_id} has no action whose end a person can decide{is_known}: "
         f"see `podium show {given.run_id}`"
     )
 
@@ -138,7 +148,8 @@ async def request_action(
 ) -> Problem | None:
     """Return why an action may not start; `None` if it is approved.
 
-    A recorded decision counts for equal arguments of the same worker.
+    A recorded decision counts for the same step with the same arguments. An action that was asked for before
+    waits for its decision also without a policy that asks.
 
     Args:
         context: the context of the run.
@@ -147,12 +158,15 @@ async def request_action(
         labels: the labels of the data that its worker sees.
     """
     known = {} if context.paid_results is None else context.paid_results.approvals
-    decided = known.get(action.key)
+    decided = known.get(place := (action.round, action.step, action.key))
+    if place not in known and not context.policy.asks_actions:
+        return None
     where = {"round": action.round, "step": action.step, "action": action.key}
     try:
         if decided is None:
             context.tell(ApprovalAsked, plan=plan, asked=action.asked, **where)
-            decided = await _decide(context, action.round, plan, labels, action)
+            if context.policy.asks_actions:
+                decided = await _decide(context, action.round, plan, labels, action)
             if decided is None:
                 return Problem(
                     WAITING, f"step {action.step} waits for approval: {action.worker} {action.asked}"

@@ -174,7 +174,8 @@ class Rounds:
         context, why = self.context, begun.why
         last = not self._improvements and context.settings.accept is None
         context.tell(RoundStarted, round=number, why=why)
-        approve = partial(request_action, context) if context.policy.asks_actions else None
+        asked = context.paid_results is not None and context.paid_results.approvals
+        approve = partial(request_action, context) if asked or context.policy.asks_actions else None
         execution = RoundScheduler(
             context, number, last=last, may_replan=self._replans > 0, paid=begun.paid, approve=approve
         )

@@ -227,7 +227,8 @@ class RunSession:
             depth = outer.context.depth + 1
             ledger = outer.context.ledger.nested(settings.limits, depth, ledger.deadline)
             outer.ledgers.append(ledger)
-            actions = ActionLog(outer.context.actions)
+            caller = request.caller or request.within
+            actions = ActionLog(request.run_id, outer=outer.context.actions, caller=caller)
             outer.actions.append(actions)
             if outer.reservation is not None:
                 outer.context.ledger.release(outer.reservation)
@@ -236,7 +237,8 @@ class RunSession:
         if paid_results is None and recorder is not None:
             paid_results = recorder.paid_results
         if outer is None:
-            actions = ActionLog(recorded=() if paid_results is None else paid_results.actions)
+            recorded = () if paid_results is None else paid_results.actions
+            actions = ActionLog(request.run_id, settings.pool.workers, recorded=recorded)
         is_heard = recorder is not None or self._listeners or request.forecast
         return RunContext(
             settings=settings,

@@ -11,7 +11,7 @@ from podium.budget.limits import Limits
 from podium.budget.spend import Spend
 from podium.secrets import scrub_data
 from podium.types.messages import Message, Sampling, Tools
-from podium.types.outcome import Call, Outcome, Problem, Proposal
+from podium.types.outcome import Action, Call, Outcome, Problem, Proposal
 from podium.types.plan import Plan
 from podium.types.result import Result
 
@@ -253,6 +253,8 @@ class StepEnded(_Event):
     outcome: Outcome
     key: str = ""
     """Hash of the step's input, with which a resumed run finds the outcome; empty without a journal."""
+    took: Action | None = None
+    """The action that the step takes, or waits for, because an equal one was begun before; else `None`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

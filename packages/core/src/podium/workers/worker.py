@@ -169,6 +169,8 @@ class Caller:
     """The step's index in its plan, from 0."""
     attempt: int
     """Number of the call for its step, from 1."""
+    worker: str = ""
+    """The name of the called worker."""
     labels: frozenset[str] = frozenset()
     """The labels of all data that the worker sees."""
     outer: object = field(default=None, repr=False, compare=False)

@@ -30,6 +30,9 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
     action: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="The action of step N. Default: all that waits.")
     ] = None,
+    round_: Annotated[
+        int | None, typer.Option("--round", min=1, metavar="R", help="The round of the action.")
+    ] = None,
     plan: NewPlan = None,
     edits: Edits = None,
     edit: Edit = False,
@@ -54,7 +57,7 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
         facts = (
             {"approved": verdict == "approve", "plan": recorded.changed(change)}
             if verdict in ("approve", "refuse")
-            else {"done": verdict == "done"}
+            else {"done": verdict == "done", "round": round_}
         )
         decided = partial(recorded.conductor.decide, recorded.run_id, action=action, by=by, why=why, **facts)
         anyio.run(decided)

@@ -140,6 +140,7 @@ class RunActions:
             await conductor.decide(
                 found.run_id,
                 action=body.action,
+                round=body.round,
                 done=body.done,
                 by=_name(caller),
                 why=body.why,

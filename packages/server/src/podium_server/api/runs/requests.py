@@ -150,6 +150,9 @@ class ActionEnd(Body):
 
     why: Why = ""
     action: Annotated[int, Field(ge=0, lt=2**31, description="The step of the action.")]
+    round: Annotated[
+        int | None, Field(ge=1, lt=2**31, description="Its round; null for the only one with an open end.")
+    ] = None
     done: Annotated[
         bool, Field(description="Whether the action was carried out. If not, the run carries it out.")
     ]

@@ -34,7 +34,7 @@ export function StepPanel({ run, round, step, close, readsOnly, onDone }) {
       <${Badge} status=${step.status} />
       <a class="button quiet" href=${close} aria-label="Close the step">Close</a></header>
     ${outcome && html`<${Trouble} problem=${outcome.problem} />`}
-    ${step.acts && html`<${Action} run=${run} step=${step} readsOnly=${readsOnly} onDone=${onDone} />`}
+    ${step.acts && html`<${Action} run=${run} round=${round} step=${step} readsOnly=${readsOnly} onDone=${onDone} />`}
     <h3>Subtask</h3><${Text} text=${step.subtask} />
     ${!isCheck && html`<${Shown} run=${run} round=${round} step=${step} />`}
     <h3>Output</h3><${Text} text=${step.text} isWriting=${step.status === "running"} />
@@ -45,18 +45,18 @@ export function StepPanel({ run, round, step, close, readsOnly, onDone }) {
 }
 
 // What an action was asked to do, its end, and the decision of a person on an unknown end.
-function Action({ run, step, readsOnly, onDone }) {
+function Action({ run, round, step, readsOnly, onDone }) {
   const end = endOf(run, step);
-  const isOpen = end === "unknown" && step.isBegun && run.status !== "running";
+  const isOpen = ["unknown", "failed"].includes(end) && step.isBegun && run.status !== "running";
   const by = step.decided?.by ? `, as ${line(step.decided.by, 40)} said` : "";
   return html`<h3>Action</h3>
     <p>${end ? `${ENDS[end][0].toUpperCase()}${ENDS[end].slice(1)}${by}${step.decided?.why ? `: ${line(step.decided.why)}` : ""}.` : "It has not ended."}</p>
     ${step.asked && html`<${Text} text=${step.asked} />`}
     ${isOpen && (readsOnly
-      ? html`<p class="wait banner">See for yourself whether it was done, then <code>podium decide ${shortId(run.id)} --action ${step.index} done</code> or <code>not-done</code>.</p>`
+      ? html`<p class="wait banner">See for yourself whether it was done, then <code>podium decide ${shortId(run.id)} --action ${step.index}${round.number > 1 ? ` --round ${round.number}` : ""} done</code> or <code>not-done</code>.</p>`
       : html`<${Decision} label="Decision" run=${run} onDone=${onDone} title="Was it done?" choices=${[
-          ["decide", "It was done", "main", { action: step.index, done: true }],
-          ["decide", "It was not done", "danger", { action: step.index, done: false }],
+          ["decide", "It was done", "main", { action: step.index, round: round.number, done: true }],
+          ["decide", "It was not done", "danger", { action: step.index, round: round.number, done: false }],
         ]}><p class="dim">See for yourself. If it was not done, the run carries it out.</p><//>`)}`;
 }
 
