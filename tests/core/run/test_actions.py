@@ -423,6 +423,41 @@ class TestRetries:
         assert f"podium decide {result.run_id} --action 0 done|not-done" in result.problem.message
 
 
+async def test_the_recovered_planner_asks_the_agent_of_the_fallback_planner_in_other_words() -> None:
+    """Both plans are of the first round."""
+    agent, journal = writer("agent", "done"), MemoryJournal()
+    agent.acts = True
+    texts: list[str | Exception] = [
+        WorkerUnavailable("down"),
+        rows((1, "Refund order 1.", ()), (0, "W.", (0,))),
+    ]
+    planner = ChatPlanner(ScriptedWorker("boss", lambda request: texts.pop(0)))
+    fallback = FixedPlanner(plan_of((1, "Refund o1.", ()), (0, "W.", (0,))))
+    conductor = Conductor(planner, [writer(), agent], journal=journal, retry=ONCE, fallback_planner=fallback)
+    first = await conductor.run("What?")
+    result = await conductor.resume(first.run_id)
+    assert (result.status, len(agent.requests)) == ("partial", 2)
+    assert result.problem is not None
+    assert "the agent acted twice" in result.problem.message
+
+
+async def test_a_decision_names_the_round() -> None:
+    """If the same step of two rounds has an unknown end; the other end stays unknown."""
+    late = [WorkerTimeout("late", maybe_paid=True) for _ in range(2)]
+    shop, journal = Shop(*late), MemoryJournal()
+    planner = boss(*[rows(refund(order), (0, "Write.", (0,))) for order in (1, 2)])
+    conductor = Conductor(planner, [writer(), shop.worker], journal=journal, retry=ONCE, on_failure="replan")
+    result = await conductor.run("What?")
+    assert ends(result) == [("refund", "unknown")] * 2
+    assert f"podium decide {result.run_id} --action 0 --round 2 done|not-done" in str(result.problem)
+    with pytest.raises(ConfigError, match=r"in the rounds \[1, 2\]: name the round"):
+        await conductor.decide(result.run_id, action=0, done=False)
+    await conductor.decide(result.run_id, action=0, round=1, done=True)
+    await conductor.decide(result.run_id, action=0, done=False)
+    result = await conductor.resume(result.run_id)
+    assert (shop.refunds, ends(result)) == ([1, 2], [("refund", "done")])
+
+
 @pytest.mark.parametrize("done", [True, False])
 async def test_a_person_decides_on_an_unknown_end(*, done: bool) -> None:
     """Done: the step is taken as done. Not done: `resume` carries it out."""
@@ -611,6 +646,100 @@ class TestNestedConductors:
         resumed = await conductor.resume(result.run_id)
         assert (resumed.status, shop.refunds) == ("ok", [1017])
 
+    @pytest.mark.parametrize("calls", ["as a worker", "from a function"])
+    async def test_a_resumed_run_asks_for_a_second_nested_run(self, calls: str) -> None:
+        """The first one keeps its action, so the second carries out its own."""
+        shop, errors, journal = Shop(), [WorkerUnavailable("down")], MemoryJournal()
+        worker = nested(shop, FixedPlanner(plan_of(refund(), (0, "Write.", (0,)))))
+        team: Worker = worker
+        if calls == "from a function":
+
+            async def ask(step: StepInput) -> str:
+                return (await worker.run(step.subtask, journal=journal)).answer
+
+            team = FunctionWorker(ask, card=Card(name="team", price=FREE))
+        flaky = ScriptedWorker("flaky", lambda request: errors.pop() if errors else "text")
+        plan = plan_of((1, "First.", ()), (2, "Wait.", (0,)), (1, "Second.", (1,)), (0, "Write.", (2,)))
+        conductor = Conductor(FixedPlanner(plan), [writer(), team, flaky], journal=journal, retry=ONCE)
+        result = await conductor.run("What?")
+        assert (result.status, shop.refunds) == ("failed", [1017])
+        result = await conductor.resume(result.run_id)
+        assert (result.status, shop.refunds) == ("ok", [1017, 1017])
+        assert ends(result).count(("refund", "done")) == 2
+
+    async def test_a_function_that_failed_after_its_run_is_called_again(self) -> None:
+        """By another process; the run takes the action of the one before."""
+        shop, journal, errors = Shop(), MemoryJournal(), [ValueError("a fault")]
+        card = Card(name="team", description="Refunds.")
+        inner = Conductor(FixedPlanner(plan_of((0, '{"order": 1017}', ()))), [shop.worker], card=card)
+        outer = Conductor(FixedPlanner(plan_of((0, "Refund it.", ()))), [inner])
+
+        async def ask(step: StepInput) -> str:
+            text = (await outer.run(step.subtask)).answer
+            if errors:
+                raise errors.pop()
+            return text
+
+        desk = FunctionWorker(ask, card=Card(name="desk", price=FREE))
+        plan = FixedPlanner(plan_of((1, "Ask.", ()), (0, "Write.", (0,))))
+        first, second = (
+            Conductor(plan, [writer(), desk], journal=journal, retry=ONCE, limits=Limits(depth=3))
+            for _ in range(2)
+        )
+        run_id = (await first.run("What?")).run_id
+        result = await second.resume(run_id)
+        assert (result.status, shop.refunds) == ("ok", [1017])
+        assert ends(result).count(("refund", "done")) == 1
+
+    async def test_a_failed_nested_run_is_resumed(self) -> None:
+        """Its action is listed once."""
+        shop, errors, journal = Shop(), [WorkerUnavailable("down")], MemoryJournal()
+        flaky = ScriptedWorker("flaky", lambda request: errors.pop() if errors else "text")
+        inner = FixedPlanner(plan_of((1, '{"order": 1017}', ()), (0, "Write.", (0,))))
+        team = Conductor(inner, [flaky, shop.worker], card=Card(name="team"), retry=ONCE)
+        plan = FixedPlanner(plan_of((1, "Refund it.", ()), (0, "Write.", (0,))))
+        conductor = Conductor(plan, [writer(), team], journal=journal, retry=ONCE)
+        result = await conductor.run("What?")
+        result = await conductor.resume(result.run_id)
+        assert (result.status, shop.refunds) == ("ok", [1017])
+        assert ends(result).count(("refund", "done")) == 1
+
+    async def test_two_pools_with_a_worker_of_the_same_name(self) -> None:
+        """Each carries out its own action; one worker in two pools is one."""
+        shops = [Shop(), Shop()]
+        asked = FixedPlanner(plan_of(refund()))
+        teams = [
+            Conductor(asked, [writer(), shop.worker], card=Card(name=name), retry=ONCE)
+            for name, shop in zip(("sales", "support"), shops, strict=True)
+        ]
+        planner = boss(rows((1, "Refund.", ()), (0, "W.", (0,))), rows((2, "Refund.", ()), (0, "W.", (0,))))
+        result = await run(planner, writer(), *teams, limits=Limits(rounds=2))
+        assert (result.status, [shop.refunds for shop in shops]) == ("ok", [[1017], [1017]])
+        tool = shops[0].worker
+        team = Conductor(asked, [writer(), tool], card=Card(name="sales"), retry=ONCE)
+        planner = boss(
+            rows((1, "Refund.", ()), (0, "W.", (0,))), rows((2, '{"order": 1017}', ()), (0, "W.", (0,)))
+        )
+        result = await run(planner, writer(), team, tool, limits=Limits(rounds=2))
+        assert (result.status, shops[0].refunds) == ("ok", [1017, 1017])
+
+    @pytest.mark.parametrize("again", ["team", "agent"])
+    async def test_an_agent_in_a_nested_run_is_asked_in_other_words(self, again: str) -> None:
+        """By the plan of the next round, or by that of its nested run."""
+        agent, errors = writer("agent", "done"), [WorkerUnavailable("down")]
+        agent.acts = True
+        flaky = ScriptedWorker("flaky", lambda request: errors.pop() if errors else "text")
+        asked = [
+            rows((1, words, ()), (0, "Write.", (0,))) for words in ("Refund 1017.", "Please refund 1017.")
+        ]
+        team = Conductor(boss(*asked), [flaky, agent], card=Card(name="team"), retry=ONCE)
+        second = (1, "Refund.", ()) if again == "team" else (2, "Refund the order 1017.", ())
+        planner = boss(rows((1, "Refund.", ()), (0, "W.", (0,))), rows(second, (0, "W.", (0,))))
+        result = await run(planner, writer(), team, agent, on_failure="replan")
+        assert (result.status, len(agent.requests)) == ("partial", 2)
+        assert result.problem is not None
+        assert "the agent acted twice" in result.problem.message
+
 
 async def test_a_run_that_the_code_of_an_action_starts() -> None:
     """The action is running, so its end is not unknown."""
@@ -685,8 +814,50 @@ class TestApprovalOfActions:
         result = await conductor.resume(result.run_id)
         assert (result.status, shop.refunds, len(model.requests)) == ("ok", [1017, 1018], 2)
 
+    @pytest.mark.parametrize(
+        ("decisions", "status", "refunds"),
+        [
+            ({0: False, 1: True}, "partial", 1),
+            ({0: True, 1: False}, "partial", 1),
+            ({1: True}, "waiting", 1),
+            ({0: True, 1: True}, "ok", 2),
+        ],
+    )
+    async def test_equal_actions_are_decided_one_by_one(
+        self, decisions: dict[int, bool], status: str, refunds: int
+    ) -> None:
+        """A decision is of its step."""
+        shop, journal = Shop(), MemoryJournal()
+        plan = FixedPlanner(plan_of(refund(), refund(), (0, "Write.", ())))
+        policy = Policy(approve="later", ask="actions")
+        conductor = Conductor(plan, [writer(), shop.worker], journal=journal, policy=policy)
+        run_id = (await conductor.run("What?")).run_id
+        for step, approved in decisions.items():
+            await conductor.decide(run_id, action=step, approved=approved, why="seen")
+        result = await conductor.resume(run_id)
+        assert (result.status, shop.refunds) == (status, [1017] * refunds)
+
+    @pytest.mark.parametrize("refused", [True, False])
+    async def test_it_waits_also_without_the_policy(self, *, refused: bool) -> None:
+        """The process that resumes the run may have another one."""
+        shop, journal = Shop(), MemoryJournal()
+        plan = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
+        conductor = Conductor(plan, [writer(), shop.worker], journal=journal)
+        policy = Policy(approve="later", ask="actions")
+        run_id = (await conductor.run("What?", policy=policy)).run_id
+        if refused:
+            await conductor.decide(run_id, approved=False, why="no")
+        result = await conductor.resume(run_id)
+        assert (result.status, shop.refunds) == ("partial" if refused else "waiting", [])
+        if not refused:
+            await conductor.decide(run_id, approved=True)
+            assert (await conductor.resume(run_id)).status == "ok"
+            assert shop.refunds == [1017]
+
     def test_a_wrong_value_is_refused(self) -> None:
-        """The message lists the values."""
+        """The message lists the values; somebody must approve."""
+        with pytest.raises(ConfigError, match="nobody approves them"):
+            Policy(ask="actions")
         with pytest.raises(ConfigError, match="'plans' or 'actions'"):
             Policy(ask="steps")  # type: ignore[arg-type]
 

@@ -244,6 +244,8 @@ class WorkerRun(NamedTuple):
     """Number of calls that it made."""
     steps: int
     """Number of steps that it started."""
+    actions: tuple[Action, ...]
+    """Its actions."""
 
 
 @dataclass(slots=True)

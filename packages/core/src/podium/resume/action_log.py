@@ -21,6 +21,7 @@ from podium.types.events import (
     RunStarted,
     StepEnded,
     StepStarted,
+    WorkerRunEnded,
 )
 from podium.types.outcome import Action, Outcome, Problem
 from podium.types.plan import Plan
@@ -260,12 +261,14 @@ class ActionLog:
         return tuple(each.action for each in self.begun if each.counts)
 
     def of_run(self, run_id: str) -> tuple[Action, ...]:
-        """Return the actions of the run and of its nested runs; for a nested run, only its own.
+        """Return the actions of the run and of its nested runs.
 
         The others of a nested run's log are of the runs around it, and may be in flight.
         """
-        found = self.actions
-        return found if self.outer is None else tuple(each for each in found if each.run_id == run_id)
+        if self.outer is None:
+            return self.actions
+        own = [each for each in self.begun if any(level.run_id == run_id for level in each.levels)]
+        return tuple(each.action for each in own if each.counts)
 
     @property
     def _root(self) -> "ActionLog":
@@ -322,7 +325,7 @@ def executions_of(runs: Iterable[Sequence[Event]]) -> list[Execution]:
     recorded = {events[0].run_id: _Recorded(events) for events in runs if events}
     for run in recorded.values():
         run.outer = recorded.get(run.parent[0])
-    found = [execution for run in recorded.values() for execution in _begun_in(run)]
+    found = [execution for run in recorded.values() for execution in _begun_in(run, recorded)]
     for run in recorded.values():
         found += _taken_from_elsewhere(run, recorded)
     return found
@@ -390,8 +393,13 @@ class _Recorded:
         return (*path[:-1], call.worker), levels
 
 
-def _begun_in(run: _Recorded) -> list[Execution]:
-    """Return the actions that a run has begun."""
+def _begun_in(run: _Recorded, recorded: Container[str]) -> list[Execution]:
+    """Return the actions that a run has begun, and those of runs that its workers' code started.
+
+    Args:
+        run: the run.
+        recorded: the ids of the runs whose events are known.
+    """
     found: list[Execution] = []
     last: dict[tuple[int, int], Execution] = {}
     for event, call in zip(run.events, run.called, strict=True):
@@ -409,8 +417,34 @@ def _begun_in(run: _Recorded) -> list[Execution]:
                     ended.end(event.outcome)  # a host may have stored the end that the record lacks
             case ActionDecided() if (event.round, event.step) in last:
                 last[event.round, event.step].decide(done=event.done)
+            case WorkerRunEnded() if event.nested not in recorded:
+                path, levels = run.inside(event.round, event.step, event.attempt)
+                found += [_of_other_run(action, path, levels) for action in event.actions]
             case _:
                 pass  # it says nothing about an action
+    return found
+
+
+def _of_other_run(action: Action, path: Path, levels: tuple[Level, ...]) -> Execution:
+    """Return an action of a run that the code of a worker started, with only its end.
+
+    Args:
+        action: the action.
+        path: the path of the worker.
+        levels: the steps around the run.
+    """
+    level = Level(action.run_id, action.round, action.step, "")
+    found = Execution(action, path=(*path, action.worker), levels=(*levels, level))
+    problem = None if action.end == "done" else Problem("worker_failed", action.output)
+    found.outcome = Outcome(
+        round=action.round,
+        step=action.step,
+        worker=action.worker,
+        status="ok" if action.end == "done" else "failed",
+        text=action.output if action.end == "done" else "",
+        problem=problem,
+        action=action.end,
+    )
     return found
 
 

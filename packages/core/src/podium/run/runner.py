@@ -71,6 +71,7 @@ class RunSession:
         self._forecast: Forecast | None = None
         self._head: Head | None = None
         self._ledger: Ledger | None = None
+        self._actions = ActionLog()
         self._status: str = "stopped"
         self._cause: BaseException | None = None
         """The error of the planner, if the run has no plan."""
@@ -103,7 +104,8 @@ class RunSession:
                 if (ledger := self._ledger) is not None:
                     before = 0 if self._recorder is None else self._recorder.steps
                     facts = (self._status, ledger.added.calls, ledger.steps - before)
-                    call.ended.append(WorkerRun(self._request.run_id, *facts))
+                    actions = self._actions.of_run(self._request.run_id)
+                    call.ended.append(WorkerRun(self._request.run_id, *facts, actions))
 
     def _tell_call(self, result: Result) -> None:
         """If a worker's code started the run, record the end of the run in the call of this worker."""
@@ -239,6 +241,7 @@ class RunSession:
         if outer is None:
             recorded = () if paid_results is None else paid_results.actions
             actions = ActionLog(request.run_id, settings.pool.workers, recorded=recorded)
+        self._actions = actions
         is_heard = recorder is not None or self._listeners or request.forecast
         return RunContext(
             settings=settings,

@@ -305,6 +305,8 @@ class WorkerRunEnded(_Event):
     """Number of its calls of workers and planners, which count against the limits of this run."""
     steps: int
     """Number of steps that it started, which count against the limits of this run."""
+    actions: tuple[Action, ...] = ()
+    """Its actions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
