@@ -272,7 +272,8 @@ class Worker(ResourceGroup, ABC):
     def asked(self, step_input: StepInput) -> str:
         """Return what a call with this input asks for; for an action, equal texts are equal actions.
 
-        By default the subtask, without white space around it. A worker with arguments returns them in one canonical form.
+        By default the subtask, without white space around it. A worker with arguments returns them in one
+        canonical form.
 
         Raises:
             WorkerRefused: the input does not fit the worker, so a call would be refused, too.
