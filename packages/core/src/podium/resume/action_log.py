@@ -207,7 +207,12 @@ class ActionLog:
     def recorded(self, asking: Action) -> Execution | None:
         """Return the action that an asking takes: of the same run, round and step, else the earliest."""
         taken = {id(each) for each in _taken(self._root)}
-        free = [each for each in self._equal(asking) if id(each) not in taken]
+        levels = self.levels(asking.round, asking.step)
+        free = [
+            each
+            for each in self._equal(asking)
+            if id(each) not in taken and not _is_of_another_step(each.levels, levels)
+        ]
         return min(free, key=lambda each: _distance(each.action, asking), default=None)
 
     def _equal(self, asking: Action) -> list[Execution]:
@@ -298,6 +303,16 @@ def _places(workers: Sequence[Worker]) -> dict[Path, Path]:
             if inner is not None:
                 pools.append((path, inner.workers))
     return found
+
+
+def _is_of_another_step(one: Sequence[Level], other: Sequence[Level]) -> bool:
+    """Return whether one plan asked for two actions in two of its steps, so that each step has its own."""
+    for first, second in zip(one, other, strict=False):
+        if first.plan != second.plan or not first.plan:
+            return False
+        if first.step != second.step:
+            return True
+    return False
 
 
 def _are_of_two_plans(one: Sequence[Level], other: Sequence[Level]) -> bool:
