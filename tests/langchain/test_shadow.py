@@ -33,7 +33,7 @@ from langchain_podium.runnable import ConductorRunnable
 from langchain_podium.shadow import Shadow, shadow
 from langchain_podium.shadow.request import answer_of, question_of
 from langchain_podium.workers import as_worker
-from podium import ChatPlanner, Conductor, Plan, ScriptedWorker, Step
+from podium import ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
 from podium.aio import run_sync
 from podium.cli.root import app
 from podium.errors import ConfigError
@@ -756,6 +756,14 @@ def test_a_journal_without_a_database_is_refused() -> None:
     """With what to give in its stead."""
     with pytest.raises(ConfigError, match="MemoryPairs"):
         shadow(RunnableLambda(str), RunnableLambda(str), journal=MemoryJournal())
+
+
+def test_a_candidate_that_acts_is_refused(pairs: MemoryPairs) -> None:
+    """The primary has acted already."""
+    worker = FunctionWorker(lambda step: "refunded", acts=True)
+    candidate = ConductorRunnable(Conductor(FixedPlanner("x"), [worker]))
+    with pytest.raises(ConfigError, match="would act a second time"):
+        shadow(RunnableLambda(str), candidate, journal=pairs)
 
 
 def test_an_answer_is_read_as_is_said(pairs: MemoryPairs) -> None:

@@ -17,6 +17,7 @@ from langchain_podium.shadow.request import ShadowSettings, WatchedRequest, answ
 from langchain_podium.workers.parts import is_graph
 from podium.aio import connections_per_loop
 from podium.errors import ConfigError
+from podium.hosts import ConductorFace
 from podium.journal import Journal, SqlJournal
 from podium.workers import Price
 from podium_shadow import Budget, Pairs, ShadowRunner, SqlPairs, Tally
@@ -50,7 +51,8 @@ def shadow(  # noqa: PLR0913 - one parameter for each option
 
     Args:
         primary: the Runnable in production.
-        candidate: a `ConductorRunnable`, or any Runnable with the primary's input.
+        candidate: a `ConductorRunnable`, or any Runnable with the primary's input. It must not act: the
+            primary has acted already.
         sample: the share of requests, from 0 to 1, drawn by the configuration's `run_id` if there is one,
             otherwise by the number of the request.
         journal: the store of the pairs: a journal in a database, its location, or `MemoryPairs` for tests;
@@ -67,8 +69,13 @@ def shadow(  # noqa: PLR0913 - one parameter for each option
             passed to it.
 
     Raises:
-        ConfigError: a number is out of range, or the journal has no database.
+        ConfigError: a number is out of range, the journal has no database, or the candidate is a conductor
+            with a worker that acts.
     """
+    if isinstance(candidate, ConductorFace) and getattr(candidate.conductor, "acts", False):
+        raise ConfigError(
+            f"the candidate of shadow {name!r} would act a second time: use workers that only read"
+        )
     pairs = _pairs(journal)
     connections_per_loop()  # models of both sides may share a client, and the candidate has its own loop
     runner = ShadowRunner(
