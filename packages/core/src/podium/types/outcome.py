@@ -262,7 +262,7 @@ def inner_problem(facts: object) -> Problem | None:
     Returns:
         `None` if the run was `ok`, or if `facts` has no status.
     """
-    if not isinstance(facts, Mapping) or not isinstance(status := facts.get("status"), str) or status == "ok":
+    if not isinstance(facts, Mapping) or (status := facts.get("status")) in (None, "ok"):
         return None
     code, message = "partial", f"the run of the other Podium ended {status!r:.40}"
     match facts.get("problem"):
