@@ -80,6 +80,13 @@ def _add_plain_tools(server: Any, note: Callable[[str], None]) -> None:
             raise
         return text
 
+    @server.tool()
+    def freeze(text: str) -> str:
+        """Block the server, so that it ends only if it is killed."""
+        note(f"freeze {text}")
+        time.sleep(60)
+        return text
+
 
 def _add_results(server: Any) -> None:
     def result(*content: dict[str, str], **rest: Any) -> CallToolResult:

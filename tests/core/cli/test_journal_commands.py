@@ -588,6 +588,18 @@ def test_a_journal_that_can_never_work_is_told_before_the_run(
     assert not server.calls
 
 
+@pytest.mark.parametrize("command", ["run What?", "resume a", "decide a approve", "replay a"])
+def test_a_journal_that_can_never_work_is_told_before_tools_start(
+    podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """No command starts the MCP servers of a config first, which may take long, or fail."""
+    monkeypatch.chdir(tmp_path)
+    server = '[workers.test]\ntype = "mcp"\ncommand = "no-such-command"\n[planner]\ntype = "rule"\n'
+    (tmp_path / "podium.toml").write_text(server + _write(tmp_path / "bad.db", "folder"))
+    done = podium(*command.split())
+    assert (done.exit_code, "the journal in" in done.stderr) == (1, True)
+
+
 def test_a_journal_that_is_locked_is_waited_for(
     spawn: Callable[..., subprocess.Popen[bytes]], podium: Podium, config: Path
 ) -> None:

@@ -8,6 +8,7 @@ import shlex
 import signal
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from core.cli.conftest import PLAN
 from core.cli.test_journal_commands import run_id
 from core.cli.test_terminal import read_terminal, stalls, wait_for
+from servers import mcp_server
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
@@ -115,7 +117,9 @@ def test_a_resumed_run_is_refreshed(podium: Podium, config: Path, server: ChatSe
         return says(call, "joined" if "Join" in text else "seen")
 
     server.reply = reply
-    assert podium("run", "What is it?", "--run-id", "job").exit_code == 3
+    failed = podium("run", "What is it?", "--run-id", "job")
+    assert failed.exit_code == 3
+    assert "retry the failed steps with `podium resume job --refresh`" in failed.stderr
     is_down[0] = False
     for options, code, calls in (((), 3, 1), (("--refresh",), 0, 1), ((), 0, 0)):
         server.calls.clear()
@@ -564,3 +568,16 @@ def test_a_limit_of_calls_can_be_given_and_raised(podium: Podium, config: Path, 
     assert "needs at least 2 more calls for an answer, and the run has 1 left" in limited.stderr
     assert podium("resume", "job", "--calls", "3").stdout == "forty-two\n"
     assert len(server.calls) == 3
+
+
+def test_a_failed_action_is_decided_before_it_is_repeated(
+    podium: Podium, config: Path, tmp_path: Path, server: ChatServer
+) -> None:
+    """The hint names both commands, because `resume` alone does not repeat it."""
+    args = json.dumps([mcp_server.__file__, str(tmp_path / "log.txt")])
+    command = f'command = "{sys.executable}"\nargs = {args}\ntools = ["fail"]\n'
+    config.write_text(f'{config.read_text()}\n[workers.test]\ntype = "mcp"\n{command}')
+    plan = '{"worker": "test.fail", "subtask": "it rains", "access": []}'
+    server.reply = lambda call: says(call, plan)
+    failed = podium("run", "What is it?", "--run-id", "job")
+    assert "`podium decide job --action 0 not-done`, then continue with `podium resume job`" in failed.stderr

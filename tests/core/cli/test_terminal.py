@@ -7,12 +7,14 @@ import re
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
 from rich.cells import cell_len
+from servers import mcp_server
 from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, says, whole
 
 Spawn = Callable[..., subprocess.Popen[bytes]]
@@ -126,6 +128,25 @@ def test_interrupt_in_the_live_view(spawn: Spawn, config: Path, server: ChatServ
     assert "Traceback" not in said
     assert said.count("\x1b[?25l") == said.count("\x1b[?25h")
     wait_for(server.calls[1].hung_up.is_set)
+
+
+@pytest.mark.long
+def test_interrupt_of_a_tool(spawn: Spawn, config: Path, tmp_path: Path, server: ChatServer) -> None:
+    """Ctrl-C also ends a run whose MCP server does not react, as any other run."""
+    log = tmp_path / "log.txt"
+    args = json.dumps([mcp_server.__file__, str(log)])
+    table = (
+        f'\n[workers.test]\ntype = "mcp"\ncommand = "{sys.executable}"\nargs = {args}\ntools = ["freeze"]\n'
+    )
+    config.write_text(config.read_text() + table)
+    plan = '{"worker": "test.freeze", "subtask": "for long", "access": []}'
+    server.reply = lambda call: says(call, plan)
+    process = spawn("run", "What is it?")
+    wait_for(log.exists)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, b"")
+    assert re.fullmatch(rb"podium: interrupted\npodium: continue with `podium resume \w+`\n", err)
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from podium.planners import FixedPlanner, PlanRequest, PlanText
 from podium.policy import Policy
 from podium.resume.rebuild import result_of
 from podium.secrets import register
-from podium.types import Completion, Event, Plan, RunStopped, StepEnded, StepStarted
+from podium.types import Completion, Event, Plan, RunEnded, RunStopped, StepEnded, StepStarted
 from podium.workers import FREE, Card, Request, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
@@ -221,6 +221,21 @@ async def test_a_mistake_in_a_listener_cancels_the_run(journal: MemoryJournal | 
             "What?", on_event=fail
         )
     assert failed.value.result.status == "ok"
+
+
+@pytest.mark.parametrize("on", [StepEnded, RunEnded])
+async def test_a_mistake_in_a_listener_tells_what_was_done(on: type[Event]) -> None:
+    """Whenever it happens: the exception has a note with the actions of the run."""
+
+    def listen(event: Event) -> None:
+        if isinstance(event, on):
+            raise TypeError
+
+    refund = FunctionWorker(lambda step: "refunded", card=Card(name="refund"), acts=True)
+    planner = FixedPlanner(plan_of((0, "order 17", ()), (0, "order 18", (0,))))
+    with pytest.raises(TypeError) as caught:
+        await Conductor(planner, [refund]).run("What?", on_event=listen)
+    assert [note for note in caught.value.__notes__ if "refund order 17: done" in note]
 
 
 async def test_a_mistake_in_a_nested_run_leaves_the_outer_run() -> None:

@@ -108,6 +108,20 @@ async def test_a_worker_that_ignores_its_cancellation_is_left(
     assert "worker 'deaf' ignores that it was cancelled" in caplog.text
 
 
+async def test_a_judge_that_ignores_its_cancellation_is_left(deaf: Deaf) -> None:
+    """The run has its answer, and ends soon after its limit."""
+
+    async def accept(question: str, answer: str) -> bool:
+        await deaf.wait()
+        return True
+
+    conductor = _conductor(ScriptedWorker("a", "A"), Limits(seconds=0.2, rounds=2), accept=accept)
+    with anyio.fail_after(20):
+        result = await conductor.run(ONE)
+    assert (result.status, result.answer) == ("partial", "A")
+    assert not deaf.ended.is_set()
+
+
 @pytest.mark.parametrize("how", ["cancel", "leave", "hedge", "function"])
 async def test_a_run_that_is_cancelled_does_not_wait_for_such_a_worker(how: str, deaf: Deaf) -> None:
     """A cancel, an early end of the stream, a faster second call, a coroutine function."""

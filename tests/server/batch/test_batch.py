@@ -263,3 +263,13 @@ def test_an_action_whose_end_is_unknown(
         batch(*words, "--retry-failed")
         (row,) = read(folder / "in.results.jsonl")
         assert (row["status"], row["answer"], orders.refunds) == ("ok", "the answer", [1017])
+
+
+def test_a_journal_that_can_never_work_is_told_before_tools_start(batch: Batch, folder: Path) -> None:
+    """No MCP server is started first, which may take long, or fail."""
+    write(folder / "q.jsonl", [{"id": "a", "question": "What?"}])
+    (folder / "runs").mkdir()
+    table = '[workers.test]\ntype = "mcp"\ncommand = "no-such-command"\n[planner]\ntype = "rule"\n'
+    (folder / "podium.toml").write_text(table + '[journal]\npath = "runs"\n')
+    done = batch("q.jsonl", code=1)
+    assert "the journal in" in done.stderr

@@ -20,7 +20,7 @@ from servers.chat_server import (
     whole,
 )
 
-from podium.errors import WorkerBroken
+from podium.errors import AnswerRefused, WorkerBroken, WorkerUnavailable
 from podium.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -84,6 +84,7 @@ async def test_a_whole_answer_must_be_one(reply: Reply) -> None:
         pytest.param(events(END), id="an end without a text"),
         pytest.param(events(PIECE, chunk({}, finish_reason="weird")), id="an unknown finish"),
         pytest.param(events(PIECE, END, {"error": {"message": "boom"}}), id="an error after the end"),
+        pytest.param(events(PIECE, {"detail": "boom"}, END), id="an error as detail"),
         pytest.param(events(PIECE, END, {"error": "boom"}), id="an error as text after the end"),
         pytest.param(whole("<html>hello</html>", content_type="text/html"), id="html"),
         pytest.param(whole("data: half", content_type="text/event-stream"), id="half of a line"),
@@ -152,3 +153,162 @@ async def test_length_without_text_says_what_to_do() -> None:
     reply: Any = whole(completion("", finish_reason="length"))
     with pytest.raises(WorkerBroken, match="raise max_tokens"):
         await ask(lambda _: reply)
+
+
+LOST = "but only if ann agrees"
+IN_PART: tuple[dict[str, Any], ...] = (
+    {"output_text": LOST},
+    {"value": LOST},
+    {"response": LOST},
+    {"message": {"content": LOST}},
+    {"Content": LOST},
+    {"parts": [{"text": LOST}]},
+)
+IN_CHOICE: tuple[dict[str, Any], ...] = ({"output": LOST}, {"text": LOST}, {"token": {"text": LOST}})
+AT_TOP: tuple[dict[str, Any], ...] = (
+    {"text": LOST},
+    {"content": LOST},
+    {"response": LOST},
+    {"message": {"role": "assistant", "content": LOST}},
+    {"token": {"text": LOST}},
+    {"candidates": [{"content": {"parts": [{"text": LOST}]}}]},
+    {"type": "response.output_text.delta", "delta": LOST},
+    {"type": "content_block_delta", "delta": {"type": "text_delta", "text": LOST}},
+    {"errors": [{"message": "boom"}]},
+    {"error": {}},
+    {"status": "failed"},
+    {"status": "incomplete"},
+    {"success": False},
+)
+
+
+@pytest.mark.parametrize("extra", AT_TOP, ids=str)
+@pytest.mark.parametrize("where", ["alone", "beside", "whole"])
+async def test_text_and_failures_outside_the_choices_are_not_dropped(
+    extra: dict[str, Any], where: str
+) -> None:
+    """An answer of which a part is where no client looks, or that the server calls failed, is none."""
+    piece = {"beside": PIECE | extra, "alone": extra, "whole": {}}[where]
+    reply = events(PIECE, piece, END) if piece else whole(completion("half") | extra)
+    await _is_broken(reply, stream=bool(piece))
+
+
+@pytest.mark.parametrize("extra", IN_PART, ids=str)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_text_in_unknown_fields_of_a_message_is_not_dropped(
+    extra: dict[str, Any], *, stream: bool
+) -> None:
+    """Half an answer is none."""
+    body = completion("half")
+    body["choices"][0]["message"] |= extra
+    await _is_broken(events(PIECE, chunk(extra), END) if stream else whole(body), stream=stream)
+
+
+@pytest.mark.parametrize("extra", [*IN_CHOICE, {"delta": {"content": LOST}}], ids=str)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_text_in_unknown_fields_of_a_choice_is_not_dropped(
+    extra: dict[str, Any], *, stream: bool
+) -> None:
+    """Also if a choice has two texts."""
+    body, piece = completion("half"), chunk({})
+    body["choices"][0] |= extra
+    piece["choices"][0] |= {"message": {"content": LOST}} if "delta" in extra else extra
+    await _is_broken(events(PIECE, piece, END) if stream else whole(body), stream=stream)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_second_text_in_a_part_is_not_dropped(*, stream: bool) -> None:
+    """A part has one text."""
+    parts = [{"type": "text", "text": "half", "content": LOST}]
+    await _is_broken(
+        events(chunk({"content": parts}), END) if stream else whole(completion(parts)), stream=stream
+    )
+
+
+async def _is_broken(reply: Reply, *, stream: bool) -> None:
+    with pytest.raises((WorkerBroken, WorkerUnavailable)) as caught:
+        await ask(lambda _: reply, stream=stream)
+    assert caught.value.maybe_paid
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_filter_beside_a_stop_is_a_refusal(*, stream: bool) -> None:
+    """The results of Azure's filters count, whatever the finish reason says."""
+    filtered = {"content_filter_results": {"hate": {"filtered": True, "severity": "high"}}}
+    body, end = completion("half"), chunk({}, finish_reason="stop")
+    body["choices"][0] |= filtered
+    end["choices"][0] |= filtered
+    with pytest.raises(AnswerRefused):
+        await ask(lambda _: events(PIECE, end) if stream else whole(body), stream=stream)
+
+
+FILTERS = {
+    "hate": {"filtered": False, "severity": "safe"},
+    "jailbreak": {"filtered": False, "detected": False},
+}
+TOKEN = {"token": "half", "logprob": -0.1, "bytes": [104], "top_logprobs": []}
+KNOWN: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "vllm": (
+        {"prompt_logprobs": None, "prompt_token_ids": [1, 2], "kv_transfer_params": None},
+        {"stop_reason": 128009, "token_ids": [7], "logprobs": {"content": [TOKEN], "refusal": None}},
+        {"reasoning_content": "hm", "reasoning": "hm", "tool_calls": [], "refusal": None, "audio": None},
+    ),
+    "llama.cpp": (
+        {"timings": {"prompt_n": 1}, "__verbose": {"content": "half", "index": 0}},
+        {},
+        {"reasoning_content": "hm"},
+    ),
+    "openrouter": (
+        {"provider": "Together", "citations": ["https://example.com"]},
+        {"native_finish_reason": "completed", "logprobs": None, "error": None},
+        {
+            "reasoning": "hm",
+            "reasoning_details": [{"type": "reasoning.text", "text": "hm", "format": "unknown", "index": 0}],
+            "annotations": [{"type": "url_citation", "url_citation": {"content": "page", "title": "t"}}],
+        },
+    ),
+    "groq": (
+        {"x_groq": {"id": "r1"}, "service_tier": "on_demand", "usage_breakdown": None},
+        {},
+        {"executed_tools": [{"name": "search", "output": "found"}], "channel": "final"},
+    ),
+    "azure": (
+        {"prompt_filter_results": [{"prompt_index": 0, "content_filter_results": FILTERS}]},
+        {"content_filter_results": FILTERS, "content_filter_offsets": {"check_offset": 1}},
+        {"context": {"citations": [{"content": "a document"}], "intent": "[]"}, "annotations": []},
+    ),
+    "together": ({"prompt": [], "warnings": None}, {"text": "half", "seed": 7}, {"token_id": 7}),
+    "spark": ({"code": 0, "message": "Success", "sid": "s1"}, {}, {"plugins_content": None}),
+    "minimax": (
+        {"base_resp": {"status_code": 0, "status_msg": ""}, "output_sensitive": False},
+        {},
+        {"name": "MiniMax AI", "audio_content": ""},
+    ),
+    "gemini": ({"status": "completed"}, {}, {"extra_content": {"google": {"thought_signature": "c2ln"}}}),
+    "openai": ({"obfuscation": "xxxx", "service_tier": "default", "moderation": None}, {}, {"refusal": None}),
+    "perplexity": ({"search_results": [{"title": "t", "snippet": "s"}], "errors": []}, {}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("server", KNOWN)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_fields_of_known_servers_are_no_faults(server: str, *, stream: bool) -> None:
+    """What servers add to whole answers hides no text."""
+    top, beside, inside = KNOWN[server]
+    body, piece, end = (
+        completion("half"),
+        chunk({"content": "half"} | inside),
+        chunk({}, finish_reason="stop"),
+    )
+    if server == "perplexity":  # the piece and the text so far; the text and an empty piece
+        body["choices"][0]["delta"] = {"role": "assistant", "content": ""}
+        piece["choices"][0]["message"] = end["choices"][0]["message"] = {
+            "role": "assistant",
+            "content": "half",
+        }
+    body["choices"][0] |= beside
+    body["choices"][0]["message"] |= inside
+    piece["choices"][0] |= beside
+    reply = events(piece | top, end | top) if stream else whole(body | top)
+    asked = await ask(lambda _: reply, stream=stream)
+    assert (asked.completion.text, asked.completion.missing) == ("half", None)

@@ -331,15 +331,31 @@ async def test_a_body_that_quotes_the_key_does_not_show_it() -> None:
     assert key not in f"{told} {caught.value!r} {caught.value.__cause__!r}"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_bytes_that_quote_the_key_do_not_show_it(*, stream: bool) -> None:
+    """The cause of an answer that is not UTF-8 has its bytes, without the key."""
+    key = "sk-canary-0123456789"
+    data = b'{"choices": "\xff %s"}' % key.encode()
+    reply = events(b"data: " + data + b"\n\n") if stream else whole(data)
+    async with ChatServer(lambda call: reply) as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url, api_key=key))
+        with pytest.raises(WorkerBroken, match="not UTF-8") as caught:
+            await complete(worker, Request(messages=(Message("user", "hello"),), stream=stream))
+    cause = caught.value.__cause__
+    assert isinstance(cause, UnicodeDecodeError)
+    assert key not in f"{cause!r} {cause.args} {cause.object!r} {caught.value.received}"
+
+
 async def test_a_process_without_file_descriptors_blames_no_worker() -> None:
     """The call is retried, under one code, and the circuit breaker of the worker stays closed."""
     retry = Retry(attempts=2, first_wait=0.001, break_after=1)
     async with ChatServer(lambda call: says(call, "fine")) as server:
-        conductor = Conductor(
-            FixedPlanner(Plan((Step(0, "Say it."),))),
-            [ChatWorker("m", endpoint=Endpoint(server.url))],
-            retry=retry,
+        planner = FixedPlanner(Plan((Step(0, "Say it."),)))
+        other, conductor = (
+            Conductor(planner, [ChatWorker("m", endpoint=Endpoint(server.url))], retry=retry)
+            for _ in range(2)
         )
+        await other.run("What?")  # imports modules, which needs file descriptors
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
         try:

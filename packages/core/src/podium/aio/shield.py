@@ -17,8 +17,8 @@ async def shielded(work: Coroutine[Any, Any, _Value]) -> _Value:
     """Run `work` in its own task and return its result.
 
     If the caller is cancelled, before or during the work, the work has `GRACE` seconds to finish; then it is
-    cancelled too. At the end of the work, the caller's cancellation is raised, and the result of the work is
-    discarded.
+    cancelled too, and has the same time again. Then the caller's cancellation is raised, and the result of
+    the work is discarded.
 
     Args:
         work: the coroutine.
@@ -37,8 +37,10 @@ async def shielded(work: Coroutine[Any, Any, _Value]) -> _Value:
         if task.done() and not task.cancelled():
             task.exception()  # retrieved, so asyncio does not log it
         raise
-    if task.cancelled():
+    if task.cancelled() or not task.done():
         await anyio.lowlevel.checkpoint()  # raises the cancellation of the caller, if there is one
+    if not task.done():
+        raise asyncio.CancelledError
     return task.result()
 
 

@@ -21,6 +21,7 @@ from .run_lookup import (
     find_run as find_run,
     local_time as local_time,
     look as look,
+    probe as probe,
 )
 from .screen import (
     EXIT_CODES as EXIT_CODES,

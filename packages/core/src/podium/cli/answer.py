@@ -16,7 +16,7 @@ from podium.cli.run_lookup import short_id
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen
 from podium.errors import JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
 from podium.run.no_plan import FALLBACK
-from podium.types.conclusion import STALE
+from podium.types.conclusion import STALE, missing
 from podium.types.result import Result
 
 _EXITS = {"partial": PARTIAL, "failed": NO_ANSWER, "waiting": WAITING}
@@ -120,8 +120,14 @@ def _hint(result: Result, config: Path | None) -> str:
         return f": ask the planner again with `{resume}`" if is_asked else ""  # the policy forbids the call
     if result.problem is not None and result.problem.code == LimitExceeded.code:
         return f": {_with_higher_limit(resume, result.problem.message)}"
-    if any(action.end == "unknown" for action in result.actions):
-        return f": then continue with `{resume}`"
+    if result.answer and missing(result.rounds[-1]):
+        resume += " --refresh"
+    ends = ("failed", "unknown") if result.status in ("partial", "failed") else ("unknown",)
+    for action in result.actions:
+        if action.end in ends:  # it is not repeated before a person decides
+            words = "not-done" if action.end == "failed" else "done|not-done"
+            decide = f"decide {quote(short_id(action.run_id))} --action {action.step} {words}"
+            return f": decide with `{command(decide, config)}`, then continue with `{resume}`"
     match result.status:
         case "ok":
             return ""
@@ -131,8 +137,7 @@ def _hint(result: Result, config: Path | None) -> str:
             return f": see it with `{see}`, then `{approve}` or `{refuse}`"
         case _:
             is_stale = result.problem is not None and result.problem.code == STALE
-            how = "make these steps again" if is_stale else "retry the failed steps"
-            return f": {how} with `{resume}{' --refresh' if is_stale else ''}`"
+            return f": {'make these steps again' if is_stale else 'retry the failed steps'} with `{resume}`"
 
 
 def _with_higher_limit(resume: str, message: str) -> str:

@@ -85,15 +85,17 @@ def find_recorded_run(path: Path | None, typed: str) -> RecordedRun:
         JournalError: the run is unknown or cannot be read.
     """
     config = load_config(find_config(path))
-    conductor, journal = config.conductor(), config.journal()
-    if not isinstance(conductor, Conductor):
+    if config.is_hosted:
         raise ConfigError("a hosted conductor's runs are not recorded: use a config with workers")
+    journal = config.journal()
     if journal is None:
         raise ConfigError(f"{config.path} records no runs: remove `off` in [journal]")
 
-    async def read() -> RecordedRun:
+    async def read() -> tuple[str, Sequence[Event]]:
         row = await find_run(journal, typed)
-        events = [entry.event for entry in await journal.read(row.run_id)]
-        return RecordedRun(run_id=row.run_id, events=events, conductor=conductor, config=path)
+        return row.run_id, [entry.event for entry in await journal.read(row.run_id)]
 
-    return look(journal, read)
+    run_id, events = look(journal, read)  # before MCP servers start
+    conductor = config.conductor()
+    assert isinstance(conductor, Conductor)  # the config is not hosted
+    return RecordedRun(run_id=run_id, events=events, conductor=conductor, config=path)

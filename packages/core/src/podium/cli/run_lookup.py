@@ -1,20 +1,24 @@
-"""Finds recorded runs by the beginning of their ids, and reads them."""
+"""Opens the journal; finds recorded runs by the beginning of their ids, and reads them."""
 
 import re
+from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
 import anyio
 
-from podium.errors import RunUnknown
-from podium.journal import Entry, Journal, RunRow
+from podium.cli.screen import Screen
+from podium.errors import JournalError, RunUnknown
+from podium.journal import Entry, Journal, RunRow, SqlJournal
 from podium.types.events import Event
 
 T = TypeVar("T")
 
 SHORT = 12
 """Length of the shown part of a generated id, in characters; commands accept it in place of the whole id."""
+_QUIET_SECONDS = 1.0
+"""Seconds after which a command says that it waits."""
 _GENERATED = re.compile("[0-9a-f]{32}")
 
 
@@ -31,6 +35,28 @@ def look(journal: Journal, read: Callable[[], Awaitable[T]]) -> T:
             return await read()
 
     return anyio.run(reading)
+
+
+def probe(screen: Screen, journal: SqlJournal) -> None:
+    """Check that the journal works, and say so if the command will wait for it.
+
+    Raises:
+        JournalError: the journal cannot be used.
+    """
+    waits = f"podium: waiting for the journal in {journal.url}"
+
+    async def probing() -> None:
+        late = get_running_loop().call_later(_QUIET_SECONDS, screen.note, waits)
+        try:
+            await journal.probe()
+        except JournalError as error:
+            if not error.is_busy:
+                raise
+            screen.note(f"{waits}: {error}")
+        finally:
+            late.cancel()
+
+    anyio.run(probing)
 
 
 async def find_run(journal: Journal, typed: str) -> RunRow:

@@ -9,6 +9,7 @@ from podium.run.approval import how_to_decide
 from podium.secrets import scrub, scrub_data
 from podium.types import Completion, Outcome, Plan, Problem, Result
 from podium.types.conclusion import answer_of, steps_of
+from podium.types.outcome import tell_actions
 from podium.usage import Usage
 
 Partial = Literal["return", "raise"]
@@ -91,9 +92,8 @@ def _told_lack(text: str) -> str | None:
 def run_failed(message: str, result: Result) -> RunFailed:
     """Return the error for a result without a usable answer; its message has the run's id."""
     error = RunFailed(f"run {result.run_id}: {message}")
-    error.result, error.actions = result, result.actions
-    if result.actions:
-        error.add_note(f"actions of the run: {'; '.join(map(str, result.actions))}")
+    error.result = result
+    tell_actions(error, result.actions)
     return error
 
 

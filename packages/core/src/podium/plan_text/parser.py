@@ -3,7 +3,8 @@ r"""Finds the plan in the text of a planner.
 Reads three spellings anywhere in the text: labelled lists, as in the RL Conductor (arXiv 2512.04388,
 figure 2), one JSON object with `steps`, or one JSON object per line (rows). Other text and
 `<think>` blocks are skipped. If a text has the lists or the object more than once, the last complete set is
-used. All rows are used, from the first row on, because their steps may already be running.
+used. All rows are used, from the first row on, because their steps may already be running; only rows in a
+later code fence that repeat the whole plan are left out.
 
 `PlanReader` reads text that arrives in pieces; `parse_plan` reads a whole text.
 """
@@ -31,9 +32,10 @@ MAX_CHARS = 256 * 1024
 """Maximum length of a plan's text, in characters."""
 
 _ANCHOR = re.compile(
-    r"[<{mwsaMWSA](?i:"  # a set of first characters makes the search fast
+    r"[<{`mwsaMWSA](?i:"  # a set of first characters makes the search fast
     r"(?<=<)(?P<think>/?(?:think|thinking|thought|reasoning)>)"
     r"|(?P<object>(?<=\{))"
+    r"|(?P<fence>(?<=`)``)"
     r"|(?<=[a-z])(?<![a-z0-9].)(?P<label>(?:(?<=m)odel|(?<=w)orker)[_ ]?ids?|(?<=w)orkers?|(?<=s)ub_?tasks?"
     r"|(?<=a)ccess(?:[_ ]?lists?)?)(?!\w)"
     r"[\s\u00a0\u3000\"'`*]*+(?>(?:(?P<sign>:=|[:=：＝])[\s\u00a0\u3000\"'`*]*+"
@@ -92,6 +94,8 @@ class PlanReader:
         self._position = 0
         self._rows: list[Step] = []
         self._ids = StepIds()
+        self._fences = [_Fence(0)]
+        self._is_fenced = False
         self._object_end = 0
         self._after_row = False
         self._lists: list[LabelledList] = []
@@ -128,6 +132,7 @@ class PlanReader:
         """
         self._take(rest)
         self._scan(final=True)
+        self._end_fence()
         columns = choose_lists(self._lists)
         if self._rows:
             if columns or self._object:
@@ -135,6 +140,9 @@ class PlanReader:
                 raise PlanSyntaxError("two_plans", message, position=self._object_end)
             if self._row_failure:
                 raise self._row_failure
+            if any(fence.is_plan for fence in self._fences) and len(self._rows) > len(self._fences):
+                message = "the text has rows of two plans, in different code fences: write one plan"
+                raise PlanSyntaxError("two_plans", message, position=self._object_end)
             return Plan(tuple(self._rows))
         if columns:
             return read_columns(columns, self._roster)
@@ -213,6 +221,8 @@ class PlanReader:
                 self._forget_thoughts()
             else:
                 self._in_thought = True
+        elif anchor["fence"]:
+            self._is_fenced = bool(self._rows)
         elif anchor["object"] is not None:
             node, end = literals.read(start)
             self._take_object(node, start, end)
@@ -244,11 +254,32 @@ class PlanReader:
         elif self._row_failure:
             self._failure = self._failure or self._row_failure
         else:
+            if self._is_fenced:
+                self._end_fence()
+                self._fences.append(_Fence(len(self._rows)))
+                self._is_fenced = False
+            self._add_rows(self._fences[-1].take(node, self._rows, self._roster))
+
+    def _end_fence(self) -> None:
+        """Discard the rows of the last fence if they are the whole plan again; else add those held back."""
+        fence = self._fences[-1]
+        if fence.held and len(fence.held) == len(self._rows):
+            self._fences.pop()
+        else:
+            self._add_rows(fence.held)
+            first = self._rows[fence.start : fence.start + 1]
+            fence.is_plan = (
+                fence.is_plan and self._ids.latest is None and not any(step.access for step in first)
+            )
+
+    def _add_rows(self, nodes: Sequence[Node]) -> None:
+        for node in () if self._row_failure else nodes:
             try:
                 self._rows.append(read_row(node, len(self._rows), self._roster, self._ids))
             except PlanInvalid as error:
                 self._failure = error
                 self._block_rows(error)
+                break
 
     def _at_row_start(self, start: int) -> bool:
         text, known = self._literals.text, self._object_end - self._literals.offset
@@ -284,3 +315,43 @@ class PlanReader:
             self._lists.clear()
             self._ids = StepIds()
             self._object = self._failure = self._row_failure = None
+
+
+class _Fence:
+    """The rows of a code fence.
+
+    Args:
+        start: the number of rows before it.
+    """
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.held: list[Node] = []
+        """The rows so far, if they repeat the rows before the fence."""
+        self.is_plan = bool(start)
+        """Whether the rows are a plan without the rows before them."""
+        self._is_again = bool(start)
+        self._count = 0
+        self._ids = StepIds()
+
+    def take(self, node: Node, before: Sequence[Step], roster: Roster) -> list[Node]:
+        """Take the next row, and return the rows that are further steps of the plan.
+
+        Args:
+            node: the row.
+            before: the steps so far.
+            roster: the workers that the plan may name.
+        """
+        if self.is_plan:
+            try:
+                step = read_row(node, self._count, roster, self._ids)
+            except PlanInvalid:
+                self.is_plan = self._is_again = False
+            else:
+                self._is_again = self._is_again and before[self._count : self._count + 1] == [step]
+        self._count += 1
+        self.held.append(node)
+        if self._is_again:
+            return []
+        rows, self.held = self.held, []
+        return rows

@@ -1,12 +1,14 @@
 """Judges an answer with a worker that answers YES or NO, or with a function."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 
 import anyio
 
+from podium.aio.foreign_call import foreign_batches
 from podium.errors import PodiumError, WorkerFailed
 from podium.execution.run_context import Accept, RunContext
 from podium.execution.step_runner import StepRunner
@@ -62,7 +64,7 @@ class AcceptanceCheck:
         try:
             with Boundary("accept", WorkerFailed):
                 returned = accept(question, answer)
-                verdict = await returned if isawaitable(returned) else returned
+                verdict = await _awaited(returned) if isawaitable(returned) else returned
         except BUGS as bug:
             add_place(bug, context.request.run_id, f"`accept` in round {self.round}")
             raise
@@ -124,6 +126,19 @@ class AcceptanceCheck:
         if runner.bug is not None:
             raise runner.bug
         return check
+
+
+async def _awaited(verdict: Awaitable[object]) -> object:
+    """Await the verdict of a function, which is left if it ignores its cancellation."""
+    given = list[object]()
+
+    async def call(_: Callable[[object], Awaitable[None]]) -> None:
+        given.append(await verdict)
+
+    async with aclosing(foreign_batches(call, "accept")) as batches:
+        async for _ in batches:
+            pass  # there are none
+    return given[0]
 
 
 def _unread(runner: StepRunner, text: str, number: int) -> None:

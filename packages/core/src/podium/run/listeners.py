@@ -1,7 +1,7 @@
 """Calls a user's callback with each event of a run."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 
@@ -9,6 +9,7 @@ from podium.errors import ListenerFailed
 from podium.secrets import scrub_error
 from podium.secrets.boundary import BUGS, add_place
 from podium.types.events import Event
+from podium.types.outcome import tell_actions
 from podium.types.result import Result
 
 Listener = Callable[[Event], None]
@@ -46,11 +47,23 @@ async def with_listener(
                 logging.getLogger("podium").exception("the event callback of run %s raised", event.run_id)
 
     with scope:
-        result = await run(tell)
+        try:
+            result = await run(tell)
+        except BaseException as ended:
+            _copy_notes(ended, raised)  # what the run has done
+            raise
     if raised and isinstance(raised[0], BUGS):
+        if not scope.cancelled_caught:
+            tell_actions(raised[0], result.actions)
         raise raised[0]
     if raised:
         failed = ListenerFailed(f"on_event raised {type(raised[0]).__name__}: the run continued without it")
         failed.result, failed.actions = result, result.actions
         raise failed from raised[0]
     return result
+
+
+def _copy_notes(error: BaseException, others: Sequence[Exception]) -> None:
+    for other in others:
+        for note in getattr(error, "__notes__", ()):
+            other.add_note(note)

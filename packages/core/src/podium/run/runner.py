@@ -39,7 +39,7 @@ from podium.types.events import (
 )
 from podium.types.explain import explain_proposal
 from podium.types.forecast import Forecast
-from podium.types.outcome import Action, Problem
+from podium.types.outcome import Problem, tell_actions
 from podium.types.plan import Plan
 from podium.types.result import Result
 
@@ -214,7 +214,7 @@ class RunSession:
             self._raise_for_listener()
         except BaseException as error:  # cancellations are recorded as well
             context.tell(RunStopped, problem=_problem_of(error))
-            _tell_actions(error, context.actions.of_run(self._request.run_id))
+            tell_actions(error, context.actions.of_run(self._request.run_id))
             raise
         self._cause = rounds.cause
         return await self._end(context, rounds, out_of_time=self._scope.cancelled_caught)
@@ -353,14 +353,6 @@ class RunSession:
             seconds=context.now(),
             forecast=self._forecast,
         )
-
-
-def _tell_actions(error: BaseException, actions: tuple[Action, ...]) -> None:
-    """Add the actions of the run to the error that ended it."""
-    if isinstance(error, PodiumError):
-        error.actions = actions
-    if actions:
-        error.add_note(f"actions of the run: {'; '.join(map(str, actions))}")
 
 
 def _problem_of(error: BaseException) -> Problem:

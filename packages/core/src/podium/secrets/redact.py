@@ -74,6 +74,9 @@ def scrub_error(error: BaseException) -> bool:
             each.received = _scrub(each.received)
         elif isinstance(each, json.JSONDecodeError):
             each.doc = _scrub(each.doc)
+        elif isinstance(each, UnicodeDecodeError):
+            each.object = _scrub(each.object.decode("latin-1")).encode("latin-1", "replace")
+            each.args = (each.encoding, each.object, each.start, each.end, each.reason)
     if _is_clean(error):
         return True
     left, seen = [error], set[int]()

@@ -157,6 +157,14 @@ class Action:
 _MOST_ASKED = 200
 
 
+def tell_actions(error: BaseException, actions: Sequence[Action]) -> None:
+    """Add the actions of a run to the error that ended it: as `actions`, or only in a note."""
+    if isinstance(error, PodiumError):
+        error.actions = tuple(actions)
+    if actions:
+        error.add_note(f"actions of the run: {'; '.join(map(str, actions))}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """One call of a planner: the text that it wrote, and whether the text is the plan."""
@@ -262,7 +270,7 @@ def inner_problem(facts: object) -> Problem | None:
     Returns:
         `None` if the run was `ok`, or if `facts` has no status.
     """
-    if not isinstance(facts, Mapping) or not isinstance(status := facts.get("status"), str) or status == "ok":
+    if not isinstance(facts, Mapping) or (status := facts.get("status")) in (None, "ok"):
         return None
     code, message = "partial", f"the run of the other Podium ended {status!r:.40}"
     match facts.get("problem"):

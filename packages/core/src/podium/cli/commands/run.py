@@ -1,6 +1,5 @@
 """`podium run`: answer a question, or run a saved plan."""
 
-from asyncio import get_running_loop
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,12 +28,12 @@ from podium.cli.arguments import (
 from podium.cli.job import Job, hosted_job
 from podium.cli.plan_files import read_plan
 from podium.cli.question import read_question
+from podium.cli.run_lookup import probe
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
 from podium.config import Config, find_config, load_config
-from podium.errors import ConfigError, JournalError
+from podium.errors import ConfigError
 from podium.hosted import HostedConductor
-from podium.journal import SqlJournal
 from podium.policy import Policy
 from podium.types.events import Event
 from podium.types.messages import Query, read_query
@@ -122,16 +121,18 @@ def _run(
     screen: Screen, config: Config, asked: _Asked, *, as_json: bool, explain: bool, outputs: bool
 ) -> None:
     """Run the question or plan, show the result, and exit with its exit code."""
-    recorded = asked.journaled and not config.is_hosted and config.journal() is not None
-    if asked.run_id is not None and not recorded and not config.is_hosted:
+    journal = config.journal() if asked.journaled and not config.is_hosted else None
+    if asked.run_id is not None and journal is None and not config.is_hosted:
         off = f"remove `off` in [journal] of {config.path}" if asked.journaled else "leave out --no-journal"
         raise ConfigError(f"--run-id needs a journal, and this run is not recorded: {off}, or --run-id")
+    if journal is not None:
+        probe(screen, journal)  # before MCP servers start
     answering = Answering(
         screen,
         as_json=as_json,
         explain=explain,
         outputs=outputs,
-        recorded=recorded,
+        recorded=journal is not None,
         config=asked.config,
     )
     conductor = config.conductor(limits=asked.limits, journaled=asked.journaled)
@@ -143,15 +144,13 @@ def _run(
     if asked.approve:
         ask = conductor.policy.ask
         policy = Policy(approve=at_the_terminal(screen, answering.view, conductor), ask=ask)
-    answering.carry_out(_job(screen, conductor, asked, policy))
+    answering.carry_out(_job(conductor, asked, policy))
 
 
-def _job(screen: Screen, conductor: Conductor, asked: _Asked, policy: Policy | None) -> Job:
+def _job(conductor: Conductor, asked: _Asked, policy: Policy | None) -> Job:
     query = _read(asked, conductor)
 
     async def job(listen: Callable[[Event], None]) -> Result:
-        if isinstance(conductor.journal, SqlJournal):
-            await _probe(screen, conductor.journal)
         return await conductor.run(
             query,
             run_id=asked.run_id,
@@ -162,24 +161,6 @@ def _job(screen: Screen, conductor: Conductor, asked: _Asked, policy: Policy | N
         )
 
     return job
-
-
-async def _probe(screen: Screen, journal: SqlJournal) -> None:
-    """Check that the journal works, and say so if the run will wait for it."""
-    waits = f"podium: waiting for the journal in {journal.url}"
-    late = get_running_loop().call_later(_QUIET_SECONDS, screen.note, waits)
-    try:
-        await journal.probe()
-    except JournalError as error:
-        if not error.is_busy:
-            raise
-        screen.note(f"{waits}: {error}")
-    finally:
-        late.cancel()
-
-
-_QUIET_SECONDS = 1.0
-"""Seconds after which the command says that it waits."""
 
 
 def _hosted_question(asked: _Asked) -> str:

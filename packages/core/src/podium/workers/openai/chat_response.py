@@ -4,7 +4,7 @@ An answer is valid only if it has a finish reason and is not empty.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from podium.errors import AnswerRefused, WorkerBroken, WorkerFailed
@@ -34,6 +34,7 @@ class AnswerReader:
         self._texts: list[str] = []
         self._held = ""
         self._refusal = ""
+        self._is_filtered = False
         self._other: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
         self._usage = usage
@@ -55,13 +56,14 @@ class AnswerReader:
             self._model = storable(model)
         self.problem = inner_problem(raw.get("podium")) or self.problem
         self.acts = told_acts(raw, known=self.acts)
-        choices = raw.get("choices")
-        if not choices:
-            return ""
-        choice = _first_choice(choices)
-        if choice is None:  # a piece of a second answer
+        choice = _first_choice(choices) if (choices := raw.get("choices")) else None
+        if choice is None:  # the end of a stream, or a piece of a second answer
+            self._check_read("", raw)
             return ""
         part, text = self._part_of(choice)
+        self._check_read(text, raw)
+        self._check_read(text, choice, "delta", "message")
+        self._check_read(text, part, "content")
         self._read_calls(part.get("tool_calls"))
         if function := part.get("function_call"):  # the old form of `tool_calls`
             self._read_calls([{"index": 0, "id": "function_call", "function": function}])
@@ -71,6 +73,9 @@ class AnswerReader:
             self._reasoning += piece if isinstance(piece := part.get(name), str) else ""
         self._other += (f"the field {name!r}" for name in _MEDIA_FIELDS if part.get(name))
         self.finish = joined_finish(self.finish, choice.get("finish_reason"))
+        filters = choice.get("content_filter_results")
+        for found in filters.values() if isinstance(filters, dict) else ():
+            self._is_filtered |= isinstance(found, dict) and found.get("filtered") is True
         return self._add(text, more=self.finish is None)
 
     def _part_of(self, choice: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
@@ -79,19 +84,50 @@ class AnswerReader:
         Raises:
             WorkerBroken: it is not a message of an assistant, or its text is where no client looks for it.
         """
-        delta = choice.get("delta")
-        part = delta or choice.get("message") or {}
-        if not isinstance(part, dict) or part.get("role") in _FOREIGN_ROLES:
-            raise _no_completion()
-        text = self._text_of(part.get("content"))
-        elsewhere = [choice.get("text"), choice.get("content"), part.get("text"), part.get("parts")]
-        if any(found and found != text for found in elsewhere):
-            raise _no_completion()
-        if not delta and part and (self._texts or self._calls):  # the end of a stream with the whole message
-            if text != "".join(self._texts):
+        delta, message = choice.get("delta") or {}, choice.get("message") or {}
+        for part in (delta, message):
+            if not isinstance(part, dict) or part.get("role") in _FOREIGN_ROLES:
                 raise _no_completion()
-            return {"refusal": part.get("refusal")}, ""
-        return part, text
+        if any(delta.get(name) for name in _ANSWER_FIELDS) or not message.get("content"):
+            part = delta or message
+            text = self._text_of(part.get("content"))
+            if part is delta:
+                self._check_read(text, message)
+            return part, text
+        text = self._text_of(message.get("content"))
+        if not (self._texts or self._calls):
+            return message, text
+        if not self._has("", text):  # the end of a stream with the whole message
+            raise _no_completion()
+        return {"refusal": message.get("refusal")}, ""
+
+    def _check_read(self, text: str, place: Mapping[str, Any], *read: str) -> None:
+        """Check that an object of a response has no text that nothing reads.
+
+        Args:
+            text: the text that the response adds to the answer.
+            place: the object. Only fields whose names say that they have text are looked at.
+            read: the fields that are read.
+
+        Raises:
+            WorkerBroken: it has such a text, or says that the answer failed.
+        """
+        status = place.get("status")
+        if place.get("success") is False or (isinstance(status, str) and status.lower() in _FAILED):
+            raise WorkerBroken("the server says that its answer failed or is incomplete", maybe_paid=True)
+        for name, value in place.items():
+            if name in read or name.lower() not in _TEXT_FIELDS:
+                continue
+            if not all(self._has(text, found) for found in _texts({name: value})):
+                told = f"the answer has text where no client reads it: in {storable(name)!r:.80}"
+                raise WorkerBroken(told, maybe_paid=True)
+
+    def _has(self, text: str, found: str) -> bool:
+        """Return whether a text is blank, is `text`, or is the answer so far, without or with `text`."""
+        if (found := found.strip()) in ("", text.strip()):
+            return True
+        before = "".join(self._texts)
+        return storable(found) in (before.strip(), (before + storable(text)).strip())
 
     def completion(self, messages: Sequence[Message]) -> Completion:
         """Return the whole answer.
@@ -117,7 +153,7 @@ class AnswerReader:
         if finish is None:
             message = f"the answer has the unknown finish_reason {storable(self.finish)!r:.80}"
             raise WorkerBroken(message, maybe_paid=True, usage=self._usage)
-        if finish == "content_filter" or self._refusal:
+        if finish == "content_filter" or self._is_filtered or self._refusal:
             message = "the model or its content filter refused to answer"
             if self._refusal:
                 message += f": {storable(self._refusal)[:300]!r}"
@@ -170,6 +206,7 @@ class AnswerReader:
                 case {"type": "refusal", "refusal": str(refusal)}:
                     self._refusal += refusal
                 case {"text": str(text), **rest} if rest.get("type", "text") in _TEXT_PARTS:
+                    self._check_read(text, rest)
                     texts.append(text)
                 case {"type": str(kind)} if kind in _REASONING_PARTS:
                     pass
@@ -199,6 +236,22 @@ def _first_choice(choices: object) -> Mapping[str, Any] | None:
     return choices[indexes.index(0)] if 0 in indexes else None
 
 
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts in a value, also those in its fields for text; a plain `message` is a status."""
+    match value:
+        case str():
+            yield value
+        case list():
+            for item in value:
+                yield from _texts(item)
+        case {"type": str(kind)} if kind in _REASONING_PARTS:
+            pass
+        case dict():
+            for name, item in value.items():
+                if name.lower() in _TEXT_FIELDS and not (name == "message" and isinstance(item, str)):
+                    yield from _texts(item)
+
+
 def told_acts(raw: Mapping[str, Any], *, known: bool | None = None) -> bool | None:
     """Return whether a response says that its model acts, as servers of Podium do; else what is known."""
     match raw.get("podium"):
@@ -225,6 +278,13 @@ def _merge_call(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
 _TEXT_PARTS = ("text", "output_text")
 _REASONING_PARTS = ("thinking", "reasoning", "reasoning_text", "redacted_thinking")
 """Types of parts in which some servers send the model's reasoning."""
+_TEXT_FIELDS = frozenset(
+    {"content", "delta", "message", "parts", "text", "token", "value"}
+    | {"candidates", "generated_text", "output", "output_text", "response"}
+)
+"""Fields in which servers of other APIs, or broken ones, send text; in lower case."""
+_ANSWER_FIELDS = ("content", "tool_calls", "function_call", "refusal")
+_FAILED = ("failed", "incomplete")
 _MEDIA_FIELDS = ("audio", "images")
 """Fields of a message in which some servers send parts that are not text."""
 _FOREIGN_ROLES = ("system", "developer", "user", "tool", "function")

@@ -185,7 +185,7 @@ def _acted(body: object) -> bool | None:
 
 def _read_error(body: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Return the message of an error body, and its codes in lower case."""
-    error = body.get("error") or body.get("detail") or body
+    error = body.get("error") or body.get("errors") or body.get("detail") or body
     if not isinstance(error, dict):
         return str(error), []
     words = [str(error[key]).lower() for key in ("code", "status", "type") if error.get(key) is not None]

@@ -204,16 +204,20 @@ class Exchange:
         if not isinstance(raw, dict):
             received = None if body is None else body.received
             raise self._broken("its answer is not a JSON object", repr(raw), received)
-        if raw.get("object") == "error":
+        if raw.get("object") == "error" or (raw.get("detail") and not raw.keys() & _ANSWERS):
             raise answer_fault(self._origin, raw)
         for part in (raw, *_choices(raw)):
-            if part.get("error"):
+            if part.get("error") not in (None, "", False) or part.get("errors"):
                 raise answer_fault(self._origin, part)
         return raw
 
     def _broken(self, what: str, said: str, received: str | None = None) -> WorkerBroken:
         told = f"{self._origin.url}: {what}: {self._origin.quote(said)!r}"
         return WorkerBroken(told, maybe_paid=True, received=received)
+
+
+_ANSWERS = {"choices", "object", "type"}
+"""Fields that answers have; an object with `detail` and without them is an error."""
 
 
 def _choices(raw: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
