@@ -1,17 +1,28 @@
 """Actions in CrewAI: its tools and agents as workers, in its LLM and its manager."""
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from contracts.actions_contract import ActionHost, ActionsContract, Refund
+from contracts.actions_contract import (
+    ONCE,
+    REFUND,
+    ActionHost,
+    ActionsContract,
+    Refund,
+    Shop,
+)
 from crewai import LLM, Agent, Crew, Process, Task
 from crewai.tools import tool
+from pydantic import BaseModel
 from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorLLM, ConductorManager, as_worker
 from podium import Conductor, FunctionWorker, Plan, Step
+from podium.errors import RunFailed, WorkerFailed, WorkerRefused
 from podium.planners import FixedPlanner
+from podium.types import Completion
 from podium.workers import FREE, Worker
 
 
@@ -110,6 +121,50 @@ async def test_the_agents_of_a_manager(said: dict[str, bool], count: int) -> Non
     await managed.akickoff()
     (result,) = manager.results
     assert (result.status, len(result.actions)) == ("ok", count)
+
+
+class Value(BaseModel):
+    """An output of a task."""
+
+    value: str
+
+
+def team_that_refunds(shop: Shop, *ends: Any) -> ConductorLLM:
+    """Return an LLM that refunds, and then has a writer, whose calls end as told, write the answer."""
+    left = iter([*ends, '{"value": "Refunded."}'])
+
+    def write(_: Any) -> Any:
+        end = next(left)
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+    workers = [as_worker(tool(shop.refund)), FunctionWorker(write)]
+    plan = Plan((REFUND, Step(1, "Write.", (0,))))
+    return ConductorLLM(Conductor(FixedPlanner(plan), workers, retry=ONCE))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("ends", "kind", "output"),
+    [
+        ([WorkerFailed("down")] * 2, RunFailed, {}),
+        ([WorkerRefused("its maximum context length is 8")] * 2, RunFailed, {}),
+        ([TypeError("a bug")] * 2, TypeError, {}),
+        ([Completion('{"value": "half"}', finish_reason="length")] * 2, RunFailed, {"output_pydantic": Value}),
+    ],
+    ids=["failed", "too long", "bug", "structured and incomplete"],
+)  # fmt: skip
+async def test_an_agent_does_not_repeat_a_run(ends: list[Any], kind: type[Exception], output: Any) -> None:
+    """CrewAI's agents do a task again after most errors of their LLM: it would be refunded again."""
+    shop = Shop()
+    member = agent(llm=team_that_refunds(shop, *ends))
+    task = Task(description="Refund it.", expected_output="an answer", agent=member, **output)
+    with pytest.raises(kind) as caught:
+        await Crew(agents=[member], tasks=[task]).akickoff()
+    told = "".join(traceback.format_exception_only(caught.value))  # the message and its notes
+    assert shop.refunds == [1017]
+    assert 'refund {"order": 1017}: done' in told
 
 
 class TestActions(ActionsContract):

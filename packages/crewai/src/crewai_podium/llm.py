@@ -16,6 +16,7 @@ from crewai_podium.call import (
     function_arguments,
     new_call,
     run_call,
+    stopped,
 )
 from crewai_podium.events import MAX_RESULTS, tell_result
 from crewai_podium.usage import write_usage
@@ -62,6 +63,8 @@ class ConductorLLM(BaseLLM):
         TypeError: a conductor does not accept an option.
         RunFailed: from each call: there is no answer; `result` is the run's result.
         PodiumError: from each call: see `Conductor.run`.
+
+    Each error of a call is also a `crewai.hooks.HookAborted`, so that CrewAI does not repeat the call.
     """
 
     llm_type: str = "podium"
@@ -116,7 +119,7 @@ class ConductorLLM(BaseLLM):
                 answer = await self._answer(messages, tools or (), response_model, source)
             except Exception as error:  # raised again: CrewAI's listeners get every failure
                 self._emit_call_failed_event(printable(scrub(str(error))), **source)
-                raise
+                raise stopped(error) from error
             calls = [dict(call) for call in answer.tool_calls]
             text = self._apply_stop_words(printable(answer.result.answer)) + printable(answer.lack)
             output = calls or answer_text(text, response_model)
