@@ -151,7 +151,7 @@ def team_that_refunds(shop: Shop, *ends: Any) -> ConductorLLM:
         ([WorkerFailed("down")] * 2, RunFailed, {}),
         ([WorkerRefused("its maximum context length is 8")] * 2, RunFailed, {}),
         ([TypeError("a bug")] * 2, TypeError, {}),
-        ([Completion('{"value": "half"}', finish_reason="length")] * 2, RunFailed, {"output_pydantic": Value}),
+        ([Completion("half", finish_reason="length")] * 2, RunFailed, {"output_pydantic": Value}),
     ],
     ids=["failed", "too long", "bug", "structured and incomplete"],
 )  # fmt: skip

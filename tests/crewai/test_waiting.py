@@ -2,7 +2,6 @@
 
 import pytest
 from contracts.waiting_contract import QUESTION, check_waiting
-
 from crewai import Agent, Crew, Task
 
 from crewai_podium import ConductorLLM
