@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,10 +21,12 @@ from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorLLM, ConductorManager, as_worker
 from podium import Conductor, FunctionWorker, Plan, Step
-from podium.errors import RunFailed, WorkerFailed, WorkerRefused
-from podium.planners import FixedPlanner
+from podium.errors import PlannerError, RunFailed, WorkerFailed, WorkerRefused
+from podium.journal import MemoryJournal
+from podium.plan_text import write_plan
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Completion
-from podium.workers import FREE, Worker
+from podium.workers import FREE, ScriptedWorker, Worker
 
 
 class Model(ActionHost):
@@ -165,6 +168,65 @@ async def test_an_agent_does_not_repeat_a_run(ends: list[Any], kind: type[Except
     told = "".join(traceback.format_exception_only(caught.value))  # the message and its notes
     assert shop.refunds == [1017]
     assert 'refund {"order": 1017}: done' in told
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("run", [None, "order"], ids=["no journal", "a journal"])
+async def test_a_guardrail_of_a_task_does_not_repeat_actions(run: str | None) -> None:
+    """Its task runs again, and takes the refund of the run before; the next kickoff is another order."""
+    shop, seen = Shop(), list[str]()
+
+    def guardrail(output: Any) -> tuple[bool, Any]:
+        seen.append(output.raw)
+        return (len(seen) % 3 == 0, output if len(seen) % 3 == 0 else "too short")
+
+    writer = ScriptedWorker("writer", lambda request: f"answer {len(seen)}")
+    async with MemoryJournal() as journal:
+        manager = ConductorManager(
+            planner=FixedPlanner(Plan((replace(REFUND, worker=1), Step(2, "Write.")))),
+            workers=[as_worker(tool(shop.refund)), writer],
+            journal=None if run is None else journal,
+            run=run,
+        )
+        managed = Crew(
+            agents=[agent()],
+            tasks=[Task(description="Refund it.", expected_output="an answer", guardrail=guardrail)],
+            process=Process.hierarchical,
+            manager_agent=manager,
+        )
+        for refunds in ([1017], [1017] if run else [1017, 1017]):
+            output = await managed.akickoff()
+            assert shop.refunds == refunds
+            assert output.raw == seen[-1]
+        assert len(writer.requests) == (3 if run else 6)
+        assert {result.status for result in manager.results} == {"ok"}
+        assert {result.actions[0].end for result in manager.results} == {"done"}
+
+
+@pytest.mark.anyio
+async def test_a_resumed_try_knows_the_actions_of_the_tries_before() -> None:
+    """The planner fails after the guardrail has rejected the first answer; the crew is kicked off again."""
+    shop, text = Shop(), write_plan(Plan((replace(REFUND, worker=1), Step(2, "Write."))), "rows")
+    replies = iter([text, WorkerFailed("down"), text])
+    answers = iter(["short", "long enough"])
+    async with MemoryJournal() as journal:
+        manager = ConductorManager(
+            planner=ChatPlanner(ScriptedWorker("boss", lambda request: next(replies))),
+            workers=[as_worker(tool(shop.refund)), ScriptedWorker("writer", lambda request: next(answers))],
+            retry=ONCE,
+            journal=journal,
+            run="order",
+        )
+        task = Task(
+            description="Refund it.",
+            expected_output="an answer",
+            guardrail=lambda output: (output.raw != "short", output.raw),
+        )
+        managed = Crew(agents=[agent()], tasks=[task], process=Process.hierarchical, manager_agent=manager)
+        with pytest.raises(PlannerError):
+            await managed.akickoff()
+        output = await managed.akickoff()
+    assert (output.raw, shop.refunds, manager.results[-1].status) == ("long enough", [1017], "ok")
 
 
 class TestActions(ActionsContract):
