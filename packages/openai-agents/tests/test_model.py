@@ -291,6 +291,9 @@ async def test_a_provider_finds_conductors_by_name() -> None:
         assert (await Runner.run(agent, "?", run_config=config)).final_output == text
     with pytest.raises(ConfigError, match="no model 'gone'"):
         await Runner.run(Agent[Any](name="lead", model="gone"), "?", run_config=config)
+    wrong: Any = {"team": model.conductor}
+    with pytest.raises(ConfigError, match=r"'team' is .*: give a ConductorModel"):
+        ConductorProvider(wrong)
     anonymous = Agent[Any](name="lead")  # whose settings are those of the SDK's default model
     assert (await Runner.run(anonymous, "?", run_config=RunConfig(model=model))).final_output == "conducted"
 

@@ -31,6 +31,7 @@ from crewai_podium.events import MAX_RESULTS, tell_result
 from crewai_podium.outputs import output_constraint, output_model, read_answer
 from crewai_podium.plan_table import show_plan
 from crewai_podium.task_gaps import TaskGaps
+from crewai_podium.task_tries import TaskTries
 from crewai_podium.team import (
     NOT_RESTORED,
     check_task,
@@ -41,7 +42,6 @@ from crewai_podium.team import (
     task_number,
     team_of,
 )
-from crewai_podium.task_tries import TaskTries
 from crewai_podium.usage import UsageMeter, UsageTotal, write_usage
 from crewai_podium.workers.llm import LLMWorker
 from podium.aio import run_sync

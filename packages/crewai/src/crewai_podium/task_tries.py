@@ -32,7 +32,7 @@ class TaskTries:
 
     @classmethod
     def of(cls, task: Task, before: Self | None) -> Self:
-        """Return the runs of the execution of a task that goes on.
+        """Return the runs of the current execution of a task.
 
         Args:
             task: the task.
