@@ -19,6 +19,7 @@ from crewai_podium.outputs import output_constraint, read_answer
 from podium.conductor import Conductor
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, run_failed, tool_arguments
+from podium.run import RunOptions
 from podium.types import Part, Result, Sampling, Tools
 from podium.usage import estimate_tokens as count
 
@@ -56,6 +57,7 @@ def new_call(
     tools: Sequence[Part],
     sampling: Sampling,
     store: ContinuationStore,
+    options: RunOptions,
 ) -> ChatCall:
     """Return the call for an LLM's messages.
 
@@ -63,7 +65,12 @@ def new_call(
         QueryError: the messages have no question.
     """
     return ChatCall(
-        conductor, from_crewai(messages), tools=Tools(tuple(tools)), sampling=sampling, store=store
+        conductor,
+        from_crewai(messages),
+        tools=Tools(tuple(tools)),
+        sampling=sampling,
+        store=store,
+        options=options,
     )
 
 

@@ -281,6 +281,7 @@ class ConductorManager(BaseAgent):
             result = await conductor.run(
                 query,
                 run_id=run_id,
+                labels=self._gaps.labels(crew, task, context, again=bool(tries.run_ids)),
                 policy=policy,
                 sampling=Sampling(constraint=output_constraint(model)),
                 paid_results=paid_results,
