@@ -31,8 +31,8 @@ from podium.types import Result, printable
 
 _UNKNOWN_WINDOW: Final = 128_000
 _OPTIONS: Final = (
-    "context_window", "labels", "max_tokens", "model", "partial", "policy", "provider", "seed", "stop", "stream",
-    "temperature", "top_p",
+    "context_window", "labels", "max_tokens", "model", "partial", "policy", "provider", "seed", "stop",
+    "stream", "temperature", "top_p",
 )  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 
