@@ -82,10 +82,16 @@ def agent(*tools: Any, kind: Any = Agent, llm: Any = None, role: str = "one") ->
     return kind(role=role, goal="Look.", backstory="Of a test.", llm=model, tools=list(tools))
 
 
-def crew(member: Any, *tools: Any) -> Crew:
+def calling(llm: Any) -> Any:
+    """Return an agent with another LLM for its function calls."""
+    model = SpeakingLLM(model="speaking", say=None)
+    return Agent(role="one", goal="Look.", backstory="Old.", llm=model, function_calling_llm=llm)
+
+
+def crew(member: Any, *tools: Any, llm: Any = None) -> Crew:
     """Return a crew."""
     task = Task(description="{topic}", expected_output="an answer", agent=member, tools=list(tools))
-    return Crew(agents=[member], tasks=[task])
+    return Crew(agents=[member], tasks=[task], planning_llm=llm)
 
 
 KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
@@ -96,7 +102,10 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("an agent of a class of its own", True, lambda: agent(kind=Own)),
     ("an agent whose LLM is a team", False, lambda: agent(llm=team(acts=False))),
     ("an agent whose LLM is a team that acts", True, lambda: agent(llm=team(acts=True))),
+    ("an agent that calls functions by a team that acts", True, lambda: calling(team(acts=True))),
+    ("an agent that calls functions by a team", False, lambda: calling(team(acts=False))),
     ("a crew", False, lambda: crew(agent())),
+    ("a crew that a team that acts plans", True, lambda: crew(agent(), llm=team(acts=True))),
     ("a crew with a tool", True, lambda: crew(agent(look))),
     ("a crew whose task has a tool", True, lambda: crew(agent(), look)),
 ]
