@@ -1,18 +1,32 @@
 """Actions in CrewAI: its tools and agents as workers, in its LLM and its manager."""
 
+import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from contracts.actions_contract import ActionHost, ActionsContract, Refund
+from contracts.actions_contract import (
+    ONCE,
+    REFUND,
+    ActionHost,
+    ActionsContract,
+    Refund,
+    Shop,
+)
 from crewai import LLM, Agent, Crew, Process, Task
 from crewai.tools import tool
+from pydantic import BaseModel
 from servers.speaking_llm import SpeakingLLM
 
 from crewai_podium import ConductorLLM, ConductorManager, as_worker
 from podium import Conductor, FunctionWorker, Plan, Step
-from podium.planners import FixedPlanner
-from podium.workers import FREE, Worker
+from podium.errors import PlannerError, RunFailed, WorkerFailed, WorkerRefused
+from podium.journal import MemoryJournal
+from podium.plan_text import write_plan
+from podium.planners import ChatPlanner, FixedPlanner
+from podium.types import Completion
+from podium.workers import FREE, ScriptedWorker, Worker
 
 
 class Model(ActionHost):
@@ -68,10 +82,16 @@ def agent(*tools: Any, kind: Any = Agent, llm: Any = None, role: str = "one") ->
     return kind(role=role, goal="Look.", backstory="Of a test.", llm=model, tools=list(tools))
 
 
-def crew(member: Any, *tools: Any) -> Crew:
+def calling(llm: Any) -> Any:
+    """Return an agent with another LLM for its function calls."""
+    model = SpeakingLLM(model="speaking", say=None)
+    return Agent(role="one", goal="Look.", backstory="Old.", llm=model, function_calling_llm=llm)
+
+
+def crew(member: Any, *tools: Any, llm: Any = None) -> Crew:
     """Return a crew."""
     task = Task(description="{topic}", expected_output="an answer", agent=member, tools=list(tools))
-    return Crew(agents=[member], tasks=[task])
+    return Crew(agents=[member], tasks=[task], planning_llm=llm)
 
 
 KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
@@ -82,7 +102,10 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("an agent of a class of its own", True, lambda: agent(kind=Own)),
     ("an agent whose LLM is a team", False, lambda: agent(llm=team(acts=False))),
     ("an agent whose LLM is a team that acts", True, lambda: agent(llm=team(acts=True))),
+    ("an agent that calls functions by a team that acts", True, lambda: calling(team(acts=True))),
+    ("an agent that calls functions by a team", False, lambda: calling(team(acts=False))),
     ("a crew", False, lambda: crew(agent())),
+    ("a crew that a team that acts plans", True, lambda: crew(agent(), llm=team(acts=True))),
     ("a crew with a tool", True, lambda: crew(agent(look))),
     ("a crew whose task has a tool", True, lambda: crew(agent(), look)),
 ]
@@ -110,6 +133,109 @@ async def test_the_agents_of_a_manager(said: dict[str, bool], count: int) -> Non
     await managed.akickoff()
     (result,) = manager.results
     assert (result.status, len(result.actions)) == ("ok", count)
+
+
+class Value(BaseModel):
+    """An output of a task."""
+
+    value: str
+
+
+def team_that_refunds(shop: Shop, *ends: Any) -> ConductorLLM:
+    """Return an LLM that refunds, and then has a writer, whose calls end as told, write the answer."""
+    left = iter([*ends, '{"value": "Refunded."}'])
+
+    def write(_: Any) -> Any:
+        end = next(left)
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+    workers = [as_worker(tool(shop.refund)), FunctionWorker(write)]
+    plan = Plan((REFUND, Step(1, "Write.", (0,))))
+    return ConductorLLM(Conductor(FixedPlanner(plan), workers, retry=ONCE))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("ends", "kind", "output"),
+    [
+        ([WorkerFailed("down")] * 2, RunFailed, {}),
+        ([WorkerRefused("its maximum context length is 8")] * 2, RunFailed, {}),
+        ([TypeError("a bug")] * 2, TypeError, {}),
+        ([Completion("half", finish_reason="length")] * 2, RunFailed, {"output_pydantic": Value}),
+    ],
+    ids=["failed", "too long", "bug", "structured and incomplete"],
+)  # fmt: skip
+async def test_an_agent_does_not_repeat_a_run(ends: list[Any], kind: type[Exception], output: Any) -> None:
+    """CrewAI's agents do a task again after most errors of their LLM: it would be refunded again."""
+    shop = Shop()
+    member = agent(llm=team_that_refunds(shop, *ends))
+    task = Task(description="Refund it.", expected_output="an answer", agent=member, **output)
+    with pytest.raises(kind) as caught:
+        await Crew(agents=[member], tasks=[task]).akickoff()
+    told = "".join(traceback.format_exception_only(caught.value))  # the message and its notes
+    assert shop.refunds == [1017]
+    assert 'refund {"order": 1017}: done' in told
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("run", [None, "order"], ids=["no journal", "a journal"])
+async def test_a_guardrail_of_a_task_does_not_repeat_actions(run: str | None) -> None:
+    """Its task runs again, and takes the refund of the run before; the next kickoff is another order."""
+    shop, seen = Shop(), list[str]()
+
+    def guardrail(output: Any) -> tuple[bool, Any]:
+        seen.append(output.raw)
+        return (len(seen) % 3 == 0, output if len(seen) % 3 == 0 else "too short")
+
+    writer = ScriptedWorker("writer", lambda request: f"answer {len(seen)}")
+    async with MemoryJournal() as journal:
+        manager = ConductorManager(
+            planner=FixedPlanner(Plan((replace(REFUND, worker=1), Step(2, "Write.")))),
+            workers=[as_worker(tool(shop.refund)), writer],
+            journal=None if run is None else journal,
+            run=run,
+        )
+        managed = Crew(
+            agents=[agent()],
+            tasks=[Task(description="Refund it.", expected_output="an answer", guardrail=guardrail)],
+            process=Process.hierarchical,
+            manager_agent=manager,
+        )
+        for refunds in ([1017], [1017] if run else [1017, 1017]):
+            output: Any = await managed.akickoff()
+            assert shop.refunds == refunds
+            assert output.raw == seen[-1]
+        assert len(writer.requests) == (3 if run else 6)
+        assert {result.status for result in manager.results} == {"ok"}
+        assert [[action.end for action in result.actions] for result in manager.results] == [["done"]] * 6
+
+
+@pytest.mark.anyio
+async def test_a_resumed_try_knows_the_actions_of_the_tries_before() -> None:
+    """The planner fails after the guardrail has rejected the first answer; the crew is kicked off again."""
+    shop, text = Shop(), write_plan(Plan((replace(REFUND, worker=1), Step(2, "Write."))), "rows")
+    replies = iter[Any]([text, WorkerFailed("down"), text])
+    answers = iter(["short", "long enough"])
+    async with MemoryJournal() as journal:
+        manager = ConductorManager(
+            planner=ChatPlanner(ScriptedWorker("boss", lambda request: next(replies))),
+            workers=[as_worker(tool(shop.refund)), ScriptedWorker("writer", lambda request: next(answers))],
+            retry=ONCE,
+            journal=journal,
+            run="order",
+        )
+        task = Task(
+            description="Refund it.",
+            expected_output="an answer",
+            guardrail=lambda output: (output.raw != "short", output.raw),
+        )
+        managed = Crew(agents=[agent()], tasks=[task], process=Process.hierarchical, manager_agent=manager)
+        with pytest.raises(PlannerError):
+            await managed.akickoff()
+        output: Any = await managed.akickoff()
+    assert (output.raw, shop.refunds, manager.results[-1].status) == ("long enough", [1017], "ok")
 
 
 class TestActions(ActionsContract):

@@ -1,5 +1,6 @@
 """A conductor is a model of Inspect: in evaluations, from its cache, with its errors."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -14,16 +15,19 @@ from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.model import ChatMessageSystem, ChatMessageUser, ContentImage, ContentText, Model, get_model
 from inspect_ai.scorer import includes
 from inspect_ai.tool import Tool, tool
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.chat_server import USAGE, Call, ChatServer, Reply, says, whole
 
-from inspect_podium import conductor_model
+from inspect_podium import conductor as solver_of, conductor_model
 from inspect_podium.transcript import run_markdown
-from podium import Conductor, Plan, Step
+from podium import Card, Conductor, Plan, Price, Retry, Step
 from podium.hosts import result_metadata
+from podium.journal import SqlJournal
 from podium.planners import FixedPlanner, RulePlanner
+from podium.policy import Policy, Rule
 from podium.workers import ChatWorker, Endpoint, ScriptedWorker
 
 QUESTION = "What is 2 + 2?"
+PRICE = Price(input=1.0, output=2.0)
 
 
 def asked(
@@ -101,7 +105,7 @@ def test_a_config_is_named(config: Path, server: ChatServer, tmp_path: Path) -> 
     ("arguments", "told"),
     [
         ({"path": "missing.toml"}, "missing.toml"),
-        ({"speed": "fast"}, "does not accept speed: it accepts path, partial, journal"),
+        ({"speed": "fast"}, "does not accept speed: it accepts path, partial, journal, labels"),
         ({"partial": "often"}, "partial is 'often'"),
     ],
 )
@@ -124,6 +128,84 @@ def test_a_failed_run_fails_the_sample(config: Path, server: ChatServer) -> None
     assert log.error is not None
     assert "there is no answer" in log.error.message
     assert len(server.calls) == 1
+
+
+def lacking(server: ChatServer) -> Conductor:
+    """Return a conductor whose answer lacks the output of a step."""
+    steps = (Step(0, "Fail."), Step(1, "Find."), Step(2, "Answer.", (0, 1)))
+    workers = [
+        ScriptedWorker("broken", ValueError("down")),
+        ScriptedWorker("seeker", "It is even."),
+        ChatWorker("small", card=Card(name="small", price=PRICE), endpoint=Endpoint(server.url)),
+    ]
+    return Conductor(FixedPlanner(Plan(steps)), workers, retry=Retry(attempts=1))
+
+
+def test_the_log_has_the_usage_of_a_run_without_an_answer(server: ChatServer) -> None:
+    """It was paid, though the sample has an error."""
+    log = asked(conductor_model(lacking(server), "mine", partial="raise"))
+    assert log.status == "error"
+    assert len(server.calls) == 1
+    usage = read_eval_log(log.location).stats.model_usage["podium/mine"]
+    assert usage.total_tokens >= USAGE["total_tokens"]
+    assert usage.total_cost is not None
+
+
+def test_a_sample_that_is_repeated_finds_its_run_that_waits() -> None:
+    """Inspect repeats a sample after each error; another sample is another run."""
+    journal = SqlJournal(Path("runs.db"))
+    plan = Plan((Step(0, "Say it."),))
+    made = Conductor(
+        FixedPlanner(plan),
+        [ScriptedWorker("one", "4")],
+        policy=Policy(approve="later"),
+        journal=journal,
+    )
+    task = Task(dataset=[Sample(input=QUESTION, target="4", id=name) for name in "ab"], scorer=includes())
+    (log,) = evaluate(task, model=conductor_model(made), retry_on_error=2, fail_on_error=False)
+    assert [len(sample.error_retries or ()) for sample in log.samples or ()] == [2, 2]
+    rows = asyncio.run(journal.runs())
+    assert [row.state for row in rows] == ["waiting", "waiting"]
+
+
+@pytest.mark.parametrize("partial", ["return", "raise"])
+def test_an_agent_ends_at_an_incomplete_answer(server: ChatServer, partial: Any) -> None:
+    """A model that sees a gap is not offered the tools, so the agent would ask without end."""
+    server.reply = lambda call: says(call, "It is 4.")
+    task = Task(dataset=[Sample(input=QUESTION, target="4")], solver=react(), scorer=includes())
+    (log,) = evaluate(task, model=conductor_model(lacking(server), partial=partial), message_limit=20)
+    assert len(server.calls) == 1
+    assert (log.status == "error") == (partial == "raise")
+    (sample,) = log.samples or ()
+    if partial == "return":
+        assert (sample.output.completion, sample.output.stop_reason) == ("It is 4.", "model_length")
+        assert "(Not complete: " in (sample.output.error or "")
+    else:
+        assert "is partial" in str(sample.error)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"labels": ["secret"]},
+        {"policy": Policy(denied=["four"])},
+    ],
+)
+@pytest.mark.parametrize("by", ["model", "solver"])
+def test_labels_and_a_policy_can_be_given(by: str, options: dict[str, Any]) -> None:
+    """They hold for each question."""
+    four = ScriptedWorker(Card(name="four", labels=frozenset({"open"})), "4")
+    policy = Policy(labels="secret", rules=[Rule("secret", never="open")])
+    made = Conductor(RulePlanner(), [four, ScriptedWorker("other", "5")], policy=policy)
+    task = Task(dataset=[Sample(input=QUESTION, target="4")], scorer=includes())
+    for told, text in (({}, "4"), (options, "5")):
+        if by == "model":
+            (log,) = evaluate(task, model=conductor_model(made, **told))
+        else:
+            (log,) = evaluate(task, model="none/none", solver=solver_of(made=made, **told))
+        assert log.status == "success", log.error
+        (sample,) = log.samples or ()
+        assert sample.output.completion == text
 
 
 @tool

@@ -4,14 +4,27 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from agents import Agent, OpenAIChatCompletionsModel, Runner, WebSearchTool, function_tool
-from agents_speaking import SpeakingModel
-from contracts.actions_contract import ONCE, WRITE, ActionHost, ActionsContract, Refund, Shop
+from agents import (
+    Agent,
+    Model,
+    ModelProvider,
+    MultiProvider,
+    OpenAIChatCompletionsModel,
+    RunConfig,
+    Runner,
+    UserError,
+    WebSearchTool,
+    default_tool_error_function,
+    function_tool,
+)
+from agents_speaking import ModelServer, SpeakingModel
+from contracts.actions_contract import ONCE, REFUND, WRITE, ActionHost, ActionsContract, Refund, Shop, pool
 from contracts.adapter_contract import saying
 from openai import AsyncOpenAI
+from servers.capable import capable
 from servers.chat_server import MODEL
 
-from openai_agents_podium import ConductorModel, conductor_tool, podium_metadata
+from openai_agents_podium import ConductorModel, ConductorProvider, conductor_tool, podium_metadata
 from openai_agents_podium.workers import as_worker
 from podium import Conductor, FunctionWorker, Plan, Retry, ScriptedWorker, Step
 from podium.errors import WorkerUnavailable
@@ -76,12 +89,91 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
 ]
 
 
+class Found(ModelProvider):
+    """A provider of the user's own, which finds one model, or raises."""
+
+    def __init__(self, model: Model | None) -> None:
+        self._model = model
+
+    def get_model(self, model_name: str | None) -> Model:
+        """Return the model."""
+        if self._model is None:
+            raise LookupError(model_name)
+        return self._model
+
+
+def named(**options: Any) -> Worker:
+    """Return an agent whose run config has the model, or finds it by its name."""
+    return as_worker(Agent[Any](name="one", model="team"), run_config=RunConfig(**options))
+
+
+ACTING, READING = (ConductorModel(team(acts=acts)) for acts in (True, False))
+
+
+@pytest.mark.parametrize(
+    ("acts", "options"),
+    [
+        (True, {"model": ACTING}),
+        (False, {"model": READING}),
+        (True, {"model_provider": ConductorProvider({"team": ACTING})}),
+        (False, {"model_provider": ConductorProvider({"team": READING})}),
+        (False, {"model_provider": ConductorProvider({"other": ACTING}, otherwise=MultiProvider())}),
+        (True, {"model_provider": ConductorProvider({}, otherwise=ConductorProvider({"team": ACTING}))}),
+        (True, {"model": "team", "model_provider": ConductorProvider({"team": ACTING})}),
+        (True, {"model_provider": Found(ACTING)}),
+        (False, {"model_provider": Found(SpeakingModel(saying("x")))}),
+        (True, {"model_provider": Found(None)}),
+        (False, {}),
+    ],
+)
+def test_the_model_of_a_run_config_may_act(options: dict[str, Any], *, acts: bool) -> None:
+    """It takes the place of the agent's own."""
+    assert named(**options).acts == acts
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("by", ["model", "model_provider"])
+async def test_a_team_of_a_run_config_does_not_act_from_a_gap(by: str) -> None:
+    """Its run is nested in the step, as that of an agent's own model."""
+    shop = Shop()
+    inner = Conductor(FixedPlanner(Plan((REFUND,))), [as_worker(function_tool(shop.refund))])
+    model = ConductorModel(inner)
+    agent = named(**{by: model if by == "model" else ConductorProvider({"team": model})})
+    steps = (Step(2, "Break."), Step(1, "Write."), Step(0, "Refund it.", (0, 1)), Step(1, "End.", (1, 2)))
+    result = await Conductor(FixedPlanner(Plan(steps)), pool(agent), retry=ONCE).run("Refund it.")
+    assert (result.status, shop.refunds) == ("partial", [])
+    result = await Conductor(FixedPlanner(Plan((Step(0, "Refund it."),))), [agent]).run("Refund it.")
+    assert (result.status, shop.refunds) == ("ok", [1017])
+    assert "refund" in [action.worker for action in result.actions]
+
+
 @pytest.mark.parametrize(("acts", "make"), [kind[1:] for kind in KINDS], ids=[kind[0] for kind in KINDS])
 def test_what_acts(make: Callable[[], Any], *, acts: bool) -> None:
     """What cannot be seen counts as what may act, unless the user says otherwise."""
     made = make()
     assert as_worker(made, name="it").acts == acts
     assert as_worker(made, name="it", acts=not acts).acts != acts
+
+
+@pytest.mark.anyio
+async def test_a_tool_that_fails_tells_what_it_has_done() -> None:
+    """The SDK passes the text of its error on: to the user, or to the agent's model, which may try again."""
+    shop = Shop()
+    plan = Plan((REFUND, Step(2, "Break.", (0,))))
+    workers = pool(as_worker(function_tool(shop.refund)))
+    desk = conductor_tool(Conductor(FixedPlanner(plan), workers, retry=ONCE))
+    told = conductor_tool(
+        Conductor(FixedPlanner(plan), workers, retry=ONCE),
+        failure_error_function=default_tool_error_function,
+    )
+    done = 'refund {"order": 1017}: done'
+    async with ModelServer(capable) as server:
+        agent = Agent[Any](name="desk", model=server.model(), tools=[desk])
+        with pytest.raises(UserError) as caught:
+            await Runner.run(agent, "?")
+        result = await Runner.run(agent.clone(tools=[told]), "?")
+    assert done in str(caught.value)
+    assert done in result.final_output
 
 
 @pytest.mark.anyio

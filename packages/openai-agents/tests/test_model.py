@@ -291,6 +291,9 @@ async def test_a_provider_finds_conductors_by_name() -> None:
         assert (await Runner.run(agent, "?", run_config=config)).final_output == text
     with pytest.raises(ConfigError, match="no model 'gone'"):
         await Runner.run(Agent[Any](name="lead", model="gone"), "?", run_config=config)
+    wrong: Any = {"team": model.conductor}
+    with pytest.raises(ConfigError, match=r"'team' is .*: give a ConductorModel"):
+        ConductorProvider(wrong)
     anonymous = Agent[Any](name="lead")  # whose settings are those of the SDK's default model
     assert (await Runner.run(anonymous, "?", run_config=RunConfig(model=model))).final_output == "conducted"
 
@@ -316,6 +319,41 @@ async def test_a_plan_that_waits_for_approval_goes_on_from_the_journal() -> None
     async def ask(conductor: Conductor) -> object:
         agent = Agent[Any](name="lead", model=ConductorModel(conductor))
         return (await Runner.run(agent, QUESTION)).final_output
+
+    await check_waiting(ask)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("by", ["session", "group_id"])
+async def test_a_session_finds_its_run_that_waits(by: str, *, stream: bool) -> None:
+    """It is asked the same again; a session stores each question, also those without an answer."""
+    session = SQLiteSession("order")
+
+    async def ask(conductor: Conductor) -> object:
+        lead = Agent[Any](name="lead", instructions="Be brief.", model=ConductorModel(conductor))
+        told: Any = {"session": session} if by == "session" else {"run_config": RunConfig(group_id="order")}
+        if not stream:
+            return (await Runner.run(lead, QUESTION, **told)).final_output
+        result = Runner.run_streamed(lead, QUESTION, **told)
+        async for _ in result.stream_events():
+            pass
+        return result.final_output
+
+    await check_waiting(ask, is_named=True)
+    session.close()
+
+
+async def test_another_session_does_not_find_it() -> None:
+    """Its question is another user's."""
+    sessions = iter([SQLiteSession(name) for name in "abc"])
+
+    async def ask(conductor: Conductor) -> object:
+        lead = Agent[Any](name="lead", model=ConductorModel(conductor))
+        session = next(sessions)
+        try:
+            return await Runner.run(lead, QUESTION, session=session)
+        finally:
+            session.close()
 
     await check_waiting(ask)
 

@@ -21,6 +21,7 @@ from podium.journal.journal import Journal
 from podium.planners.direct import with_direct
 from podium.planners.planner import Planner
 from podium.policy import Policy
+from podium.resume.paid_results import PaidResults
 from podium.run.approval import decide
 from podium.run.first_cost import first_cost
 from podium.run.forecaster import forecast_plan
@@ -290,6 +291,7 @@ class Conductor(Worker):
         refresh: bool = False,
         force: bool = False,
         journal: Journal | None = None,
+        paid_results: PaidResults | None = None,
         middleware: CallMiddleware | None = None,
         step_starter: StepStarter | None = None,
         on_event: Listener | None = None,
@@ -316,6 +318,8 @@ class Conductor(Worker):
                 such results are kept, and the run stays `partial`.
             force: also resume a run that raised `RunDead`.
             journal: see `run`.
+            paid_results: the actions that were passed to `run`, because a plan that had not begun them is
+                not recorded with them.
             middleware: see `run`.
             step_starter: see `run`.
             on_event: see `run`.
@@ -344,6 +348,7 @@ class Conductor(Worker):
             refresh=refresh,
             force=force,
             journal=journal,
+            paid_results=paid_results,
             middleware=middleware,
             step_starter=step_starter,
             stream=on_event is not None,

@@ -3,9 +3,15 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import cache
 from typing import Any
 
+from crewai.hooks import HookAborted
 from crewai.llms.base_llm import BaseLLM
+from crewai.utilities.agent_utils import (
+    is_context_length_exceeded,
+    is_native_tool_calling_unsupported_error,
+)
 from pydantic import BaseModel
 
 from crewai_podium.messages import from_crewai
@@ -13,8 +19,35 @@ from crewai_podium.outputs import output_constraint, read_answer
 from podium.conductor import Conductor
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, run_failed, tool_arguments
+from podium.run import RunOptions
 from podium.types import Part, Result, Sampling, Tools
 from podium.usage import estimate_tokens as count
+
+
+class RunStopped(HookAborted):
+    """Marks the error of a run: CrewAI must not ask again, because another run may act again."""
+
+
+@cache
+def _stopping(kind: type[Exception]) -> type[Exception]:
+    return type(kind.__name__, (kind, RunStopped), {"__module__": kind.__module__})
+
+
+def stopped(error: Exception) -> Exception:
+    """Return the error of a run as an error of the same class which CrewAI raises at once.
+
+    CrewAI repeats a task up to `max_retry_limit` times after other errors. After an error whose text mentions
+    the length of the context, it shortens the conversation and asks again; so the text does not mention it if
+    the run has acted.
+    """
+    kind = _stopping(type(error))
+    copy = kind.__new__(kind, *error.args)
+    copy.__dict__.update(vars(error))
+    again = is_context_length_exceeded(error) or is_native_tool_calling_unsupported_error(error)
+    if again and getattr(error, "actions", ()):
+        copy.args = ("the run ended without a whole answer after it had acted: see `actions` and `result`",)
+    copy.reason, copy.source = str(copy), "podium"
+    return copy
 
 
 def new_call(
@@ -24,6 +57,7 @@ def new_call(
     tools: Sequence[Part],
     sampling: Sampling,
     store: ContinuationStore,
+    options: RunOptions,
 ) -> ChatCall:
     """Return the call for an LLM's messages.
 
@@ -31,7 +65,12 @@ def new_call(
         QueryError: the messages have no question.
     """
     return ChatCall(
-        conductor, from_crewai(messages), tools=Tools(tuple(tools)), sampling=sampling, store=store
+        conductor,
+        from_crewai(messages),
+        tools=Tools(tuple(tools)),
+        sampling=sampling,
+        store=store,
+        options=options,
     )
 
 

@@ -1,7 +1,7 @@
 """A conductor as a CrewAI LLM; each call is a run."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from threading import Lock
 from typing import Any, Final, Literal, TypeVar
 
@@ -16,6 +16,7 @@ from crewai_podium.call import (
     function_arguments,
     new_call,
     run_call,
+    stopped,
 )
 from crewai_podium.events import MAX_RESULTS, tell_result
 from crewai_podium.usage import write_usage
@@ -24,13 +25,14 @@ from podium.conductor import Conductor
 from podium.errors import RunFailed, RunWaiting
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ConductorFace, ContinuationStore, answered
+from podium.policy import Policy
 from podium.secrets import scrub, scrub_data
 from podium.types import Result, printable
 
 _UNKNOWN_WINDOW: Final = 128_000
 _OPTIONS: Final = (
-    "context_window", "max_tokens", "model", "partial", "provider", "seed", "stop", "stream", "temperature",
-    "top_p",
+    "context_window", "labels", "max_tokens", "model", "partial", "policy", "provider", "seed", "stop",
+    "stream", "temperature", "top_p",
 )  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,6 +57,8 @@ class ConductorLLM(BaseLLM):
             pool's workers, or 128,000.
         stream: whether chunks of the answer are sent as events while it is written.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
+        labels: labels of the conversations; see `Conductor`.
+        policy: a policy in addition to the conductor's.
         options: `temperature`, `top_p`, `max_tokens`, `seed` and `stop`, for the worker of the plan's last
             step; `model` and `provider`, the names in events.
 
@@ -62,12 +66,16 @@ class ConductorLLM(BaseLLM):
         TypeError: a conductor does not accept an option.
         RunFailed: from each call: there is no answer; `result` is the run's result.
         PodiumError: from each call: see `Conductor.run`.
+
+    Each error of a call is also a `crewai.hooks.HookAborted`, so that CrewAI does not repeat the call.
     """
 
     llm_type: str = "podium"
     conductor: Any
     context_window: int | None = None
     partial: Literal["return", "raise"] = "return"
+    labels: Collection[str] = ()
+    policy: Policy | None = None
 
     _results: deque[Result] = PrivateAttr(default_factory=lambda: deque(maxlen=MAX_RESULTS))
     _continuations: ContinuationStore = PrivateAttr(default_factory=ContinuationStore)
@@ -116,7 +124,7 @@ class ConductorLLM(BaseLLM):
                 answer = await self._answer(messages, tools or (), response_model, source)
             except Exception as error:  # raised again: CrewAI's listeners get every failure
                 self._emit_call_failed_event(printable(scrub(str(error))), **source)
-                raise
+                raise stopped(error) from error
             calls = [dict(call) for call in answer.tool_calls]
             text = self._apply_stop_words(printable(answer.result.answer)) + printable(answer.lack)
             output = calls or answer_text(text, response_model)
@@ -139,6 +147,7 @@ class ConductorLLM(BaseLLM):
             tools=tools,
             sampling=call_sampling(self, response_model),
             store=self._continuations,
+            options={"labels": self.labels, "policy": self.policy},
         )
 
         def on_text(text: str) -> None:

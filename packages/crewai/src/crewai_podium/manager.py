@@ -9,7 +9,7 @@ from contextlib import aclosing
 from contextvars import ContextVar
 from hashlib import sha256
 from typing import Any, Final, Literal, Self
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from crewai import Crew, Task
 from crewai.agents.agent_builder.base_agent import BaseAgent
@@ -31,6 +31,7 @@ from crewai_podium.events import MAX_RESULTS, tell_result
 from crewai_podium.outputs import output_constraint, output_model, read_answer
 from crewai_podium.plan_table import show_plan
 from crewai_podium.task_gaps import TaskGaps
+from crewai_podium.task_tries import TaskTries
 from crewai_podium.team import (
     NOT_RESTORED,
     check_task,
@@ -48,7 +49,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunUnknown, WorkerError
 from podium.execution import Accept, OnFailure, Retry
-from podium.hosts import answered, make_conductor, run_failed, text_answer
+from podium.hosts import answered, make_conductor, run_failed, text_answer, whole_answers
 from podium.journal import Journal
 from podium.planners import ChatPlanner, Planner
 from podium.policy import Policy
@@ -136,6 +137,8 @@ class ConductorManager(BaseAgent):
     _crews: WeakValueDictionary[str, Crew] = PrivateAttr(default_factory=WeakValueDictionary)
     """The manager's crews by id. CrewAI sets `crew` at each kickoff, also while another crew runs."""
     _gaps: TaskGaps = PrivateAttr(default_factory=TaskGaps)
+    _tries: WeakKeyDictionary[Crew, dict[int, TaskTries]] = PrivateAttr(default_factory=WeakKeyDictionary)
+    """The runs of the latest execution of a task, by crew and number of the task."""
     _named: dict[tuple[str, int], int] = PrivateAttr(default_factory=dict)
     """The number of the agent that a task names, by crew and task.
 
@@ -245,6 +248,7 @@ class ConductorManager(BaseAgent):
         copy._results = (_kept(), *self._results)  # noqa: SLF001
         copy._crews = WeakValueDictionary()  # noqa: SLF001
         copy._gaps = TaskGaps()  # noqa: SLF001
+        copy._tries = WeakKeyDictionary()  # noqa: SLF001
         copy._named = {(_COPIED, task): agent for (_, task), agent in self._named.items()}  # noqa: SLF001
         return copy
 
@@ -256,6 +260,12 @@ class ConductorManager(BaseAgent):
         query = task.prompt() + (f"\n\n{_CONTEXT}\n{context}" if context else "")
         conductor, policy = self._conductor(crew, task, tools)
         on_event = self._listener(conductor) if self.verbose or crew.verbose else self.on_event
+        known = self._tries.setdefault(crew, {})
+        number = task_number(crew, task)
+        tries = known[number] = TaskTries.of(task, known.get(number))
+        paid_results = await tries.actions(conductor)
+        middleware = self._middleware if on_event is not None else whole_answers(self._middleware)
+        on_event = tries.listener(conductor, on_event)
         run_id = None if self.run is None else f"{self.run}:{_hash(task_key(crew, task), query)}"
         if await self._is_unfinished(run_id):
             assert run_id is not None
@@ -263,18 +273,22 @@ class ConductorManager(BaseAgent):
                 run_id,
                 policy=policy,
                 refresh=self.partial == "raise",
-                middleware=self._middleware,
+                paid_results=paid_results,
+                middleware=middleware,
                 on_event=on_event,
             )
         else:
             result = await conductor.run(
                 query,
                 run_id=run_id,
+                labels=self._gaps.labels(crew, task, context, again=bool(tries.run_ids)),
                 policy=policy,
                 sampling=Sampling(constraint=output_constraint(model)),
-                middleware=self._middleware,
+                paid_results=paid_results,
+                middleware=middleware,
                 on_event=on_event,
             )
+        tries.run_ids.append(result.run_id)
         result = self._gaps.mark(crew, task, context, result)
         for kept in self._results:
             kept.append(result)

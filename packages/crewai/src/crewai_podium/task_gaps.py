@@ -1,6 +1,7 @@
-"""Find the tasks of a crew that have partial answers, and the tasks that use these answers.
+"""Find the tasks of a crew whose answers are partial or have labels, and the tasks that use these answers.
 
-CrewAI passes the outputs of other tasks to a task as one text. This text does not name missing parts.
+CrewAI passes the outputs of other tasks to a task as one text. This text has no labels, and does not name
+missing parts.
 """
 
 from dataclasses import replace
@@ -15,10 +16,28 @@ _MAX_NAME: Final = 80
 
 
 class TaskGaps:
-    """Stores why the latest answer of a task is partial, by crew and number of the task."""
+    """Stores why the latest answer of a task is partial, and its labels, by crew and number of the task."""
 
     def __init__(self) -> None:
         self._problems: WeakKeyDictionary[Crew, dict[int, Problem]] = WeakKeyDictionary()
+        self._labels: WeakKeyDictionary[Crew, dict[int, frozenset[str]]] = WeakKeyDictionary()
+
+    def labels(self, crew: Crew, task: Task, context: str | None, *, again: bool) -> frozenset[str]:
+        """Return the labels of the outputs in the context of a task.
+
+        Args:
+            crew: the crew of the task.
+            task: the task.
+            context: the outputs of other tasks that the task is shown.
+            again: whether a guardrail has rejected the answer of the task; then the context has this answer.
+        """
+        known = self._labels.get(crew, {})
+        found = [
+            known.get(number, frozenset())
+            for number, other in enumerate(crew.tasks)
+            if (again if other is task else _is_shown(other, context))
+        ]
+        return frozenset().union(*found)
 
     def mark(self, crew: Crew, task: Task, context: str | None, result: Result) -> Result:
         """Return a task's result, as partial if its context has partial outputs of other tasks.
@@ -40,6 +59,8 @@ class TaskGaps:
             words = "; ".join(problem.message for problem in (*own, *found))
             result = replace(result, status="partial", problem=Problem((*own, *found)[0].code, words))
         for number, other in enumerate(crew.tasks):
+            if other is task:
+                self._labels.setdefault(crew, {})[number] = result.labels
             if other is task and result.status == "partial" and result.problem is not None:
                 known[number] = result.problem
             elif other is task:

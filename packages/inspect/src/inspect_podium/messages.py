@@ -103,20 +103,28 @@ def sampling_of(config: GenerateConfig) -> Sampling:
     return read_sampling(options | {"stop": config.stop_seqs}, of="GenerateConfig")
 
 
-def output_of(answer: ChatAnswer, model: str) -> ModelOutput:
+def output_of(answer: ChatAnswer, model: str, *, may_call: bool = False) -> ModelOutput:
     """Return the result of a run as an output. Its metadata has the plan, the steps, cost and problems.
 
     The output of an incomplete answer has the stop reason `max_tokens` and the `error` `(Not complete: …)`.
     Its text is unchanged, because scorers compare it.
+
+    Args:
+        answer: the answer.
+        model: the name of the model.
+        may_call: whether tools were given. A worker that sees a gap is not offered them, so an agent such as
+            `react()` would ask for a call until its limit; at `model_length` it ends.
     """
     result, finish = answer.result, answer.host_finish_reason
     calls = [_tool_call(call) for call in answer.tool_calls] or None
     message = ChatMessageAssistant(content=result.answer, tool_calls=calls, model=model, source="generate")
     reason: StopReason = "max_tokens" if finish == "length" else finish
+    if may_call and reason == "max_tokens" and answer.finish_reason != "length":
+        reason = "model_length"
     return ModelOutput(
         model=model,
         choices=[ChatCompletionChoice(message=message, stop_reason=reason)],
-        usage=_usage(answer.usage, result.cost),
+        usage=usage_of(answer.usage, result.cost),
         time=result.seconds,
         metadata={METADATA: result_metadata(result, outputs=True)},
         error=None if result.problem is None else lack_of(result.problem),
@@ -130,7 +138,7 @@ def _tool_call(call: Part) -> ToolCall:
     return ToolCall(call["id"], function["name"], arguments or {}, problem)
 
 
-def _usage(usage: Usage, cost: float | None) -> ModelUsage:
+def usage_of(usage: Usage, cost: float | None) -> ModelUsage:
     """Return a usage in Inspect's form, which counts cached tokens separately from other input tokens."""
     cached = usage.total_cached_tokens
     return ModelUsage(

@@ -1,21 +1,27 @@
 """A conductor as a model of Inspect: `podium/NAME`."""
 
+from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelAPI, ModelOutput, modelapi
+from inspect_ai.model._model import record_and_check_model_usage
+from inspect_ai.solver._task_state import sample_state
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 import podium as podium_package
-from inspect_podium.messages import METADATA, from_inspect, offered, output_of, sampling_of
+from inspect_podium.messages import METADATA, from_inspect, offered, output_of, sampling_of, usage_of
 from inspect_podium.transcript import show_run
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
-from podium.errors import ConfigError
+from podium.errors import ConfigError, PodiumError
 from podium.hosted import HostedConductor
 from podium.hosts import ChatCall, ContinuationStore, Partial, check_partial
+from podium.policy import Policy
+from podium.run import RunOptions
+from podium.usage import Usage
 
 
 class ConductorAPI(ModelAPI):
@@ -33,6 +39,8 @@ class ConductorAPI(ModelAPI):
         path: the `podium.toml`; `None` looks for it as the command line does.
         partial: whether an incomplete answer is an answer (`return`) or an error of the sample (`raise`).
         journal: whether runs are recorded in the journal of the config.
+        labels: labels of the questions; see `Conductor`.
+        policy: a policy in addition to the conductor's.
         made: a conductor made in Python; replaces the conductor of a config.
         version: the value of `base_url` for `made`.
 
@@ -50,6 +58,8 @@ class ConductorAPI(ModelAPI):
         path: str | None = None,
         partial: Partial = "return",
         journal: bool = False,
+        labels: Collection[str] = (),
+        policy: Policy | None = None,
         made: Conductor | HostedConductor | None = None,
         version: str = "",
         **unknown: Any,
@@ -59,13 +69,14 @@ class ConductorAPI(ModelAPI):
         }
         if said:
             told = f"podium/{model_name} does not accept {', '.join(said)}"
-            raise ConfigError(f"{told}: it accepts path, partial, journal")
+            raise ConfigError(f"{told}: it accepts path, partial, journal, labels")
         self._partial = check_partial(partial)
         if made is None:
             found = find_config(path)
             made, version = load_config(found).conductor(journaled=journal), fingerprint(found)
         super().__init__(model_name, base_url=f"podium:{version}", config=config)
         self._conductor = made
+        self._options: RunOptions = {"labels": labels, "policy": policy}
         self._continuations = ContinuationStore()
 
     async def generate(
@@ -80,9 +91,11 @@ class ConductorAPI(ModelAPI):
         The tools are offered to the worker of the plan's last step, if it accepts tools. The turn after a
         tool call reuses the plan and the outputs of the other steps.
 
+        A sample that Inspect repeats (`retry_on_error`) finds its run that waits.
+
         Raises:
             ConfigError: a setting is not supported.
-            PodiumError: the run has no answer.
+            PodiumError: the run has no answer; its usage is in the log.
         """
         call = ChatCall(
             self._conductor,
@@ -91,8 +104,18 @@ class ConductorAPI(ModelAPI):
             sampling=sampling_of(config),
             store=self._continuations,
             partial=self._partial,
+            options=self._options,
+            session=None if (state := sample_state()) is None else state.uuid,
         )
-        output = output_of(await call.run(), self.model_name)
+        try:
+            answer = await call.run()
+        except PodiumError as error:
+            spent: Any = getattr(error, "result", error)  # a `PlannerError` has the usage itself
+            if isinstance(getattr(spent, "usage", None), Usage):
+                usage = usage_of(spent.usage, spent.cost)
+                record_and_check_model_usage(Model(self, GenerateConfig()), usage)
+            raise
+        output = output_of(answer, self.model_name, may_call=bool(tools) and tool_choice != "none")
         show_run((output.metadata or {})[METADATA])
         return output
 
@@ -109,12 +132,14 @@ def fingerprint(path: Path) -> str:
     return f"{podium_package.__version__}:{digest}"
 
 
-def conductor_model(
+def conductor_model(  # noqa: PLR0913 - one parameter for each setting
     conductor: Conductor | HostedConductor,
     name: str = "conductor",
     *,
     version: str | None = None,
     partial: Partial = "return",
+    labels: Collection[str] = (),
+    policy: Policy | None = None,
     config: GenerateConfig = GenerateConfig(),  # noqa: B008 - never changed
 ) -> Model:
     """Return your own conductor as a model, for `eval(task, model=...)`.
@@ -125,9 +150,13 @@ def conductor_model(
         version: a text for Inspect's cache. Change it when you change the planner or the pool, so that old
             answers are not reused. With `None`, cached answers are used only in this process.
         partial: whether an incomplete answer is an answer (`return`) or an error of the sample (`raise`).
+        labels: labels of the questions; see `Conductor`.
+        policy: a policy in addition to the conductor's.
         config: default settings.
     """
-    api = podium(name, config=config, made=conductor, version=version or uuid4().hex, partial=partial)  # type: ignore[call-arg] # a constructor
+    told: dict[str, Any] = {"version": version or uuid4().hex, "partial": partial}
+    told |= {"labels": labels, "policy": policy}
+    api = podium(name, config=config, made=conductor, **told)  # type: ignore[call-arg] # a constructor
     model = Model(api, config)
     model.api.qualified_model_name = str(model)
     return model

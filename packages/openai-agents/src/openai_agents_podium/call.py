@@ -22,6 +22,9 @@ _NO_MATTER: Final = (
     "prompt_cache_retention", "prompt_cache_options",
 )  # fmt: skip
 """Settings that the SDK's runner handles, or that do not change the answer."""
+_CACHE_KEY: Final = "prompt_cache_key"
+_SESSIONS: Final = ("agents-sdk:session:", "agents-sdk:group:")
+"""The beginnings of keys that the SDK makes from the id of a session or of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,15 @@ class ModelCall:
         """The ids of the tool calls in the conversation."""
         return frozenset(str(call.get("id")) for message in self.messages for call in message.tool_calls)
 
+    @property
+    def session(self) -> str | None:
+        """A hash of the id of the session, or of the trace group without one; `None` without both.
+
+        The SDK tells a model neither, but makes the key of its prompt cache from them.
+        """
+        key = str((self.settings.extra_args or {}).get(_CACHE_KEY, ""))
+        return key if key.startswith(_SESSIONS) else None
+
     def as_chat_call(
         self,
         conductor: Conductor | HostedConductor,
@@ -67,6 +79,7 @@ class ModelCall:
             sampling=self.sampling(),
             continuation=find_continuation(self.input),
             partial=partial,
+            session=self.session,
             options={} if isinstance(conductor, HostedConductor) else {"middleware": middleware},
         )
 
@@ -125,7 +138,8 @@ class ModelCall:
         options = {name: said[name] for name in ("temperature", "top_p", "max_tokens")}
         if settings.reasoning is not None:
             options["reasoning_effort"] = settings.reasoning.effort
-        sampling = read_sampling(options | (settings.extra_args or {}), of="ModelSettings.extra_args")
+        extra = {name: value for name, value in (settings.extra_args or {}).items() if name != _CACHE_KEY}
+        sampling = read_sampling(options | extra, of="ModelSettings.extra_args")
         schema = self.output_schema
         if schema is None or schema.is_plain_text():
             return sampling

@@ -151,6 +151,10 @@ class ConductorModel(Model):
                 for event in _events(events, piece):
                     yield event
 
+    def _supports_default_prompt_cache_key(self) -> bool:
+        """Return `True`, as the SDK's own models: the key tells the session."""
+        return True
+
     def _pieces(
         self, call: ModelCall, tracing: ModelTracing, *, stream: bool
     ) -> AsyncGenerator[_Piece, None]:

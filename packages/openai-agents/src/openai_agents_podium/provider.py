@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from agents import Model, ModelProvider
 
-from openai_agents_podium.model import ConductorModel
 from podium.errors import ConfigError
 
 
@@ -15,16 +14,21 @@ class ConductorProvider(ModelProvider):
     model="team")`.
 
     Args:
-        models: the conductors, by name.
+        models: the conductors (`ConductorModel`), by name.
         otherwise: finds all other models, and the model for agents without a model name. With `None`, these
             are an error.
+
+    Raises:
+        ConfigError: an object in `models` is not a model.
     """
 
-    def __init__(
-        self, models: Mapping[str, ConductorModel], *, otherwise: ModelProvider | None = None
-    ) -> None:
+    def __init__(self, models: Mapping[str, Model], *, otherwise: ModelProvider | None = None) -> None:
+        for name, model in models.items():
+            if not isinstance(model, Model):
+                told = f"the model {name!r} is {model!r:.80}: give a ConductorModel"
+                raise ConfigError(f"{told}, such as ConductorModel(conductor)")
         self.models = dict(models)
-        self._otherwise = otherwise
+        self.otherwise = otherwise
 
     def get_model(self, model_name: str | None) -> Model:
         """Return the model of a name.
@@ -34,12 +38,12 @@ class ConductorProvider(ModelProvider):
         """
         if model_name in self.models:
             return self.models[model_name]
-        if self._otherwise is None:
+        if self.otherwise is None:
             names = ", ".join(self.models) or "none"
             raise ConfigError(f"there is no model {model_name!r}: the conductors are {names}")
-        return self._otherwise.get_model(model_name)
+        return self.otherwise.get_model(model_name)
 
     async def aclose(self) -> None:
         """Close the provider of the other models."""
-        if self._otherwise is not None:
-            await self._otherwise.aclose()
+        if self.otherwise is not None:
+            await self.otherwise.aclose()

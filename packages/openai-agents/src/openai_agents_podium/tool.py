@@ -1,6 +1,7 @@
 """A conductor as a tool of an agent."""
 
 from contextlib import aclosing
+from inspect import isawaitable
 from typing import Any
 
 from agents import FunctionTool, ModelTracing, RunContextWrapper, function_tool
@@ -11,7 +12,7 @@ from openai_agents_podium.messages import write_usage
 from openai_agents_podium.model import ConductorModel
 from openai_agents_podium.tracing import RunTracing
 from podium.conductor import Conductor
-from podium.errors import RunFailed, RunWaiting
+from podium.errors import PodiumError
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall
 from podium.types import Message
@@ -36,17 +37,20 @@ def conductor_tool(
         conductor: answers the question.
         name: the tool's name.
         description: the tool's description for the agent's model.
-        failure_error_function: returns the text for the agent's model if there is no answer; with `None` the
-            agent's run ends with `RunFailed`.
+        failure_error_function: returns the text for the agent's model if there is no answer, to which the
+            actions that were done are added. With `None` the agent's run ends with the SDK's `UserError`,
+            whose text names these actions, and whose cause is the error of the run.
     """
     asked = conductor.conductor if isinstance(conductor, ConductorModel) else conductor
 
     async def ask(context: RunContextWrapper[Any], question: str) -> str:
         try:
             answer = await _answer(asked, question, _tracing(context))
-        except (RunFailed, RunWaiting) as error:
-            if error.result is not None:
-                context.usage.add(write_usage(error.result.usage))
+        except PodiumError as error:
+            if (result := getattr(error, "result", None)) is not None:
+                context.usage.add(write_usage(result.usage))
+            if error.actions:  # the SDK passes on only the text
+                error.args = (f"{error}; {_done(error)}",)
             raise
         context.usage.add(write_usage(answer.new_usage))
         return answer.text
@@ -55,11 +59,27 @@ def conductor_tool(
         ask,
         name_override=name,
         description_override=description,
-        failure_error_function=failure_error_function,
+        failure_error_function=failure_error_function and _telling(failure_error_function),
     )
     if isinstance(asked, Conductor) and not asked.acts:
         tool._mcp_annotations = ToolAnnotations.model_validate({"readOnlyHint": True})  # noqa: SLF001 - no argument sets it
     return tool
+
+
+def _telling(failure: ToolErrorFunction) -> ToolErrorFunction:
+    """Return a function whose text also names the actions that were done: the model may ask again."""
+
+    async def tell(context: RunContextWrapper[Any], error: Exception) -> str:
+        said = failure(context, error)
+        text = await said if isawaitable(said) else said
+        acted = isinstance(error, PodiumError) and error.actions and _done(error) not in text
+        return f"{text} {_done(error)}" if acted else text
+
+    return tell
+
+
+def _done(error: PodiumError) -> str:
+    return f"actions of the run: {'; '.join(map(str, error.actions))}"
 
 
 async def _answer(conductor: Conductor | HostedConductor, question: str, tracing: ModelTracing) -> ChatAnswer:

@@ -5,7 +5,8 @@ of earlier rounds.
 """
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
@@ -90,6 +91,14 @@ class PaidResults:
         self._outcomes.setdefault(key, []).append((self._added, outcome))
         if outcome.status == "ok" and outcome.shown is not None:
             self._shown.setdefault((outcome.round, outcome.step), []).append(outcome.shown)
+
+    def add_actions(self, earlier: Iterable[Execution]) -> None:
+        """Add the actions of earlier runs, except those that this run has recorded because it took them."""
+        known = Counter(each.action.key for each in self.actions)
+        for execution in earlier:
+            known[execution.action.key] -= 1
+            if known[execution.action.key] < 0:
+                self.actions.append(execution)
 
     def shown(self, number: int, step: int) -> Sequence[tuple[int, ...]]:
         """Return what the `ok` outcomes of a step saw, the latest first, if they did not see everything."""

@@ -247,7 +247,9 @@ def result_of(events: Sequence[Event], nested: Sequence[Sequence[Event]] | None 
     own = executions_of((events, *(nested or ())))
     actions = tuple(each.action for each in own if each.counts)
     if ended is not None and (has_ended(events) or ended is last):
+        known = {(t.run_id, t.round, t.step) for e in events if isinstance(e, StepEnded) and (t := e.took)}
         others = () if nested else (a for a in ended.result.actions if a.run_id != started.run_id)
+        others = (a for a in others if (a.run_id, a.round, a.step) not in known)
         return replace(ended.result, rounds=rounds, workers=names, actions=(*actions, *others))
     problem = last.problem if isinstance(last, RunStopped) else UNFINISHED
     answer, status, _ = conclusion(rounds)

@@ -236,8 +236,10 @@ class RunSession:
                 outer.context.ledger.release(outer.reservation)
         self._ledger = ledger
         paid_results = request.paid_results
-        if paid_results is None and recorder is not None:
-            paid_results = recorder.paid_results
+        if recorder is not None and (paid_results is None or recorder.is_resumed):
+            before, paid_results = paid_results, recorder.paid_results
+            if before is not None:
+                paid_results.add_actions(before.actions)
         if outer is None:
             recorded = () if paid_results is None else paid_results.actions
             actions = ActionLog(request.run_id, settings.pool.workers, recorded=recorded)

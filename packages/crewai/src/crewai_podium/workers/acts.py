@@ -10,6 +10,7 @@ from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
 
 from podium.hosts import said_acts
 
+_LLMS = ("llm", "function_calling_llm", "manager_llm", "planning_llm")
 _REMOTE = ("apps", "mcps", "a2a")
 """Fields of an agent that add tools, or other agents, which are seen only when it runs."""
 
@@ -28,17 +29,22 @@ def may_act(thing: Any) -> bool:
         tasks = [
             part for task in thing.tasks for part in (task.agent, *(task.tools or ())) if part is not None
         ]
-        return _any([*thing.agents, *tasks, *filter(None, (thing.manager_agent, thing.manager_llm))])
+        managers = [] if thing.manager_agent is None else [thing.manager_agent]
+        return _any([*thing.agents, *tasks, *managers, *_llms(thing)])
     if isinstance(thing, BaseAgent):
         hidden = acts_first([thing]) or any(getattr(thing, name, None) for name in _REMOTE)
-        llm = [thing.llm] if isinstance(thing.llm, BaseLLM) else []
-        return hidden or _any([*(thing.tools or ()), *llm])
+        return hidden or _any([*(thing.tools or ()), *_llms(thing)])
     return _any(thing.agents) if isinstance(thing, BaseAgentTool) else True
 
 
 def acts_first(agents: Iterable[BaseAgent]) -> bool:
     """Return whether agents may act before a model has answered, as only those of a user's own class do."""
     return any(type(agent) is not Agent for agent in agents)
+
+
+def _llms(thing: Crew | BaseAgent) -> list[BaseLLM]:
+    own = vars(thing)  # getattr would warn: one field is deprecated
+    return [own[name] for name in _LLMS if isinstance(own.get(name), BaseLLM)]
 
 
 def _any(things: Iterable[Any]) -> bool:

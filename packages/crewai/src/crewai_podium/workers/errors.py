@@ -8,6 +8,7 @@ from crewai.tasks.task_output import TaskOutput
 from crewai.utilities.agent_utils import extract_tool_call_info
 from pydantic import ValidationError
 
+from crewai_podium.call import RunStopped
 from crewai_podium.usage import UsageMeter
 from podium.errors import AnswerRefused, AnswerToolCalls, WorkerBroken, WorkerError, WorkerRefused
 from podium.hosts import (
@@ -42,6 +43,8 @@ _FILTERS: Final = ("content_filter", "content_filtered", "guardrail_intervened",
 def read_error(error: BaseException) -> WorkerError | None:
     """Return the worker error for an exception that only CrewAI raises; `None` for other exceptions."""
     names = [kind.__name__ for kind in type(error).__mro__]
+    if isinstance(error, RunStopped):
+        return None
     if any(word in name for word in _HOOK_ERRORS for name in names):
         return WorkerRefused(f"a CrewAI hook stopped the call: {error}")
     if type(error) is Exception and str(error).startswith(_TRIPPED):

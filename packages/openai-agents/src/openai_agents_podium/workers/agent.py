@@ -199,7 +199,8 @@ class NestedAgentWorker(AgentWorker):
 
     Args:
         agent: the agent.
-        conductor: the conductor behind its model.
+        model: the model that the runner uses for it.
+        conductor: the conductor behind the model.
         card: the worker's card.
         options: the run options.
 
@@ -210,12 +211,14 @@ class NestedAgentWorker(AgentWorker):
     def __init__(
         self,
         agent: Agent[Any],
+        model: object,
         conductor: Conductor,
         *,
         card: Card,
         options: AgentRunOptions | None = None,
     ) -> None:
         super().__init__(agent, card=card, options=options)
+        self._behind = model
         self._conductor = conductor
         self.nests = not may_act(agent.clone(model=None))
 
@@ -233,7 +236,7 @@ class NestedAgentWorker(AgentWorker):
         return None if watch.is_asking else super()._spent(request, watch, error)
 
     def _model(self) -> object:
-        return self.agent.model
+        return self._behind
 
     def _parts(self) -> tuple[AbstractAsyncContextManager[Any], ...]:
         return (self._conductor,)

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 from agents import Agent, FunctionTool, Model, RunConfig
 
 from openai_agents_podium.cards import card_of
-from openai_agents_podium.workers.acts import may_act
+from openai_agents_podium.workers.acts import may_act, model_of
 from openai_agents_podium.workers.agent import MAX_TURNS, AgentRunOptions, AgentWorker, NestedAgentWorker
 from openai_agents_podium.workers.model import ModelWorker
 from openai_agents_podium.workers.tool import FunctionToolWorker
@@ -43,7 +43,8 @@ def as_worker(
         context: the context object for tools, hooks and guardrails.
         acts: whether a call may change something: see `Worker.acts`. By default (`None`), models do not act;
             tools do, except hosted searches and MCP tools with `readOnlyHint` or `idempotentHint`; agents do
-            if one of their tools does, or they have an MCP server, or a class of their own.
+            if one of their tools does, if they have an MCP server or a class of their own, or if the model
+            that they use, also by `run_config`, is a conductor whose pool does.
         options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
             `podium.hosts.CardOptions`.
 
@@ -55,18 +56,19 @@ def as_worker(
     if (own := maker.podium_worker(thing, acts=acts)) is not None:
         return own
     worker = _worker(thing, maker, AgentRunOptions(max_turns, run_config, context))
-    worker.acts = may_act(thing) if acts is None else acts
+    worker.acts = may_act(thing, run_config) if acts is None else acts
     return worker
 
 
 def _worker(thing: Any, maker: CardMaker, how: AgentRunOptions) -> Worker:
     if isinstance(thing, Agent):
-        conductor = _conductor_behind(thing.model)
+        model = model_of(thing, how.run_config)
+        conductor = model.conductor if isinstance(model, ConductorFace) else None
         if not isinstance(conductor, Conductor):
             return AgentWorker(thing, card=card_of(thing, maker), options=how)
         card = card_of(thing, maker)
         card = replace(card, labels=card.labels | conductor.card.labels)
-        return NestedAgentWorker(thing, conductor, card=card, options=how)
+        return NestedAgentWorker(thing, model, conductor, card=card, options=how)
     if isinstance(thing, FunctionTool):
         return FunctionToolWorker(thing, card=card_of(thing, maker), context=how.context)
     if isinstance(thing, Model):
@@ -75,10 +77,6 @@ def _worker(thing: Any, maker: CardMaker, how: AgentRunOptions) -> Worker:
         f"{thing!r:.80} is not an agent, function tool or model of the OpenAI Agents SDK: "
         "decorate a function with function_tool"
     )
-
-
-def _conductor_behind(model: object) -> object:
-    return model.conductor if isinstance(model, ConductorFace) else None
 
 
 def as_planner(model: Model | Planner | Worker | None, **options: Any) -> Planner:
