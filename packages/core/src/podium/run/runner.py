@@ -351,9 +351,8 @@ class RunSession:
 
 
 def _tell_actions(error: BaseException, actions: tuple[Action, ...]) -> None:
-    """Add the actions of the run to the error that ended it."""
-    if isinstance(error, PodiumError):
-        error.actions = actions
+    """Add the actions of the run to the error that ended it, also to the error of a bug."""
+    error.actions = actions  # type: ignore[attr-defined]
     if actions:
         error.add_note(f"actions of the run: {'; '.join(map(str, actions))}")
 

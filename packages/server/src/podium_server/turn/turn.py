@@ -11,9 +11,12 @@ import anyio.to_thread
 from podium.errors import PlannerError, RunFailed
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, answered
+from podium.journal import Journal
 from podium.types import Part, Problem, Result, RunEnded, RunResumed, RunStarted
 from podium.usage import Usage
+from podium_server.http import ServerStopping
 from podium_server.keys import Admission
+from podium_server.keys.recorded import recorded_actions
 from podium_server.models import ServedModel
 from podium_server.record import Record
 from podium_server.settings import Effort
@@ -22,7 +25,7 @@ from podium_server.turn.idempotency import Recorded
 from podium_server.turn.live_pieces import LivePieces
 from podium_server.turn.pieces import Piece, ProgressPiece, TextPiece
 from podium_server.turn.progress import Progress
-from podium_server.turn.running import Interrupt
+from podium_server.turn.running import Interrupt, RunCancelled
 from podium_server.turn.usage import answer_usage
 from podium_server.turn.without_urls import actions_form, without_urls
 
@@ -46,6 +49,8 @@ class Facts:
     """Gets the events of the run."""
     recorded: Recorded | None
     """The recorded run of an earlier request with the same idempotency key."""
+    journal: Journal | None
+    """Records the run; `None` for a hosted conductor."""
     keep: Callable[[str, Sequence[Part], ChatAnswer], Awaitable[None]]
     """Keeps the continuation of an answer with tool calls."""
 
@@ -155,6 +160,10 @@ class Turn:
             failure = self._facts.admission.failure(error)
             failure.actions = error.actions
             raise failure from error
+        except (RunCancelled, ServerStopping) as error:
+            actions = await recorded_actions(self._facts.journal, self.run_id)
+            error.actions, error.knows_actions = actions or (), actions is not None
+            raise
 
     async def _pieces(self) -> AsyncGenerator[Piece, None]:
         recorded, call = self._facts.recorded, self._facts.call
