@@ -451,6 +451,16 @@ def test_the_sentence_about_a_malformed_body(raw: bytes, told: str, served: Serv
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, told)
 
 
+def test_two_idempotency_keys(served: Served, upstream: ChatServer) -> None:
+    """They are refused."""
+    headers = [("idempotency-key", "a"), ("idempotency-key", "b")]
+    refused = httpx2.post(
+        f"{served.url}/chat/completions", json={"model": "podium", "messages": ASKED}, headers=headers
+    )
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_idempotency_key")
+    assert not upstream.calls
+
+
 PNG = "data:image/png;base64,AAAA"
 USED: Any = {"type": "tool_use", "id": "c", "name": "add", "input": {}}
 SHOWN = [{"type": "image_url", "image_url": {"url": PNG}}]
