@@ -258,6 +258,18 @@ def test_approvals_of_actions(serve: Serve, upstream: ChatServer, http: Http, or
     assert "not this one" in run["problem"]["message"]
 
 
+def test_a_refused_action(serve: Serve, upstream: ChatServer, http: Http, orders: Shop) -> None:
+    """A run that has ended waits for nothing."""
+    client = http(serve(models=orders.table + LATER))
+    upstream.reply = planning(rows(REFUND, {**REFUND, "subtask": '{"order": 1018}'}, WRITE))
+    run_id = chat(client).json()["error"]["run_id"]
+    refused = client.post(f"/runs/{run_id}/refuse", json={"action": 0, "why": "no"})
+    assert refused.status_code == 202, refused.text
+    run = done(client, run_id)
+    assert (run["status"] == "waiting") == (run["waits_for"] is not None)
+    assert orders.refunds == []
+
+
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_person_decides_on_an_unknown_end(
     serve: Serve, upstream: ChatServer, http: Http, orders: Shop, *, is_done: bool
