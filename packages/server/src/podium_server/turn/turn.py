@@ -2,15 +2,15 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio.to_thread
 
 from podium.errors import PlannerError, RunFailed
 from podium.hosted import HostedConductor
-from podium.hosts import ChatAnswer, ChatCall, answered
+from podium.hosts import ChatAnswer, ChatCall, answered, lack_after
 from podium.journal import Journal
 from podium.types import Part, Problem, Result, RunEnded, RunResumed, RunStarted
 from podium.usage import Usage
@@ -102,6 +102,12 @@ class Turn:
         return calls if self._facts.asked.is_parallel else calls[:1]
 
     @property
+    def finish_reason(self) -> Literal["stop", "length", "tool_calls"]:
+        """Why the answer ended: `length` also for an incomplete answer whose text cannot say so."""
+        answer, sampling = self.answer, self._facts.asked.sampling
+        return answer.finish_reason if sampling.constraint is None else answer.host_finish_reason
+
+    @property
     def usage(self) -> Usage:
         """The tokens of the run, divided into those of the answer and those of the orchestration."""
         return answer_usage(self.answer.result)
@@ -174,8 +180,8 @@ class Turn:
             await self._check(ChatAnswer(answered(result), spent_before=result.usage))
             if told := "".join(map(progress.text, recorded.events)):
                 yield ProgressPiece(told)
-            if result.answer:
-                yield TextPiece(result.answer)
+            if self.answer.text:
+                yield TextPiece(self.answer.text)
             return
         is_executed = isinstance(self.model.conductor, HostedConductor)
         with self._facts.live.publishing(self.run_id) as publish:
@@ -196,7 +202,7 @@ class Turn:
                         yield self._text(text)
         self._is_replayed = not is_executed  # it waited for another replica
         await self._check(call.answer())
-        if rest := call.rest():
+        if rest := call.rest() + self.answer.lack:
             yield TextPiece(rest)
 
     def _ended(self, result: Result) -> None:
@@ -214,6 +220,8 @@ class Turn:
         form = form_of(self._facts.asked)
         if form is not None and not answer.tool_calls:
             self._misfit = await anyio.to_thread.run_sync(form.problem, answer.text)  # it may take seconds
+        if form is None and answer.finish_reason == "stop":
+            answer = replace(answer, lack=lack_after(answer.result))
         self._answer = answer
         if self.tool_calls:
             await self._facts.keep(self.run_id, self.tool_calls, answer)

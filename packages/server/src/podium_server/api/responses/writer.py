@@ -81,7 +81,7 @@ class ResponseWriter:
     def end(self, turn: Turn) -> list[Event]:
         """Write the end of a turn that has an answer."""
         response, calls = self.response, turn.tool_calls
-        is_cut = turn.answer.finish_reason == "length"
+        is_cut = turn.finish_reason == "length"
         response.why_incomplete = "max_output_tokens" if is_cut else None
         status: Status = "incomplete" if is_cut else "completed"
         events: list[Event] = []
