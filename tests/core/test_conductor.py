@@ -106,13 +106,38 @@ async def test_workers_that_take_no_images_are_told_of_them() -> None:
     assert "1 attachment(s) of the question cannot be shown to you" in content
 
 
-@pytest.mark.parametrize("at", ["question", "history", "denied", "hidden", "nested", "plan"])
+def _conversations() -> dict[str, list[Any]]:
+    """Return conversations with an image that is not in the question."""
+    asked = {"role": "user", "content": "And now?"}
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    called = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return {
+        "history": [*ASKED, asked],
+        "assistant": [asked, {"role": "assistant", "content": [IMAGE]}, asked],
+        "tool": [asked, called, {"role": "tool", "tool_call_id": "c", "content": [IMAGE]}],
+        "earlier tool": [asked, called, {"role": "tool", "tool_call_id": "c", "content": [IMAGE]}, asked],
+    }
+
+
+@pytest.mark.parametrize("at", _conversations())
+async def test_images_of_tools_and_assistants(at: str) -> None:
+    """The worker of the answer gets the image if it takes images, and otherwise a note."""
+    asked, card = _conversations()[at], Card(name="seeing", parts=frozenset({"image_url"}))
+    for number in (0, 1):
+        pool = [ScriptedWorker(card, "a cat"), ScriptedWorker("blind", "a guess")]
+        await Conductor(boss(rows((number, "look", ()))), pool).run(asked)
+        shown = [part for said in pool[number].requests[0].messages for part in said.content]
+        assert (IMAGE in shown) == (number == 0)
+        assert ("attachment(s)" in "".join(map(str, shown))) == (number == 1)
+
+
+@pytest.mark.parametrize("at", ["question", *_conversations(), "denied", "hidden", "nested", "plan"])
 async def test_an_image_that_no_worker_can_see_is_refused(at: str) -> None:
     """Before a planner or a worker is called, with what to do."""
     model, blind = ScriptedWorker("model", rows((0, "look", ()))), ScriptedWorker("blind", "a guess")
     planner = ChatPlanner(model)
     pool: list[Worker] = [blind]
-    asked: Any = [*ASKED, {"role": "user", "content": "And now?"}] if at == "history" else ASKED
+    asked: Any = _conversations().get(at, ASKED)
     policy, show_question = None, True
     if at in ("denied", "hidden"):
         pool.append(ScriptedWorker(Card(name="seeing", parts=frozenset({"image_url"})), "a cat"))

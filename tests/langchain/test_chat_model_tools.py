@@ -4,7 +4,14 @@ import json
 from typing import Any, TypedDict
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_from_dict, messages_to_dict
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    messages_from_dict,
+    messages_to_dict,
+)
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import create_react_agent
@@ -16,12 +23,15 @@ from servers.openai_models import openai
 from langchain_podium.chat_models import ChatPodium
 from langchain_podium.planner import as_planner
 from langchain_podium.workers import as_worker
-from podium import ChatPlanner, ChatWorker, Conductor, Endpoint, Limits, ScriptedWorker
+from podium import ChatPlanner, ChatWorker, Conductor, Endpoint, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed
+from podium.hosts import tool_call
 from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import Completion
 from podium.usage import Usage
+from podium.workers import Request
 
 pytestmark = [
     pytest.mark.anyio,
@@ -56,6 +66,28 @@ def langchain(url: str, **more: Any) -> Conductor:
 def asked(server: ChatServer) -> list[str]:
     """Return who was asked, in order."""
     return [call.body["model"] for call in server.calls]
+
+
+@pytest.mark.parametrize("more", [[], [HumanMessage("Thank you.")]], ids=["", "a message after the result"])
+async def test_a_system_message_that_changes(more: list[HumanMessage]) -> None:
+    """The turn continues the run that called the tool."""
+    reader, writer = ScriptedWorker("reader", "facts"), ScriptedWorker("writer", calling)
+    writer.takes_tools = True
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "Read."), Step(1, "Write.", (0,))))), [reader, writer])
+    model = ChatPodium(conductor=conductor).bind_tools([weather])
+    asked = HumanMessage("How is the weather in 'Bonn'?")
+    called = await model.ainvoke([SystemMessage("It is 10:00:00."), asked])
+    result = weather.invoke(called.tool_calls[0])
+    answer = await model.ainvoke([SystemMessage("It is 10:00:07."), asked, called, result, *more])
+    assert (answer.text, len(reader.requests)) == ("It rains.", 1)
+    assert "It is 10:00:07." in [said.content for said in writer.requests[-1].messages]
+
+
+def calling(request: Request) -> Completion:
+    """Call a tool, until its result is seen."""
+    if any(message.role == "tool" for message in (*request.messages, *request.tool_messages)):
+        return Completion("It rains.")
+    return Completion("", "tool_calls", tool_calls=(tool_call("call-1", "weather", {"city": "Bonn"}),))
 
 
 @pytest.mark.parametrize("pool", [podium, langchain])

@@ -1,6 +1,7 @@
 """Actions over the APIs of the server: carried out once, told in each body, and decided by people."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,9 +9,10 @@ import httpx2
 import pytest
 from core.actors import boss, rows as plan_text
 from server.chat.conftest import serve, upstream
+from server.chat.test_bounds import until
 from server.chat.test_completions import ASKED
 from server.runs.conftest import Http, http
-from servers.chat_server import Call, ChatServer, Reply, says, whole
+from servers.chat_server import STALL, Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 from servers.shop import Shop, shop
 
@@ -151,6 +153,79 @@ def test_each_api(serve: Serve, upstream: ChatServer, http: Http, orders: Shop, 
             assert told["status"] == status, face
 
 
+def stalling(*texts: str) -> Callable[[Call], Reply]:
+    """As `planning`; the writer never answers."""
+    reply = planning(*texts)
+    return lambda call: Reply((STALL,)) if call.body["model"] == "two" else reply(call)
+
+
+def interrupted(
+    client: httpx2.Client, upstream: ChatServer, path: str, body: dict[str, Any], end: Callable[[str], object]
+) -> httpx2.Response:
+    """Post a request, end it when its action is done and its writer is called, and return the answer."""
+    answers: list[httpx2.Response] = []
+    thread = threading.Thread(target=lambda: answers.append(client.post(path, json=body)))
+    before = len(upstream.calls)
+    thread.start()
+    assert until(lambda: any(call.body["model"] == "two" for call in upstream.calls[before:]))
+    end(client.get("/runs").json()["data"][0]["id"])
+    thread.join(20)
+    return answers[0]
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    "/chat/completions": {"messages": ASKED},
+    "/responses": {"input": "What?"},
+    "/messages": {"messages": ASKED, "max_tokens": 100},
+}
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("end", ["cancel", "stop"])
+def test_an_interrupted_run(  # noqa: PLR0913 - three faces, two ends, whole and streamed
+    serve: Serve, upstream: ChatServer, http: Http, orders: Shop, path: str, end: str, *, stream: bool
+) -> None:
+    """The error says what the run has done."""
+    served = serve(models=orders.table, server="drain_seconds = 0.1")
+    client, upstream.reply = http(served), stalling(rows(REFUND, WRITE))
+
+    def stop(run_id: str) -> None:
+        if end == "cancel":
+            client.post(f"/runs/{run_id}/cancel", json={}).raise_for_status()
+        else:
+            served.server.should_exit = True
+
+    body = {"model": "podium", "stream": stream, **BODIES[path]}
+    answer = interrupted(client, upstream, path, body, stop)
+    found = last_frame(answer.text) if stream else answer.json()
+    error = found.get("response", found)["error"]
+    assert error["code"] == ("run_cancelled" if end == "cancel" else "server_stopping")
+    (action,) = error["podium"]["actions"]
+    assert (action["worker"], action["end"], orders.refunds) == ("shop.refund", "done", [1017])
+    if not stream:
+        assert answer.headers["x-should-retry"] == "false"
+        if path != "/messages":
+            assert error["run_id"] == action["run_id"]
+
+
+@pytest.mark.parametrize("end", ["cancelled", "failed"])
+def test_a_response_in_the_background(
+    serve: Serve, upstream: ChatServer, http: Http, orders: Shop, end: str
+) -> None:
+    """It has the actions also if it has no answer."""
+    client = http(serve(models=orders.table + ONCE))
+    upstream.reply = stalling(rows(REFUND, WRITE if end == "cancelled" else {**WRITE, "worker": "one"}))
+    body = {"model": "podium", "input": "What?", "background": True}
+    path = f"/responses/{client.post('/responses', json=body).json()['id']}"
+    if end == "cancelled":
+        assert until(lambda: any(call.body["model"] == "two" for call in upstream.calls))
+        client.post(f"{path}/cancel", json={}).raise_for_status()
+    assert until(lambda: client.get(path).json()["status"] == end)
+    (action,) = client.get(path).json()["podium"]["actions"]
+    assert (action["worker"], action["end"], orders.refunds) == ("shop.refund", "done", [1017])
+
+
 def done(client: httpx2.Client, run_id: str) -> dict[str, Any]:
     """Wait until no process carries out a run, and return it."""
     client.get(f"/runs/{run_id}/events")
@@ -181,6 +256,18 @@ def test_approvals_of_actions(serve: Serve, upstream: ChatServer, http: Http, or
     run = done(client, error["run_id"])
     assert (run["status"], run["answer"], orders.refunds) == ("partial", "the answer", [1017])
     assert "not this one" in run["problem"]["message"]
+
+
+def test_a_refused_action(serve: Serve, upstream: ChatServer, http: Http, orders: Shop) -> None:
+    """A run that has ended waits for nothing."""
+    client = http(serve(models=orders.table + LATER))
+    upstream.reply = planning(rows(REFUND, {**REFUND, "subtask": '{"order": 1018}'}, WRITE))
+    run_id = chat(client).json()["error"]["run_id"]
+    refused = client.post(f"/runs/{run_id}/refuse", json={"action": 0, "why": "no"})
+    assert refused.status_code == 202, refused.text
+    run = done(client, run_id)
+    assert (run["status"] == "waiting") == (run["waits_for"] is not None)
+    assert orders.refunds == []
 
 
 @pytest.mark.parametrize("is_done", [True, False])

@@ -109,6 +109,17 @@ def test_a_failure_inside_a_stream(
     assert "sk-ant-0123" not in caplog.text
 
 
+def test_answers_of_an_sdk(served: Served, lines: Lines) -> None:
+    """An answer that was sent is `ok`; what the SDK refuses has a code."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    for accept, end in (
+        ("application/json, text/event-stream", (200, "ok")),
+        ("text/html", (406, "invalid_request")),
+    ):
+        httpx2.post(f"{served.root}/mcp", json=body, headers={"accept": accept}, timeout=60)
+        assert any((facts["status"], facts["code"]) == end for facts in lines("/mcp"))
+
+
 def test_a_client_that_disconnects(served: Served, upstream: ChatServer, lines: Lines) -> None:
     """Before or within the response."""
     upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else team(call)

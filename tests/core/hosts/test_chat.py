@@ -22,7 +22,14 @@ from podium import (
 )
 from podium.errors import ConfigError, QueryError, RunFailed, WorkerFailed, WorkerTimeout
 from podium.execution import Retry
-from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, tool_call, write_continuation
+from podium.hosts import (
+    ChatAnswer,
+    ChatCall,
+    ContinuationStore,
+    continuation_names,
+    tool_call,
+    write_continuation,
+)
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
@@ -45,8 +52,9 @@ class Caller(ScriptedWorker):
 
     def __init__(self) -> None:
         def reply(request: Request) -> Completion:
-            if request.tool_messages:
-                return Completion(f"It is {request.tool_messages[-1].text}.")
+            for message in reversed((*request.messages, *request.tool_messages)):
+                if message.role == "tool":
+                    return Completion(f"It is {message.text}.")
             return Completion("", "tool_calls", tool_calls=(CALL,))
 
         super().__init__(Card(name="caller", price=FREE), reply)
@@ -110,7 +118,12 @@ async def test_a_step_that_is_tried_again_is_streamed_on_if_it_writes_the_same()
     assert (await ChatCall(conductor("Yes, but", "No."), ASK).run()).text == "No."
 
 
-async def test_the_turn_after_a_tool_pays_for_the_last_step_alone() -> None:
+@pytest.mark.parametrize(
+    "after",
+    [AFTER, (Message("system", "It is 10:00."), *AFTER), (*AFTER, Message("user", "Thank you."))],
+    ids=["same", "another system message", "a message after the results"],
+)
+async def test_the_turn_after_a_tool_pays_for_the_last_step_alone(after: tuple[Message, ...]) -> None:
     """Whether the message carries the continuation, as JSON, or a store keeps it."""
     store = ContinuationStore()
     for kept in (None, store):
@@ -120,7 +133,7 @@ async def test_the_turn_after_a_tool_pays_for_the_last_step_alone() -> None:
         assert (first.finish_reason, first.tool_calls) == ("tool_calls", (CALL,))
         assert (first.continuation is None) == (kept is store)
         carried = json.loads(json.dumps(first.continuation))
-        call = ChatCall(conductor, AFTER, tools=Tools((WEATHER,)), continuation=carried, store=kept)
+        call = ChatCall(conductor, after, tools=Tools((WEATHER,)), continuation=carried, store=kept)
         assert (await call.run()).text == "It is 31 degrees."
         assert (len(reader.requests), len(caller.requests)) == (1, 2)
 
@@ -135,15 +148,24 @@ async def test_without_its_continuation_a_turn_is_planned_anew(carried: object) 
 
 
 def test_a_store_keeps_the_latest() -> None:
-    """By the question and the ids of its calls."""
-    store = ContinuationStore(most=1)
-    store.keep(ASK, [CALL], {"n": 1})
-    turns = AFTER[1:]
-    assert store.find(ASK, turns) == {"n": 1}
-    assert store.find((Message("user", "Other?"),), turns) is None
-    assert store.find(ASK, [Message("assistant", "", (tool_call("call-2", "weather", {}),))]) is None
-    store.keep(ASK, [tool_call("call-2", "weather", {})], {"n": 2})
-    assert store.find(ASK, turns) is None
+    """By the ids of the calls and the question, or, if several have these, by the whole conversation."""
+    store, clock = ContinuationStore(most=4), Message("system", "It is 10:00.")
+    store.keep(continuation_names(ASK, [CALL]), {"n": 1})
+    found = {"n": 1}
+    for turn in (AFTER, (clock, *AFTER), (*AFTER, Message("user", "Thank you."))):
+        assert store.find(continuation_names(turn)) == found
+    answered = (*AFTER, Message("assistant", "It is 31 degrees."), Message("user", "And now?"))
+    for turn in (answered, (Message("user", "Other?"), *AFTER[1:]), AFTER[1:]):
+        assert store.find(continuation_names(turn)) is None
+    later = Message("assistant", "", (tool_call("call-2", "weather", {}),))
+    assert store.find(continuation_names((*ASK, later, Message("tool", "31", (), "call-2")))) is None
+    store.keep(continuation_names((clock, *ASK), [CALL]), {"n": 2})
+    assert store.find(continuation_names(AFTER)) == found
+    assert store.find(continuation_names((clock, *AFTER))) == {"n": 2}
+    assert store.find(continuation_names((Message("system", "Be nice."), *AFTER))) is None
+    for number in (2, 3):
+        store.keep(continuation_names(ASK, [tool_call(f"call-{number}", "weather", {})]), {"n": number})
+    assert store.find(continuation_names(AFTER)) is None
 
 
 async def test_what_no_caller_can_take_is_raised_with_the_result() -> None:

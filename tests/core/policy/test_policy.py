@@ -7,7 +7,7 @@ import pytest
 from core.actors import Row, plan_of
 
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PlanForbidden
+from podium.errors import ConfigError, PlanForbidden, PlannerError
 from podium.planners import ChatPlanner, FixedPlanner, RulePlanner
 from podium.policy import Pin, Policy, Rule
 from podium.types import Plan
@@ -280,6 +280,14 @@ def test_a_plan_that_keeps_the_answer_is_let_pass() -> None:
         (Policy(allowed=[]), "allows no worker of the pool"),
         (Policy(regions=()), "allows no worker of the pool"),
         (Policy(allowed=["writer"]) & Policy(denied=["writer"]), "allows no worker of the pool"),
+        (
+            Policy(required=["mailer"], denied=["write-tools"]),
+            "required names 'mailer', which no plan can have",
+        ),
+        (
+            Policy(required=["judge"], labels=["judge"]),
+            "required names 'judge', .*: the workers are retriever",
+        ),
     ],
 )
 def test_a_policy_for_another_pool_is_refused(policy: Policy, told: str) -> None:
@@ -314,6 +322,17 @@ def test_a_policy_that_protects_nothing_is_refused(policy: Policy, told: str) ->
         Conductor(RulePlanner(), workers, policy=policy)
     with pytest.raises(ConfigError, match=told):
         Conductor(RulePlanner(), workers).run_sync("Why?", policy=policy)
+
+
+def test_a_planner_that_names_a_forbidden_worker() -> None:
+    """The planner is not shown the worker; its repair and the error name the rule."""
+    workers = [ScriptedWorker(card, "x") for card in CARDS]
+    model = ScriptedWorker("boss", '{"worker": "mailer", "subtask": "Mail it.", "access": []}\n')
+    rule = Rule("secret", never="write-tools")
+    conductor = Conductor(ChatPlanner(model), workers, policy=Policy(labels="secret", rules=[rule]))
+    with pytest.raises(PlannerError, match=f"'mailer', which may not work here: by the policy, .*{rule}"):
+        conductor.run_sync("Mail it.", labels={"secret"})
+    assert str(rule) in model.requests[-1].messages[-1].text
 
 
 def test_a_policy_names_planners_judges_and_declared_labels() -> None:
@@ -421,6 +440,8 @@ def test_two_names_of_a_pool_differ(cards: list[Card], told: str) -> None:
         (lambda: Policy(steps=0), "a whole number above 0"),
         (lambda: Policy(apart=[("a",)]), "pairs of names"),  # type: ignore[list-item]  # what is refused
         (lambda: Policy(rules=["x"]), "a list of Rule"),  # type: ignore[list-item]  # what is refused
+        (lambda: Policy(rules=Rule("x", never="a")), "a list of Rule"),  # type: ignore[arg-type]  # what is refused
+        (lambda: Policy(replace="writer"), "Policy.replace is 'writer'"),  # type: ignore[arg-type]  # what is refused
         (lambda: Policy(approve="never"), "set a function"),  # type: ignore[arg-type]  # what is refused
     ],
 )

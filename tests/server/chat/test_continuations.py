@@ -1,8 +1,9 @@
 """The turn with the results of tools continues the run that called them, also in another process."""
 
+import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from server.keys.test_http import NewKey, new_key, url
 from server.test_serve import process
 from servers.chat_server import Call, ChatServer, Reply, says
 from servers.podium_server import Served, serving
+from servers.shop import Shop, shop
 
 from podium.aio import run_sync
 from podium.journal import SqlJournal
@@ -207,3 +209,109 @@ def test_a_run_that_was_deleted(served: Served, upstream: ChatServer) -> None:
     assert httpx2.delete(f"{served.url}/runs/{run['id']}").status_code == 200
     assert second() == "the answer"
     assert models(upstream)[3:] == ["planner", "one", "two"]
+
+
+@pytest.fixture
+def orders() -> Iterator[Shop]:
+    """Serve a shop whose tool refunds orders."""
+    with shop() as served:
+        yield served
+
+
+def _acting(call: Call) -> Reply:
+    """As `calling`, with a plan whose first step refunds an order."""
+    if call.body["model"] != "planner":
+        return calling(call) if not any(_is_result(said) for said in call.body["messages"]) else team(call)
+    steps = (("shop.refund", '{"order": 1017}', []), ("one", "Read.", []), ("two", "Write.", [0, 1]))
+    rows = [{"worker": worker, "subtask": text, "access": access} for worker, text, access in steps]
+    return says(call, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _is_result(message: Any) -> bool:
+    return bool(message["role"] == "tool")
+
+
+CLOCK = [{"role": "system", "content": f"It is 10:00:0{second}."} for second in (0, 7)]
+TOLD = {"role": "assistant", "content": None, "tool_calls": CALLS}
+RESULTS = [{"role": "tool", "tool_call_id": call["id"], "content": "3"} for call in CALLS]
+MORE = {"role": "user", "content": "Thank you."}
+OTHER = [{"type": "function", "function": {**FUNCTION, "name": "look"}}]
+CHANGES: dict[str, tuple[list[Any], list[Any], list[Any], list[str]]] = {
+    # the messages of both turns, the tools of the second, and the models that it calls
+    "another system message": ([CLOCK[0], *ASKED], [CLOCK[1], *ASKED, TOLD, *RESULTS], TOOLS, ["two"]),
+    "without system message": ([CLOCK[0], *ASKED], [*ASKED, TOLD, *RESULTS], TOOLS, ["two"]),
+    "a message after the results": (ASKED, [*ASKED, TOLD, *RESULTS, MORE], TOOLS, ["two"]),
+    "both": ([CLOCK[0], *ASKED], [CLOCK[1], *ASKED, TOLD, *RESULTS, MORE], TOOLS, ["two"]),
+    "another agent": (
+        [CLOCK[0], *ASKED],
+        [CLOCK[1], *ASKED, TOLD, *RESULTS],
+        OTHER,
+        ["planner", "one", "two"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_a_conversation_that_has_changed(
+    case: str, serve: Callable[..., Served], upstream: ChatServer, orders: Shop
+) -> None:
+    """The calls are those of the run: no action is repeated; with other tools, the turn is planned again."""
+    first, second, tools, called = CHANGES[case]
+    upstream.reply = _acting
+    post = poster(serve(models=orders.table).url)
+    body = {"model": "podium", "tools": TOOLS}
+    post("/chat/completions", {**body, "messages": first})
+    upstream.calls.clear()
+    answer = post("/chat/completions", {**body, "tools": tools, "messages": second})
+    assert (answer["podium"]["status"], answer["podium"]["problem"]) == ("ok", None)
+    assert [action["end"] for action in answer["podium"]["actions"]] == ["done"]
+    assert (models(upstream), orders.refunds) == (called, [1017])
+    seen = upstream.calls[-1].body["messages"]
+    assert [said["content"] for said in seen if said in CLOCK] == [m["content"] for m in second if m in CLOCK]
+
+
+def unrecorded(post: Post) -> list[Callable[[], str]]:
+    """As `responses`, where the client keeps the conversation, and no run is recorded."""
+    said: list[Any] = [{"role": "user", "content": "Why is the sky blue?"}]
+    body = {"model": "podium", "tools": [{"type": "function", **FUNCTION}], "store": False, "input": said}
+
+    def first() -> str:
+        said.extend(item for item in post("/responses", body)["output"] if item["type"] == "function_call")
+        return ""
+
+    def second() -> str:
+        said.extend({"type": "function_call_output", "call_id": call["id"], "output": "3"} for call in CALLS)
+        return str(post("/responses", body)["status"])
+
+    return [first, second]
+
+
+@pytest.mark.parametrize("api", [messages, responses, unrecorded])
+def test_other_apis_and_a_changed_system_message(
+    api: Any, serve: Callable[..., Served], upstream: ChatServer, orders: Shop
+) -> None:
+    """As above."""
+    upstream.reply = _acting
+    clock = iter(f"It is 10:00:0{second}." for second in range(9))
+    post = poster(serve(models=orders.table).url)
+
+    def timed(path: str, body: Any) -> Any:
+        return post(path, {**body, ("system" if path == "/messages" else "instructions"): next(clock)})
+
+    first, second = api(timed)
+    first()
+    upstream.calls.clear()
+    second()
+    assert (models(upstream), orders.refunds) == (["two"], [1017])
+
+
+def test_calls_whose_ids_are_not_unique(served: Served, upstream: ChatServer) -> None:
+    """If two conversations have the same question and ids, none continues the run of the other."""
+    upstream.reply = calling
+    post = poster(served.url)
+    body = {"model": "podium", "tools": TOOLS}
+    for text in ("Be nice.", "Be brief."):
+        post("/chat/completions", {**body, "messages": [{"role": "system", "content": text}, *ASKED]})
+    upstream.calls.clear()
+    post("/chat/completions", {**body, "messages": [CLOCK[0], *ASKED, TOLD, *RESULTS]})
+    assert models(upstream)[0] == "planner"

@@ -154,6 +154,16 @@ def test_the_version_changes_with_the_workers(serve: Callable[..., Served], upst
     assert versions[2] == "c-7"
 
 
+def test_fallbacks_of_a_part_of_the_workers(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """A model whose pool lacks a fallback has none."""
+    upstream.reply = team
+    tables = '[retry]\nfallbacks = { one = ["two"] }\n[models.solo]\nworker = "one"\n[models.both]\n'
+    client = serve(models=tables).client()
+    for model, text in (("solo", "facts"), ("both", "the answer")):
+        answer = client.chat.completions.create(model=model, messages=ASKED)
+        assert answer.choices[0].message.content == text
+
+
 def test_the_list_for_codex(serve: Callable[..., Served], tmp_path: Path) -> None:
     """It has the models with instructions for Codex, with all fields that Codex requires.
 

@@ -449,3 +449,82 @@ def test_the_sentence_about_a_malformed_body(raw: bytes, told: str, served: Serv
     headers = {"content-type": "application/json"}
     answer = httpx2.post(f"{served.url}/chat/completions", content=raw, headers=headers)
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, told)
+
+
+def test_two_idempotency_keys(served: Served, upstream: ChatServer) -> None:
+    """They are refused."""
+    headers = [("idempotency-key", "a"), ("idempotency-key", "b")]
+    refused = httpx2.post(
+        f"{served.url}/chat/completions", json={"model": "podium", "messages": ASKED}, headers=headers
+    )
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_idempotency_key")
+    assert not upstream.calls
+
+
+PNG = "data:image/png;base64,AAAA"
+USED: Any = {"type": "tool_use", "id": "c", "name": "add", "input": {}}
+SHOWN = [{"type": "image_url", "image_url": {"url": PNG}}]
+SOURCE = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+CALLED = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}}],
+}
+WITH_IMAGES: dict[str, tuple[str, dict[str, Any]]] = {
+    "a tool": (
+        "/chat/completions",
+        {"messages": [*ASKED, CALLED, {"role": "tool", "tool_call_id": "c", "content": SHOWN}]},
+    ),
+    "the assistant": (
+        "/chat/completions",
+        {"messages": [*ASKED, {"role": "assistant", "content": SHOWN}, *ASKED]},
+    ),
+    "a tool result of the Messages API": (
+        "/messages",
+        {
+            "max_tokens": 9,
+            "messages": [
+                *ASKED,
+                {
+                    "role": "assistant",
+                    "content": [{"type": "tool_use", "id": "c", "name": "add", "input": {}}],
+                },
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": "c",
+                            "content": [{"type": "image", "source": SOURCE}],
+                        }
+                    ],
+                },
+            ],
+        },
+    ),
+    "an output of the Responses API": (
+        "/responses",
+        {
+            "input": [
+                *ASKED,
+                {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"},
+                {
+                    "type": "function_call_output",
+                    "call_id": "c",
+                    "output": [{"type": "input_image", "image_url": PNG}],
+                },
+            ]
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("model", ["podium", "raw"])
+def test_images_that_no_worker_sees(model: str, serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """They are refused before a call, wherever they are in the conversation."""
+    upstream.reply = team
+    url = serve(models='[models.podium]\n[models.raw]\nworker = "two"\n').url
+    for path, body in WITH_IMAGES.values():
+        refused = httpx2.post(f"{url}{path}", json={"model": model, **body}, timeout=20)
+        assert (refused.status_code, upstream.calls) == (400, []), path
+        assert "image_url" in refused.json()["error"]["message"]

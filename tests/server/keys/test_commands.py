@@ -66,6 +66,7 @@ def test_a_key_is_revoked(podium: Podium) -> None:
         (("create", "a", "--role", "boss"), "'boss' is not a role"),
         (("create", "a", "--models", "mini,,"), "an entry of models of a key is ''"),
         (("create", "a", "--expires", "30"), "'30' is not a time span"),
+        (("create", "a", "--expires", "0h"), "0 must be above 0"),
         (("create", "a\nb"), "name 'a\\nb' of a key is invalid"),
         (("create", ""), "name '' of a key is invalid"),
         (("show", "nobody"), "there is no key 'nobody'"),
@@ -166,15 +167,15 @@ def test_keys_need_a_journal(podium: Podium, config: Path) -> None:
     assert "remove `off` in [journal]" in result.stderr
 
 
-def test_a_model_that_does_not_exist_is_a_warning(podium: Podium, config: Path) -> None:
-    """The key is created, because another server may have the model; the warning has the likely name."""
+def test_a_model_that_does_not_exist(podium: Podium, config: Path) -> None:
+    """No key is created; the error has the likely name."""
     whole = config.read_text() + '[workers.c]\ntype = "calculator"\n[planner]\ntype = "rule"\n'
     config.write_text(whole)
-    created = podium("keys", "create", "a", "--models", "mini,ulta")
-    assert (created.exit_code, created.stdout[:10]) == (0, "podium_sk_")
-    assert "has no model 'ulta', so this key cannot call it: did you mean 'ultra'?" in created.stderr
-    assert "'mini'" not in created.stderr
+    refused = podium("keys", "create", "a", "--models", "mini,ulta")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "has no model 'ulta': did you mean 'ultra'?" in refused.stderr
+    assert podium("keys", "create", "a", "--models", "mini").exit_code == 0
     config.write_text(whole + '[models.own]\nworker = "c"\n')
-    created = podium("keys", "create", "b", "--models", "mini")
-    assert "has no model 'mini', so this key cannot call it: the models are own" in created.stderr
-    assert podium("keys", "create", "c", "--models", "own").stderr.count("warning") == 0
+    refused = podium("keys", "create", "b", "--models", "mini")
+    assert "has no model 'mini': the models are own" in refused.stderr
+    assert podium("keys", "create", "c", "--models", "own").exit_code == 0

@@ -119,6 +119,14 @@ def test_two_keys_are_refused(served: Served, new_key: NewKey, name: str) -> Non
     assert twice.json()["error"]["code"] == "invalid_request"
 
 
+def test_two_keys_in_two_headers(served: Served, new_key: NewKey) -> None:
+    """They are refused unless they are equal."""
+    first, second = new_key(), new_key()
+    for key, status in ((first, 200), (second, 400)):
+        headers = {"authorization": f"Bearer {first}", "x-api-key": key}
+        assert httpx2.get(f"{served.url}/models", headers=headers).status_code == status
+
+
 def test_a_key_sees_its_models_only(served: Served, new_key: NewKey) -> None:
     """Another model is answered like one that does not exist."""
     key = new_key(models=("mini",))

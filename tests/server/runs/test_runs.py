@@ -119,6 +119,7 @@ def test_pages_of_runs(served: Served, upstream: ChatServer, http: Http) -> None
         ("/runs?status=good", 400, "invalid_request"),
         ("/runs?since=nan", 400, "invalid_request"),
         ("/runs?order=asc", 400, "unknown_parameter"),
+        ("/runs?key=zz", 400, "invalid_request"),
         ("/runs?after=none", 404, "run_unknown"),
         ("/runs/none", 404, "run_unknown"),
         ("/runs/none/events", 404, "run_unknown"),

@@ -10,10 +10,8 @@ CONTINUATION: Final = "podium_continuation"
 
 
 def latest_continuation(messages: Sequence[ChatMessage]) -> object:
-    """Return the continuation in the model's last message since the question; `None` if there is none."""
+    """Return the continuation in the model's last message; `None` if there is none."""
     for message in reversed(messages):
-        if message.role == MessageRole.USER:
-            return None
         if message.role == MessageRole.ASSISTANT:
             return message.additional_kwargs.get(CONTINUATION)
     return None

@@ -17,11 +17,13 @@ def put_continuation(continuation: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def find_continuation(items: str | Iterable[Any]) -> object:
-    """Return the continuation in the latest tool call of a conversation; `None` if there is none."""
+    """Return the continuation in the tool calls after the model's last text; `None` if there is none."""
     if isinstance(items, str):
         return None
     for item in reversed(list(items)):
         data = item.get("provider_data") if isinstance(item, Mapping) else None
         if isinstance(data, Mapping) and _CONTINUATION in data:
             return data[_CONTINUATION]
+        if isinstance(item, Mapping) and item.get("role") == "assistant":
+            return None
     return None

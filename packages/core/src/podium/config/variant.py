@@ -32,9 +32,9 @@ class Variant:
 def retry_within(retry: Retry, pool: Pool) -> Retry:
     """Return the retries for a part of the workers: without fallbacks that are not in the pool."""
     fallbacks = {
-        name: [other for other in others if other in pool.names]
+        name: known
         for name, others in retry.fallbacks.items()
-        if name in pool.names
+        if name in pool.names and (known := [other for other in others if other in pool.names])
     }
     shared = {
         label for label in retry.fallback_labels if sum(label in card.labels for card in pool.cards) > 1

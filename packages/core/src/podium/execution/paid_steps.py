@@ -97,7 +97,10 @@ class PaidSteps:
         """
         if not state.key:
             self._set_keys(state, state.visible or ())
-        known = ((self._context.paid_results, state.key), (self._paid, state.exact))
+        recorded = self._context.paid_results
+        moved = {} if recorded is None else recorded.moved
+        key = moved.get((self._number, state.index), state.key)
+        known = ((recorded, key), (self._paid, state.exact))
         return [(results, key) for results, key in known if results is not None]
 
     def _set_keys(self, state: StepState, visible: Sequence[VisibleStep]) -> None:

@@ -17,7 +17,7 @@ from podium.execution.hedge import Race
 from podium.execution.retry_policy import Hedge
 from podium.execution.run_context import OuterRun, RunContext
 from podium.journal.answer_cache import Cache, answer_key, asking, look_up, remember
-from podium.prompts.render import worker_messages
+from podium.prompts.render import for_card, worker_messages
 from podium.prompts.subtask import step_input
 from podium.resume.action_log import Execution, remedy
 from podium.secrets.boundary import BUGS, Boundary, add_place
@@ -319,16 +319,18 @@ class StepRunner:
             outer=OuterRun(context),
         )
         read = replace(shown, texts=()) if worker.takes_texts else shown
-        messages = worker_messages(read, context.settings.pool.cards[number])
+        card = context.settings.pool.cards[number]
+        messages = worker_messages(read, card)
         request = Request(
             messages=messages, step_input=shown, deadline=deadline, stream=asked.stream, caller=caller
         )
         if not self.last or not context.last_step_differs:
             return request
+        tool_messages = tuple(for_card(message, card) for message in asked.tool_messages)
         return replace(
             request,
-            messages=messages + asked.tool_messages,
-            tool_messages=asked.tool_messages,
+            messages=messages + tool_messages,
+            tool_messages=tool_messages,
             tools=asked.tools if worker.takes_tools and (self.offers_tools or asked.tool_messages) else None,
             sampling=asked.sampling,
         )

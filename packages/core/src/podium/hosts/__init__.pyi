@@ -63,7 +63,7 @@ from .text_answers import (
 )
 from .tool_continuation import (
     ContinuationStore as ContinuationStore,
-    continuation_name as continuation_name,
+    continuation_names as continuation_names,
     write_continuation as write_continuation,
 )
 from .tools import (

@@ -23,6 +23,7 @@ from podium.hosts.results import (
 )
 from podium.hosts.tool_continuation import (
     ContinuationStore,
+    continuation_names,
     is_continued,
     read_continuation,
     write_continuation,
@@ -160,7 +161,10 @@ class ChatCall:
         self._store = store
         self._partial = None if partial is None else check_partial(partial)
         self._run: RecordedRun | None = None
-        self._continuation = continuation if store is None else store.find(self.query, self.tool_messages)
+        self._conversation = (*self.query, *self.tool_messages)
+        self._continuation = (
+            continuation if store is None else store.find(continuation_names(self._conversation))
+        )
         self._options = options or RunOptions()
         self._run_id = ""
         self._result: Result | None = None
@@ -239,7 +243,7 @@ class ChatCall:
         continuation = write_continuation(self._events, self.query)
         if self._store is None:
             return ChatAnswer(result, continuation, spent)
-        self._store.keep(self.query, result.tool_calls, continuation)
+        self._store.keep(continuation_names(self._conversation, result.tool_calls), continuation)
         return ChatAnswer(result, spent_before=spent)
 
     def rest(self) -> str:
@@ -256,7 +260,7 @@ class ChatCall:
 
     def _begin(self, *, stream: bool) -> AsyncGenerator[Event, None]:
         conductor, options = self.conductor, self._options
-        asked = (*self.query, *self.tool_messages)
+        asked = self._conversation
         if isinstance(conductor, HostedConductor):
             if frozenset(options.get("labels", ())) or options.get("policy") is not None:
                 raise ConfigError("a hosted conductor supports neither labels nor a policy: leave them out")
@@ -280,9 +284,8 @@ class ChatCall:
         return self._run.events()
 
     def _paid_results(self, conductor: Conductor) -> PaidResults | None:
-        found = None
-        if self.tool_messages:
-            found = read_continuation(self._continuation, self.query, conductor.pool.names)
+        names = conductor.pool.names
+        found = read_continuation(self._continuation, self._conversation, names, self.tools)
         is_recorded = (self._options.get("journal") or conductor.journal) is not None
         if found is None and self.tools.offered and not is_recorded:
             return PaidResults()  # makes the run compute the keys with which the next turn finds its steps

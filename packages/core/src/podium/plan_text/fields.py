@@ -51,13 +51,17 @@ class Roster(NamedTuple):
     """Maximum number of steps."""
     previous: bool
     """Whether there is a previous round, which access lists may name."""
+    refused: Mapping[str, str]
+    """Names of further workers, each with the reason why no plan may have it."""
 
     @classmethod
-    def of(cls, workers: int | Sequence[str], max_steps: int, *, previous: bool) -> Self:
+    def of(
+        cls, workers: int | Sequence[str], max_steps: int, *, previous: bool, refused: Mapping[str, str]
+    ) -> Self:
         """Return a roster for a number of workers, or for workers with names."""
         if isinstance(workers, int):
-            return cls(workers, (), max_steps, previous)
-        return cls(len(workers), tuple(workers), max_steps, previous)
+            return cls(workers, (), max_steps, previous, refused)
+        return cls(len(workers), tuple(workers), max_steps, previous, refused)
 
     def named(self, name: str) -> tuple[int, ...]:
         """Return the worker with this name, or all workers whose name differs only in case."""
@@ -265,6 +269,8 @@ def _read_worker(index: int, node: Node, roster: Roster) -> int:
             value = named[0]
         elif ordinal:
             value = int(ordinal[1])
+        elif name in roster.refused:
+            fault = f"which may not work here: {roster.refused[name]}"
     if isinstance(value, int) and 0 <= value < roster.size:
         return value
     if isinstance(value, list | dict):

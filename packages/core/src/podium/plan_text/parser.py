@@ -10,7 +10,7 @@ later code fence that repeat the whole plan are left out.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from podium.errors import PlanError, PlanInvalid, PlanSyntaxError
 from podium.plan_text.fields import (
@@ -52,6 +52,8 @@ _LIKE_A_PLAN = re.compile(r"\{[\s\"'“”]*+(?:plan|steps|worker|model_?id|sub_
 _MIN_GROWTH = 64
 """Minimum number of characters between two attempts to read an unfinished literal."""
 
+_NONE: Mapping[str, str] = {}
+
 
 def parse_plan(
     text: str, *, workers: int | Sequence[str], max_steps: int = 32, previous: bool = True
@@ -82,10 +84,18 @@ class PlanReader:
         workers: the number of workers, or their names in the pool's order.
         max_steps: maximum number of steps; in a run, `Limits.plan_steps`.
         previous: whether there is a previous round, which access lists may name.
+        refused: names of further workers that no plan may have, each with the reason. None by default.
     """
 
-    def __init__(self, *, workers: int | Sequence[str], max_steps: int = 32, previous: bool = True) -> None:
-        self._roster = Roster.of(workers, max_steps, previous=previous)
+    def __init__(
+        self,
+        *,
+        workers: int | Sequence[str],
+        max_steps: int = 32,
+        previous: bool = True,
+        refused: Mapping[str, str] = _NONE,
+    ) -> None:
+        self._roster = Roster.of(workers, max_steps, previous=previous, refused=refused)
         self._literals = LiteralReader()
         self._arrived: list[str] = []
         self._size = 0

@@ -5,8 +5,12 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from threading import Lock
+from typing import Final
 
 from podium.types.messages import Part
+
+LACK: Final = "(Not complete: "
+"""The begin of the sentence that ends the text of an incomplete answer; see `podium.hosts.lack_of`."""
 
 
 def answer_key(asker: str, text: str, tool_calls: Sequence[Part] = ()) -> str:
@@ -14,10 +18,13 @@ def answer_key(asker: str, text: str, tool_calls: Sequence[Part] = ()) -> str:
 
     Args:
         asker: whose conversation it is.
-        text: the text; differences of white space have no effect.
+        text: the text; differences of white space, and a sentence that says that it is incomplete, have no
+            effect.
         tool_calls: the tool calls of an answer without text, of which the first counts.
     """
-    said = " ".join(text.split())
+    *lines, last = text.rstrip().split("\n")
+    told = "\n".join(lines) if last.startswith(LACK) and last.endswith(")") else text
+    said = " ".join(told.split())
     if not said and tool_calls:
         said = json.dumps([tool_calls[0].get("id"), tool_calls[0].get("function", {}).get("name")])
     whole = f"{asker}\0{said}".encode("utf-8", "surrogatepass")

@@ -71,25 +71,30 @@ class Policy:
             if value is not None:
                 object.__setattr__(self, name, names(value, f"Policy.{name}"))
         for name, kind in (("rules", Rule), ("pins", Pin)):
-            found = tuple(getattr(self, name))
-            if not all(isinstance(item, kind) for item in found):
-                raise ConfigError(f"Policy.{name} is {found!r:.80}: write a list of {kind.__name__}")
-            object.__setattr__(self, name, found)
+            given: object = getattr(self, name)
+            if not isinstance(given, Iterable) or not all(isinstance(item, kind) for item in given):
+                raise ConfigError(f"Policy.{name} is {given!r:.80}: write a list of {kind.__name__}")
+            object.__setattr__(self, name, tuple(given))
         apart = tuple(tuple(pair) for pair in self.apart)
         if any(len(names(pair, "Policy.apart")) != 2 for pair in apart):
             raise ConfigError(f"Policy.apart is {apart!r:.80}: write pairs of names or labels")
         object.__setattr__(self, "apart", apart)
         if self.steps is not None and (type(self.steps) is not int or self.steps < 1):
             raise ConfigError(f"Policy.steps is {self.steps!r:.40}: write a whole number above 0")
+        if not (self.replace is None or callable(self.replace)):
+            raise ConfigError(f"Policy.replace is {self.replace!r:.80}: set a function")
+        self._check_approval()
+        found = (self.denied, self.required, self.apart, self.steps, self.rules, self.pins, self.replace)
+        said = self.allowed is not None or self.regions is not None or any(found)
+        object.__setattr__(self, "silent", not said and all(part.silent for part in self.also))
+
+    def _check_approval(self) -> None:
         if not (self.approve is None or self.approve == "later" or callable(self.approve)):
             raise ConfigError(f"Policy.approve is {self.approve!r:.80}: set a function, or 'later'")
         if self.ask not in get_args(Ask):
             raise ConfigError(f"Policy.ask is {self.ask!r:.40}: write 'plans' or 'actions'")
         if self.ask == "actions" and self.approve is None:
             raise ConfigError("Policy.ask is 'actions', but nobody approves them: set Policy.approve")
-        found = (self.denied, self.required, self.apart, self.steps, self.rules, self.pins, self.replace)
-        said = self.allowed is not None or self.regions is not None or any(found)
-        object.__setattr__(self, "silent", not said and all(part.silent for part in self.also))
 
     @property
     def parts(self) -> tuple["Policy", ...]:
@@ -275,8 +280,13 @@ class Policy:
                 if all(card.name != pin.worker for card in cards):
                     raise _unknown("pins", pin.worker, "worker", cards, [card.name for card in cards])
             for word in sorted(part.required):
-                if not any(named(card, (word,)) for card in cards):
-                    raise _unknown("required", word, "worker or label", cards, known)
+                having = [card for card in cards if named(card, (word,))]
+                if not having:
+                    raise _unknown("required", word, "worker or label", cards, self._known(cards) - {word})
+                reasons = [self.objection(card, frozenset()) for card in having]
+                if all(reasons):
+                    told = f"Policy.required names {word!r}, which no plan can have"
+                    raise ConfigError(f"{told}: {reasons[0]}")
             for field_name, words in _named(part):
                 for word in sorted(words - known):
                     raise _unknown(field_name, word, "worker or label", cards, known)

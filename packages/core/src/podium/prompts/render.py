@@ -48,7 +48,7 @@ def worker_messages(step_input: StepInput, card: Card) -> tuple[Message, ...]:
         visible += "\nDo your part with what there is, and say in it what is missing.\n"
     text = fill("worker", question=asked and "\n" + asked, visible=visible, subtask=step_input.subtask)
     last = _with_parts(Message("user", text), question.content, card)
-    return (*[_for_card(message, card) for message in history], last) if history else (last,)
+    return (*[for_card(message, card) for message in history], last) if history else (last,)
 
 
 _NO_QUESTION = (Message("user", ""),)
@@ -66,7 +66,7 @@ def _shown(shown: VisibleStep, mark: str) -> str:
     return told + subtask + tagged("output", mark, shown.output)
 
 
-def _for_card(message: Message, card: Card) -> Message:
+def for_card(message: Message, card: Card) -> Message:
     """Return the message without the parts that its worker does not accept."""
     content = message.content
     if isinstance(content, str) or all(part.get("type") in ("text", *card.parts) for part in content):

@@ -77,6 +77,8 @@ class PaidResults:
     approvals: dict[tuple[int, int, str], ApprovalGiven | None] = field(default_factory=dict)
     """The latest decision on each action that needed an approval, by round, step and `Action.key`; `None` if
     nobody has decided."""
+    moved: dict[tuple[int, int], str] = field(default_factory=dict)
+    """By round and step: the key of the outcome, if it was recorded for another conversation."""
     charged: set[tuple[int, int, int]] = field(default_factory=set)
     """Round, step and attempt of every recorded call, which the ledger has already counted."""
     _outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)

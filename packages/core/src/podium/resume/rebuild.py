@@ -297,6 +297,8 @@ def waiting_for(events: Sequence[Event]) -> tuple[ApprovalAsked, ...]:
                 asked.pop((event.round, event.step), None)
             case PlanReady():
                 asked = {}
+            case RunEnded() if event.result.status != "waiting":
+                asked = {}
             case StepStarted():
                 asked.pop((event.round, None), None)
                 asked.pop((event.round, event.step), None)

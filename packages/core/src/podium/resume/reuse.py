@@ -6,7 +6,7 @@ A resumed run is executed like any other run, but reuses these results instead o
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
-from typing import assert_never
+from typing import Any, assert_never
 
 from podium.resume.action_log import executions_of
 from podium.resume.bills import calls_of
@@ -96,7 +96,7 @@ def paid_results_of(
     return paid_results
 
 
-def unbilled(events: Sequence[Event], workers: Sequence[str]) -> PaidResults:
+def unbilled(events: Sequence[Event], workers: Sequence[str], *, moved: bool = False) -> PaidResults:
     """Return the results of a recorded run without their costs, for another run that reuses them.
 
     Failed steps do not run again. `paid_results_of` describes the exceptions.
@@ -104,14 +104,37 @@ def unbilled(events: Sequence[Event], workers: Sequence[str]) -> PaidResults:
     Args:
         events: the events of the run; those of its nested runs say only which actions were carried out.
         workers: the names of the pool's workers.
+        moved: whether the other run has another conversation, so that all steps of the plan but the last are
+            found by their places.
     """
+    own = [event for event in events if event.run_id == events[0].run_id]
+    free = [_unbilled(event) for event in own if not _is_call(event)]
+    paid_results = replace(paid_results_of(free, workers, again=False), **_actions(events))
+    if moved and paid_results.plans:
+        number = max(paid_results.plans)
+        last = len(paid_results.plans[number].plan.steps) - 1
+        ended = [event for event in own if isinstance(event, StepEnded) and event.key]
+        latest = max((event.round for event in ended), default=0)
+        paid_results.moved = {
+            (number, event.step): event.key for event in ended if event.round == latest and event.step < last
+        }
+    return paid_results
+
+
+def actions_alone(events: Sequence[Event]) -> PaidResults:
+    """Return only the actions of a recorded run, for another run that has a plan of its own.
+
+    Args:
+        events: see `unbilled`.
+    """
+    return PaidResults(**_actions(events))
+
+
+def _actions(events: Sequence[Event]) -> dict[str, Any]:
     runs: dict[str, list[Event]] = {}
     for event in events:
         runs.setdefault(event.run_id, []).append(event)
-    own = events[0].run_id
-    free = [_unbilled(event) for event in runs[own] if not _is_call(event)]
-    paid_results = paid_results_of(free, workers, again=False)
-    return replace(paid_results, actions=executions_of(runs.values()), run_id=own)
+    return {"run_id": events[0].run_id, "actions": executions_of(runs.values())}
 
 
 def _is_call(event: Event) -> bool:

@@ -251,10 +251,12 @@ class PlanRequester:
         written.messages = planner.messages(request)
         if written.breaker is not None:
             written.tries = written.breaker.called(context.settings.retry.break_after)
+        hidden = [card for card in context.settings.pool.cards if card not in request.cards]
         reader = PlanReader(
             workers=[card.name for card in request.cards],
             max_steps=request.max_steps,
             previous=bool(context.previous.visible),
+            refused={card.name: context.policy.objection(card, context.labels) for card in hidden},
         )
         await self._read(written, request, reader, order)
         return self._judge(written, reader, order)

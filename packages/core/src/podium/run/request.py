@@ -188,7 +188,7 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     plan, pool = request.plan, settings.pool
     rules = settings.policy if request.policy is None else request.policy & settings.policy
     cards = [card for card in pool.cards if rules.admits(card, request.labels)]
-    _check_attachments(request.query, cards if settings.show_question else ())
+    _check_attachments((*request.query, *request.tool_messages), cards if settings.show_question else ())
     if plan is None:
         return request
     plan.fit(len(pool), (request.limits or settings.limits).plan_steps)
@@ -199,10 +199,19 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     return replace(request, plan=rules.check(plan, pool.cards, request.labels))
 
 
+_SPOKEN = ("refusal", "thinking", "redacted_thinking", "reasoning")
+"""Parts of an assistant's message that no worker needs to be shown."""
+
+
 def _check_attachments(query: Sequence[Message], cards: Sequence[Card]) -> None:
     """Raise `QueryError` if a message has a part, such as an image, that none of the workers accepts."""
-    given = [message.content for message in query if message.role != "assistant"]
-    kinds = {str(part.get("type")) for parts in given if not isinstance(parts, str) for part in parts}
+    kinds = {
+        str(part.get("type"))
+        for message in query
+        if not isinstance(message.content, str)
+        for part in message.content
+        if message.role != "assistant" or part.get("type") not in _SPOKEN
+    }
     if unseen := sorted(kinds - {"text"}.union(*(card.parts for card in cards))):
         raise QueryError(
             f"the conversation has a part of type {unseen[0]!r:.80}, and no worker can be shown it: "

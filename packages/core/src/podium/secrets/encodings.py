@@ -14,14 +14,23 @@ def forms_of(value: str) -> tuple[str, ...]:
     """Return the encodings of `value`, longest first."""
     forms = {
         value,
-        json.dumps(value)[1:-1],
-        json.dumps(value, ensure_ascii=False)[1:-1],
+        *_in_json(value, levels=2),
+        quote(value),
         quote(value, safe=""),
         quote_plus(value),
         escape(value),
         *_in_base64(value.encode("utf-8", "surrogatepass")),
     }
     return tuple(sorted(forms, key=len, reverse=True))
+
+
+def _in_json(value: str, levels: int) -> Iterator[str]:
+    """Yield the value as a part of a text in JSON, and of JSON in this text, to a depth."""
+    for is_ascii in (True, False):
+        inner = json.dumps(value, ensure_ascii=is_ascii)[1:-1]
+        yield inner
+        if levels > 1:
+            yield from _in_json(inner, levels - 1)
 
 
 def _in_base64(value: bytes) -> Iterator[str]:

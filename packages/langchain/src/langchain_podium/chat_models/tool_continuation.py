@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from typing import Final
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 CONTINUATION: Final = "continuation"
 """The key in a message's `response_metadata["podium"]`."""
 
 
 def latest_continuation(messages: Sequence[BaseMessage]) -> object:
-    """Return the continuation in the model's last message since the question; `None` if there is none."""
+    """Return the continuation in the model's last message; `None` if there is none."""
     for message in reversed(messages):
-        if isinstance(message, HumanMessage):
-            return None
         if isinstance(message, AIMessage):
             podium = message.response_metadata.get("podium")
             return podium.get(CONTINUATION) if isinstance(podium, dict) else None

@@ -50,13 +50,14 @@ def token_of(exchange: Exchange) -> str | None:
     """Return the API key of a request: a bearer token, or the header `x-api-key`.
 
     Raises:
-        BadRequest: the request has one of the headers more than once.
+        BadRequest: the request has one of the headers more than once, or two keys.
     """
     given = exchange.single_header("x-api-key")
     kind, _, token = (exchange.single_header("authorization") or "").partition(" ")
-    if kind.lower() == "bearer" and token.strip():
-        return token.strip()
-    return given
+    bearer = token.strip() if kind.lower() == "bearer" else ""
+    if bearer and given and bearer != given.strip():
+        raise BadRequest("the request has another key in `Authorization` than in `x-api-key`: send one key")
+    return bearer or given
 
 
 def cookie_of(exchange: Exchange) -> str | None:

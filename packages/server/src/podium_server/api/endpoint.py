@@ -11,7 +11,7 @@ from podium.errors import PodiumError
 from podium.secrets import scrub
 from podium_server.api.callers import caller_of, check_local
 from podium_server.api.errors import OPENAI_ERRORS, ErrorForm, Fault, fault_of
-from podium_server.http import ClientGone, Exchange, InFlight, Stopping
+from podium_server.http import BadRequest, ClientGone, Exchange, InFlight, Stopping
 from podium_server.keys import Access, Caller
 from podium_server.log import log_request
 from podium_server.metrics import Metrics
@@ -101,7 +101,8 @@ class Endpoint:
                 raise
             except Exception as error:  # noqa: BLE001 - the outermost place; the client and the log get it
                 await self._refuse(exchange, error)
-            code = ""
+            refused = exchange.status is not None and 400 <= exchange.status < 500  # by the SDK of a protocol
+            code = BadRequest.code if refused else ""
         except ClientGone:
             code = CLIENT_GONE
         finally:

@@ -45,7 +45,6 @@ _OF_CLASS: tuple[tuple[type[PodiumError], int], ...] = (
     (NotCancellable, 409),
     (NestedRun, 400),
     (NotBegun, 409),
-    (RunCancelled, 409),
     (RunUnknown, 404),
     (RunExists, 409),
     (RunHeld, 409),
@@ -171,10 +170,11 @@ def fault_of(error: Exception) -> Fault:
     """
     if not isinstance(error, PodiumError):
         told = "an internal error occurred; the log of the server has the details"
-        return Fault(status=500, code="internal_error", message=told, headers=_NO_RETRY)
+        actions = getattr(error, "actions", None)  # of an error that ended a run
+        return Fault(status=500, code="internal_error", message=told, actions=actions, headers=_NO_RETRY)
     fault = _fault_of(error)
     if isinstance(error, ServerStopping | RunCancelled):
-        return fault
+        return replace(fault, actions=error.actions if error.knows_actions else None)
     if not error.actions:
         return replace(fault, actions=())
     headers = {name: value for name, value in fault.headers.items() if name != "retry-after"}
@@ -194,6 +194,8 @@ def _fault_of(error: PodiumError) -> Fault:
             return _of_request(error)
         case ServerStopping():
             return _fault(error, 503, _stopping_headers(error), run_id=error.run_id)
+        case RunCancelled():
+            return _fault(error, 409, _NO_RETRY, run_id=error.run_id)
     status = _status(error)
     return _fault(error, status, {"retry-after": "1"} if isinstance(error, _RETRIED) else _NO_RETRY)
 

@@ -67,6 +67,8 @@ class Exchange:
         self._abort: Callable[[], None] | None = scope.get("extensions", {}).get(ABORT, {}).get("abort")
         self.status: int | None = None
         """Status of the response; `None` before it has begun."""
+        self._is_ended = False
+        """Whether the whole response was sent."""
         self.run_id: str | None = None
         """The run of the request, for the headers of an error; `None` if there is none."""
 
@@ -79,26 +81,30 @@ class Exchange:
         """Return a header of the request by its name in lower case; `None` if there is none."""
         return self._headers.get(name)
 
-    def single_header(self, name: str) -> str | None:
+    def single_header(self, name: str, code: str | None = None) -> str | None:
         """Return a header by its name in lower case; `None` if there is none.
+
+        Args:
+            name: the name.
+            code: the code of the error; `None` for `invalid_request`.
 
         Raises:
             BadRequest: the request has it more than once, so that a proxy may have read another value.
         """
         if sum(each.decode("latin-1") == name for each, _ in self._scope["headers"]) > 1:
-            raise BadRequest(f"the request has more than one header {name!r}: send it once")
+            raise BadRequest(f"the request has more than one header {name!r}: send it once", code=code)
         return self.header(name)
 
     def idempotency_key(self) -> str | None:
         """Return the header `Idempotency-Key`; `None` if there is none.
 
         Raises:
-            BadRequest: it is empty or too long.
+            BadRequest: it is empty or too long, or the request has it more than once.
         """
-        key = self.header("idempotency-key")
+        code = "invalid_idempotency_key"
+        key = self.single_header("idempotency-key", code)
         if key is not None and not 0 < len(key.strip()) <= _MOST_KEY_CHARS:
-            told = f"the Idempotency-Key must have 1 to {_MOST_KEY_CHARS} characters"
-            raise BadRequest(told, code="invalid_idempotency_key")
+            raise BadRequest(f"the Idempotency-Key must have 1 to {_MOST_KEY_CHARS} characters", code=code)
         return key
 
     async def body(self) -> bytes:
@@ -164,7 +170,7 @@ class Exchange:
             tasks.cancel_scope.cancel()
         if failure is not None:
             raise failure
-        if not is_done:
+        if not is_done and not self._is_ended:
             raise ClientGone
 
     async def forward(
@@ -308,6 +314,7 @@ class Exchange:
         try:
             with anyio.fail_after(self._bounds.write_seconds):
                 await self._send(message)
+            self._is_ended = message["type"] == "http.response.body" and not message.get("more_body")
         except (TimeoutError, OSError) as error:
             if self._abort is not None:
                 self._abort()  # else the connection would wait for its client

@@ -22,6 +22,8 @@ class ServerStopping(PodiumError):
         super().__init__(message)
         self.repeats = repeats
         self.run_id = run_id
+        self.knows_actions = run_id is None
+        """Whether `actions` has the actions of the run."""
 
 
 class Stopping:

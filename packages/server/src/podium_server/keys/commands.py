@@ -1,7 +1,7 @@
 """`podium keys`: create, list, show, rotate and revoke the API keys of a server."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from time import time
@@ -12,7 +12,18 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, counted, local_time, money, reporting, span
+from podium.cli import (
+    EXIT_CODES,
+    AsJson,
+    ConfigPath,
+    Screen,
+    above_zero,
+    counted,
+    local_time,
+    money,
+    reporting,
+    span,
+)
 from podium.config import find_config, find_journal, load_config
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
@@ -77,7 +88,10 @@ def create(  # noqa: PLR0913 - one parameter for each rule of a key
         ),
     ] = "use",
     expires: Annotated[
-        float | None, typer.Option(parser=span, metavar="SPAN", help="End of the key: after 12h, 30d, 8w.")
+        float | None,
+        typer.Option(
+            parser=span, callback=above_zero, metavar="SPAN", help="End of the key: after 12h, 30d, 8w."
+        ),
     ] = None,
     config: ConfigPath = None,
     as_json: AsJson = False,
@@ -102,7 +116,7 @@ def create(  # noqa: PLR0913 - one parameter for each rule of a key
         )
         if rules.policy is not None or rules.labels:
             check_policy(load_config(find_config(config)), rules)
-        screen.warn(_unknown_models(config, rules.models or ()))
+        screen.warn(_unchecked_models(config, rules.models or ()))
         until = None if expires is None else time() + expires
         key, token = _with(config, lambda store: store.create(name, rules, expires=until))
         _show_once(screen, key, token, as_json=as_json)
@@ -179,22 +193,27 @@ def _with(config: Any, work: Callable[[KeyStore], Awaitable[T]]) -> T:
     return anyio.run(working)
 
 
-def _unknown_models(path: Path | None, names: Sequence[str]) -> Iterator[str]:
-    """Yield a warning for each name that the models of the config do not have; another server may have it."""
+def _unchecked_models(path: Path | None, names: Sequence[str]) -> Sequence[str]:
+    """Return a warning if the models cannot be checked.
+
+    Raises:
+        ConfigError: the config has no model with one of the names.
+    """
     from podium_server.models import model_sections  # noqa: PLC0415 - the import takes time
 
     if not names:
-        return
+        return ()
     try:
-        known = list(model_sections(load_config(find_config(path))))
+        file = find_config(path)
+        known = list(model_sections(load_config(file)))
     except ConfigError as error:
-        yield f"--models was not checked, because the config cannot be read: {error}"
-        return
+        return (f"--models was not checked, because the config cannot be read: {error}",)
     for name in names:
         if name not in known:
             near = nearest(name, known)
             hint = f"did you mean {near!r}?" if near else f"the models are {', '.join(known)}"
-            yield f"podium.toml has no model {name!r}, so this key cannot call it: {hint}"
+            raise ConfigError(f"--models: {file} has no model {name!r}: {hint}")
+    return ()
 
 
 async def _read_all(store: KeyStore) -> list[tuple[Key, Sequence[Day]]]:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import anyio
 
 from podium.budget import Limits
-from podium.errors import RunHeld, RunUnknown
+from podium.errors import JournalError, RunHeld, RunUnknown
 from podium.journal import Journal
 from podium.resume import limits_of, result_of
-from podium.types import Result
+from podium.types import Action, Result
 
 _LOOK_SECONDS = 0.2
 
@@ -53,3 +53,21 @@ async def recorded_run(journal: Journal, run_id: str, seconds: float = 0.0) -> R
     if not events:
         return None
     return RecordedRun(result_of(events, await journal.nested(run_id)), limits_of(events))
+
+
+async def recorded_actions(journal: Journal | None, run_id: str) -> tuple[Action, ...] | None:
+    """Return the actions of a run that has stopped; `None` if they are not known.
+
+    Args:
+        journal: the journal; `None` if it has no record of the run.
+        run_id: the run.
+    """
+    if journal is None:
+        return None
+    try:
+        events = [entry.event for entry in await journal.read(run_id)]
+        return result_of(events, await journal.nested(run_id)).actions
+    except RunUnknown:  # it never began
+        return ()
+    except JournalError:
+        return None

@@ -5,16 +5,14 @@ Continuations of other runs are in memory, and end with the process.
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from itertools import chain
 from typing import Any
 
 from podium.errors import JournalError, RunUnknown
-from podium.hosts import continuation_name, write_continuation
+from podium.hosts import ContinuationStore, continuation_names, write_continuation
 from podium.journal import Schema, SqlJournal, SqlTables, Transaction
-from podium.types import Message, Part, read_conversation
+from podium.types import Message, Part, RunStarted, read_conversation
 
 LOGGER = logging.getLogger("podium")
 _DAYS = 30
@@ -36,8 +34,13 @@ _SCHEMA = Schema(
 """The table has the run of each answer with tool calls. `name` is a hash, and the journal has the texts."""
 _PUT = """
 INSERT INTO podium_continuations (name, run_id, until) VALUES (?, ?, {now} + ?)
-ON CONFLICT (name) DO UPDATE SET run_id = excluded.run_id, until = excluded.until
+ON CONFLICT (name) DO UPDATE SET until = excluded.until, run_id =
 """
+_SAME = (
+    "excluded.run_id",
+    "CASE WHEN podium_continuations.run_id = excluded.run_id THEN excluded.run_id ELSE '' END",
+)
+"""For both names of a continuation: the run, if the name exists. The second may become ambiguous."""
 
 
 class Continuations:
@@ -51,10 +54,10 @@ class Continuations:
         self._journal = journal
         self.tables = None if journal is None else SqlTables(_SCHEMA, journal.url)
         """The table beside the journal; `None` without a journal."""
-        self._kept: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+        self._kept = ContinuationStore(2 * _MOST_IN_MEMORY)
 
     async def find(self, asker: Sequence[str], messages: Sequence[Message]) -> Mapping[str, Any] | None:
-        """Return the continuation for a conversation that ends with tool results; `None` if there is none.
+        """Return the continuation for a conversation that continues tool calls; `None` if there is none.
 
         Args:
             asker: the ids of the caller and the model.
@@ -64,24 +67,24 @@ class Continuations:
             QueryError: the conversation is invalid.
             JournalError: the journal cannot be read.
         """
-        query, tool_messages = read_conversation(messages)
-        calls = next((message.tool_calls for message in reversed(tool_messages) if message.tool_calls), ())
-        if not calls:
+        names = continuation_names(_read(messages), asker=asker)
+        kept = self._kept.find(names)
+        if kept is not None or not names or self.tables is None or self._journal is None:
+            return kept
+        find = "SELECT name, run_id FROM podium_continuations WHERE name IN (?, ?)"
+        rows = await self.tables.transaction(lambda each: each.fetch(find, *names), reads=True)
+        runs = {row["name"]: row["run_id"] for row in rows}
+        run_id = next((runs[name] for name in names if name in runs), "")
+        if not run_id:
             return None
-        name = _name(asker, query, calls)
-        if name in self._kept or self.tables is None or self._journal is None:
-            return self._kept.get(name)
-        find = "SELECT run_id FROM podium_continuations WHERE name = ?"
-        rows = await self.tables.transaction(lambda each: each.fetch(find, name), reads=True)
-        if not rows:
-            return None
-        run_id = rows[0]["run_id"]
         try:
             entries = await self._journal.read(run_id)
             nested = await self._journal.nested(run_id)
         except RunUnknown:  # it was deleted
             return None
-        return write_continuation(chain((entry.event for entry in entries), *nested), query)
+        started = entries[0].event
+        assert isinstance(started, RunStarted)
+        return write_continuation(chain((entry.event for entry in entries), *nested), started.query)
 
     async def keep(
         self,
@@ -101,28 +104,28 @@ class Continuations:
             run_id: the run of the answer.
             unrecorded: the continuation of a run that is not recorded; otherwise `None`.
         """
-        name = _name(asker, read_conversation(messages)[0], calls)
+        names = continuation_names(_read(messages), calls, asker=asker)
         if unrecorded is not None:
-            self._kept[name] = unrecorded
-            if len(self._kept) > _MOST_IN_MEMORY:
-                self._kept.popitem(last=False)
+            self._kept.keep(names, unrecorded)
         elif self.tables is not None:
             try:
-                await self._put(self.tables, name, run_id)
+                await self._put(self.tables, names, run_id)
             except JournalError as error:  # the answer is paid for: only the next plan is lost
                 LOGGER.warning("the turn after run %s will be planned again: %s", run_id, error)
 
-    async def _put(self, tables: SqlTables, name: str, run_id: str) -> None:
+    async def _put(self, tables: SqlTables, names: Sequence[str], run_id: str) -> None:
         async with tables.opened() as database:
             forget = f"DELETE FROM podium_continuations WHERE until < {database.now}"  # noqa: S608 - no value from outside
 
             async def write(transaction: Transaction) -> None:
                 await transaction.execute(forget)
-                await transaction.execute(_PUT.format(now=database.now), name, run_id, _DAYS * 86400.0)
+                for name, same in zip(names, _SAME, strict=True):
+                    put = _PUT.format(now=database.now) + same
+                    await transaction.execute(put, name, run_id, _DAYS * 86400.0)
 
             await database.transaction(write)
 
 
-def _name(asker: Sequence[str], query: Sequence[Message], calls: Sequence[Part]) -> str:
-    parts = (*asker, continuation_name(query, calls))
-    return sha256("\0".join(parts).encode()).hexdigest()
+def _read(messages: Sequence[Message]) -> Sequence[Message]:
+    query, tool_messages = read_conversation(messages)
+    return (*query, *tool_messages)

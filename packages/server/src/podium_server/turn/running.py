@@ -21,6 +21,8 @@ class RunCancelled(PodiumError):
     def __init__(self, run_id: str) -> None:
         super().__init__(f"run {run_id} was cancelled over the runs API: `POST …/resume` there continues it")
         self.run_id = run_id
+        self.knows_actions = False
+        """Whether `actions` has the actions of the run."""
 
 
 class Interrupt:

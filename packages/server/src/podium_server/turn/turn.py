@@ -2,18 +2,21 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio.to_thread
 
 from podium.errors import PlannerError, RunFailed
 from podium.hosted import HostedConductor
-from podium.hosts import ChatAnswer, ChatCall, answered
+from podium.hosts import ChatAnswer, ChatCall, answered, lack_after
+from podium.journal import Journal
 from podium.types import Part, Problem, Result, RunEnded, RunResumed, RunStarted
 from podium.usage import Usage
+from podium_server.http import ServerStopping
 from podium_server.keys import Admission
+from podium_server.keys.recorded import recorded_actions
 from podium_server.models import ServedModel
 from podium_server.record import Record
 from podium_server.settings import Effort
@@ -22,7 +25,7 @@ from podium_server.turn.idempotency import Recorded
 from podium_server.turn.live_pieces import LivePieces
 from podium_server.turn.pieces import Piece, ProgressPiece, TextPiece
 from podium_server.turn.progress import Progress
-from podium_server.turn.running import Interrupt
+from podium_server.turn.running import Interrupt, RunCancelled
 from podium_server.turn.usage import answer_usage
 from podium_server.turn.without_urls import actions_form, without_urls
 
@@ -46,6 +49,8 @@ class Facts:
     """Gets the events of the run."""
     recorded: Recorded | None
     """The recorded run of an earlier request with the same idempotency key."""
+    journal: Journal | None
+    """Records the run; `None` for a hosted conductor."""
     keep: Callable[[str, Sequence[Part], ChatAnswer], Awaitable[None]]
     """Keeps the continuation of an answer with tool calls."""
 
@@ -95,6 +100,12 @@ class Turn:
         """The tool calls of the answer; only the first, if the request allows no parallel calls."""
         calls = self.answer.tool_calls
         return calls if self._facts.asked.is_parallel else calls[:1]
+
+    @property
+    def finish_reason(self) -> Literal["stop", "length", "tool_calls"]:
+        """Why the answer ended: `length` also for an incomplete answer whose text cannot say so."""
+        answer, sampling = self.answer, self._facts.asked.sampling
+        return answer.finish_reason if sampling.constraint is None else answer.host_finish_reason
 
     @property
     def usage(self) -> Usage:
@@ -155,6 +166,10 @@ class Turn:
             failure = self._facts.admission.failure(error)
             failure.actions = error.actions
             raise failure from error
+        except (RunCancelled, ServerStopping) as error:
+            actions = await recorded_actions(self._facts.journal, self.run_id)
+            error.actions, error.knows_actions = actions or (), actions is not None
+            raise
 
     async def _pieces(self) -> AsyncGenerator[Piece, None]:
         recorded, call = self._facts.recorded, self._facts.call
@@ -165,8 +180,8 @@ class Turn:
             await self._check(ChatAnswer(answered(result), spent_before=result.usage))
             if told := "".join(map(progress.text, recorded.events)):
                 yield ProgressPiece(told)
-            if result.answer:
-                yield TextPiece(result.answer)
+            if self.answer.text:
+                yield TextPiece(self.answer.text)
             return
         is_executed = isinstance(self.model.conductor, HostedConductor)
         with self._facts.live.publishing(self.run_id) as publish:
@@ -187,7 +202,7 @@ class Turn:
                         yield self._text(text)
         self._is_replayed = not is_executed  # it waited for another replica
         await self._check(call.answer())
-        if rest := call.rest():
+        if rest := call.rest() + self.answer.lack:
             yield TextPiece(rest)
 
     def _ended(self, result: Result) -> None:
@@ -205,6 +220,8 @@ class Turn:
         form = form_of(self._facts.asked)
         if form is not None and not answer.tool_calls:
             self._misfit = await anyio.to_thread.run_sync(form.problem, answer.text)  # it may take seconds
+        if form is None and answer.finish_reason == "stop":
+            answer = replace(answer, lack=lack_after(answer.result))
         self._answer = answer
         if self.tool_calls:
             await self._facts.keep(self.run_id, self.tool_calls, answer)

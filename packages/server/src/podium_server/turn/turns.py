@@ -223,6 +223,7 @@ class Turns:
         model = self.catalogue.find(ask.model)
         effort = model.effort(asked.effort)
         sampling = replace(asked.sampling, effort=None if effort is None else model.efforts[effort].worker)
+        options = self._options(caller, asked, model, ask, admission)
         call = ChatCall(
             model.conductor,
             asked.messages,
@@ -230,7 +231,7 @@ class Turns:
             sampling=sampling,
             continuation=await self.continuations.find((caller.caller_id, model.name), asked.messages),
             partial=None,  # the body has the status
-            options=self._options(caller, asked, model, ask, admission),
+            options=options,
         )
         return Turn(
             Facts(
@@ -243,6 +244,7 @@ class Turns:
                 record=record,
                 live=self.live,
                 recorded=recorded,
+                journal=None if isinstance(model.conductor, HostedConductor) else options.get("journal"),
                 keep=partial(self._keep, caller, asked, model),
             )
         )

@@ -101,7 +101,7 @@ class AnswerReader:
             raise _no_completion()
         return {"refusal": message.get("refusal")}, ""
 
-    def _check_read(self, text: str, place: Mapping[str, Any], *read: str) -> None:
+    def _check_read(self, text: str, place: Mapping[Any, Any], *read: str) -> None:
         """Check that an object of a response has no text that nothing reads.
 
         Args:

@@ -31,7 +31,7 @@ def whole_response(turn: Turn, progress: str) -> dict[str, Any]:
         "index": 0,
         "message": message,
         "logprobs": None,
-        "finish_reason": turn.answer.finish_reason,
+        "finish_reason": turn.finish_reason,
     }
     return {
         **_head(turn, "chat.completion"),
@@ -67,9 +67,7 @@ class Chunks:
         """Return the chunks after the text: tool calls, the finish reason, and the usage."""
         chunks = [self._begin()]
         chunks += [self._chunk({"tool_calls": [call]}) for call in _numbered(self._turn.tool_calls)]
-        chunks.append(
-            self._chunk({}, finish_reason=self._turn.answer.finish_reason, podium=self._turn.summary)
-        )
+        chunks.append(self._chunk({}, finish_reason=self._turn.finish_reason, podium=self._turn.summary))
         if self._usage:
             usage = usage_form(self._turn.usage)
             chunks.append(sse({**self._head, "choices": [], "usage": usage}))

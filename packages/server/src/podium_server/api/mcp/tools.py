@@ -80,10 +80,14 @@ async def _run(turn: Turn, call: ToolCall) -> None:
 
 def _answer(turn: Turn) -> Mapping[str, Any]:
     """Return the answer; a second text says why it is incomplete."""
-    content = [_text(turn.answer.text)]
+    content = [_text(turn.answer.result.answer)]
     if turn.problem is not None:
         content.append(_text(incomplete(turn.problem)))
-    facts = {"answer": turn.answer.text, "model": turn.model.versioned_id, "usage": usage_form(turn.usage)}
+    facts = {
+        "answer": turn.answer.result.answer,
+        "model": turn.model.versioned_id,
+        "usage": usage_form(turn.usage),
+    }
     structured = {**turn.summary, **facts}
     return {"content": content, "structuredContent": structured, "_meta": {"podium": turn.summary}}
 

@@ -29,7 +29,7 @@ def whole_message(turn: Turn, thinking: str) -> dict[str, Any]:
     if turn.answer.text or not turn.tool_calls:
         content.append({**_TEXT, "text": turn.answer.text})
     content += [{**_tool_use(call), "input": _input(turn, call)} for call in turn.tool_calls]
-    end = {"stop_reason": _STOP_REASONS[turn.answer.finish_reason], "usage": usage_form(turn.usage)}
+    end = {"stop_reason": _STOP_REASONS[turn.finish_reason], "usage": usage_form(turn.usage)}
     return {**_head(turn), "content": content, **end, "podium": turn.summary}
 
 
@@ -78,7 +78,7 @@ class Events:
             data += self._begin_block({**_tool_use(call), "input": {}})
             data += self._delta({"type": "input_json_delta", "partial_json": arguments})
             data += self._end_block()
-        delta = {"stop_reason": _STOP_REASONS[turn.answer.finish_reason], "stop_sequence": None}
+        delta = {"stop_reason": _STOP_REASONS[turn.finish_reason], "stop_sequence": None}
         end = {"type": "message_delta", "delta": delta, "usage": usage_form(turn.usage)}
         return data + event({**end, "podium": turn.summary}) + event({"type": "message_stop"})
 

@@ -13,6 +13,7 @@ from podium_server.api.responses.store import ResponseStore
 from podium_server.api.responses.writer import Event, ResponseWriter
 from podium_server.jobs.job import Job, JobLost, Postponed
 from podium_server.keys import Access
+from podium_server.keys.recorded import recorded_actions
 from podium_server.turn import Turn, Turns
 
 KIND = "response"
@@ -68,7 +69,10 @@ class ResponseWork:
         stored = await self._store.any(id_of(self._job.job_id))
         if stored is not None and not stored.has_ended:
             writer = await self._written()
-            last = writer.cancel() if failure is None else writer.fail(logged_fault(failure))
+            if failure is None:
+                last = writer.cancel(await recorded_actions(self._journal, self._job.job_id))
+            else:
+                last = writer.fail(logged_fault(failure))
             await self._write(writer, last)
         return None
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import time
 from typing import Any, Self
 
-from podium.types import Part
+from podium.types import Action, Part
 from podium_server.api.errors import Fault
 from podium_server.api.responses.form import Response, Status
 from podium_server.api.responses.tools import OfferedTool, custom_input
-from podium_server.turn import Piece, TextPiece, Turn
+from podium_server.turn import Piece, TextPiece, Turn, actions_form
 
 Event = dict[str, Any]
 """A semantic event of a stream."""
@@ -81,7 +81,7 @@ class ResponseWriter:
     def end(self, turn: Turn) -> list[Event]:
         """Write the end of a turn that has an answer."""
         response, calls = self.response, turn.tool_calls
-        is_cut = turn.answer.finish_reason == "length"
+        is_cut = turn.finish_reason == "length"
         response.why_incomplete = "max_output_tokens" if is_cut else None
         status: Status = "incomplete" if is_cut else "completed"
         events: list[Event] = []
@@ -97,10 +97,16 @@ class ResponseWriter:
     def fail(self, fault: Fault) -> list[Event]:
         """Write the end of a response that failed."""
         self.response.error = {"code": fault.code, "message": fault.message, **fault.more}
+        self._told(fault.actions)
         return [*self._close("incomplete"), *self._ended("failed")]
 
-    def cancel(self) -> list[Event]:
-        """Write the end of a response that was cancelled; the API has no event with this name."""
+    def cancel(self, actions: Iterable[Action] | None) -> list[Event]:
+        """Write the end of a response that was cancelled; the API has no event with this name.
+
+        Args:
+            actions: the actions of its run; `None` if they are not known.
+        """
+        self._told(actions)
         return [*self._close("incomplete"), *self._ended("cancelled")]
 
     def error(self, fault: Fault) -> Event:
@@ -111,6 +117,11 @@ class ResponseWriter:
     def has_text(self) -> bool:
         """Whether the text of the answer has begun."""
         return self._open == "message" or any(item["type"] == "message" for item in self.response.output)
+
+    def _told(self, actions: Iterable[Action] | None) -> None:
+        if actions:
+            told = {"run_id": self.response.run_id, "actions": actions_form(actions)}
+            self.response.summary = told
 
     def _ended(self, status: Status) -> list[Event]:
         self.response.status = status

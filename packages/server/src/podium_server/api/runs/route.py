@@ -60,6 +60,8 @@ class RunsApi:
             RunUnknown: there is no run with the id `after`.
         """
         query = read_query(exchange.query, ListQuery)
+        if query.key is not None and caller.key is None:
+            raise BadRequest("the server has no API keys: leave out key", param="key")
         if query.key is not None and query.key != caller.caller_id:
             caller.check_role("see")
         own = None if caller.may("see") else caller.caller_id
