@@ -1,12 +1,23 @@
 """Actions in LangChain: which workers act, and that each face carries out what the accepted plan says."""
 
+import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import SummarizationMiddleware, before_model
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelFallbackMiddleware,
+    SummarizationMiddleware,
+    ToolRetryMiddleware,
+    before_model,
+    dynamic_prompt,
+    wrap_model_call,
+    wrap_tool_call,
+)
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -21,7 +32,8 @@ from langchain_core.runnables import (
 )
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import create_react_agent
 from langgraph.pregel.remote import RemoteGraph
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_worker
@@ -43,8 +55,8 @@ class Model(GenericFakeChatModel):
     messages: Any = iter(())
 
     def bind_tools(self, tools: Any, **options: Any) -> Any:
-        """Bind nothing."""
-        return self
+        """Bind the tools, which the model does not call."""
+        return self.bind(tools=tools, **options)
 
 
 class Search(BaseRetriever):
@@ -55,6 +67,8 @@ class Search(BaseRetriever):
 
 
 MODEL = Model()
+LOOK_CALL = {"name": "look", "arguments": "{}"}
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 PROMPT = ChatPromptTemplate([("human", "{input}")])
 
 
@@ -72,6 +86,59 @@ READING, REFUND = _tool({"readOnlyHint": True}), _tool()
 @before_model
 def audit(state: Any, runtime: Any) -> None:
     """Do what cannot be seen."""
+
+
+@wrap_model_call
+def around_model(request: Any, handler: Any) -> Any:
+    """Do what cannot be seen."""
+    return handler(request)
+
+
+@wrap_tool_call
+def around_tool(request: Any, handler: Any) -> Any:
+    """Do what cannot be seen."""
+    return handler(request)
+
+
+@dynamic_prompt
+def prompt(request: Any) -> str:
+    """Do what cannot be seen."""
+    return "Answer."
+
+
+class Around(AgentMiddleware):
+    """Does what cannot be seen before the model."""
+
+    def __init__(self, code: Callable[[Any], Any] = str) -> None:
+        super().__init__()
+        self._code = code
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        """Call the model."""
+        self._code(request)
+        return await handler(request)
+
+
+MIDDLEWARE = [
+    SummarizationMiddleware(MODEL, trigger=("messages", 9)),
+    HumanInTheLoopMiddleware({"look": True}),
+    ModelFallbackMiddleware(MODEL),
+    ToolRetryMiddleware(),
+]
+
+
+def _react(*parts: Any, **options: Any) -> Any:
+    with warnings.catch_warnings(action="ignore"):  # deprecated, and in use
+        return create_react_agent(*parts, **options)
+
+
+def _routed(path: Any) -> Any:
+    graph = StateGraph(MessagesState).add_node("own", create_agent(MODEL)).add_edge(START, "own")
+    return graph.add_conditional_edges("own", path, [END]).compile()
+
+
+def _team(*, acts: bool) -> ChatPodium:
+    return ChatPodium(conductor=_conductor(acts=acts))
 
 
 def _conductor(*, acts: bool) -> Conductor:
@@ -96,8 +163,28 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("an agent that reads", False, lambda: create_agent(MODEL, [READING])),
     ("an agent that refunds", True, lambda: create_agent(MODEL, [READING, REFUND])),
     ("an agent with middleware of LangChain", False, lambda: create_agent(
-        MODEL, [READING], middleware=[SummarizationMiddleware(MODEL, trigger=("messages", 9))])),
+        MODEL, [READING], middleware=MIDDLEWARE)),
     ("an agent with middleware of the user", True, lambda: create_agent(MODEL, middleware=[audit])),
+    ("middleware around the model", True, lambda: create_agent(MODEL, middleware=[Around()])),
+    ("a function around the model", True, lambda: create_agent(MODEL, middleware=[around_model])),
+    ("a function around tools", True, lambda: create_agent(MODEL, [READING], middleware=[around_tool])),
+    ("a function of the prompt", True, lambda: create_agent(MODEL, middleware=[prompt])),
+    ("an agent whose model is a team", False, lambda: create_agent(_team(acts=False), name="clerk")),
+    ("an agent whose model is a team that acts", True, lambda: create_agent(_team(acts=True), name="clerk")),
+    ("middleware with a team that acts", True, lambda: create_agent(
+        MODEL, middleware=[ModelFallbackMiddleware(_team(acts=True))])),
+    ("a ReAct agent that reads", False, lambda: _react(MODEL, [READING])),
+    ("a ReAct agent whose model is a team that acts", True, lambda: _react(_team(acts=True), [])),
+    ("a ReAct agent whose model is a function", True, lambda: _react(lambda state, runtime: MODEL, [])),
+    ("a ReAct agent whose prompt is a function", True, lambda: _react(MODEL, [], prompt=lambda state: [])),
+    ("a graph with a function at its edge", True, lambda: _routed(lambda state: END)),
+    ("a graph with a model at its edge", False, lambda: _routed(MODEL)),
+    ("a model whose server searches", False, lambda: MODEL.bind_tools([{"type": "web_search"}])),
+    ("a model that is offered a function", False, lambda: MODEL.bind_tools([LOOK, {"name": "x"}])),
+    ("a model whose server calls MCP tools", True, lambda: MODEL.bind_tools([{"type": "mcp"}])),
+    ("a model whose server executes code", True, lambda: MODEL.bind_tools([{"type": "code_interpreter"}])),
+    ("an agent whose server searches", False, lambda: create_agent(MODEL, [{"type": "file_search"}])),
+    ("an agent whose server calls MCP tools", True, lambda: create_agent(MODEL, [{"type": "mcp"}])),
     ("an agent around the tool of a team that acts", True, lambda: create_agent(
         MODEL, [ConductorRunnable(_conductor(acts=True)).as_tool()])),
     ("an agent around the tool of a team", False, lambda: create_agent(
@@ -159,6 +246,16 @@ OWN: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
     "an agent with middleware": lambda code: create_agent(
         MODEL, middleware=[before_model(lambda state, runtime: code(state))]
     ),
+    "an agent with code around its model": lambda code: create_agent(MODEL, middleware=[Around(code)]),
+    "an agent whose model is a team": lambda code: create_agent(
+        ChatPodium(
+            conductor=Conductor(
+                FixedPlanner(Plan((Step(0, "Do it."),))),
+                [FunctionWorker(code, acts=True)],
+                retry=Retry(attempts=1),
+            )
+        )
+    ),
 }
 
 
@@ -177,12 +274,10 @@ async def test_own_code_that_broke_off_is_not_called_again(make: Callable[[Any],
     pool = [_worker(make(code)), ScriptedWorker("writer", "text")]
     retry = Retry(attempts=3, first_wait=0.001)
     result = await Conductor(FixedPlanner(plan), pool, retry=retry).run("Refund it.")
-    assert (called, result.status, [each.end for each in result.actions]) == (1, "partial", ["unknown"])
+    assert (called, result.status, result.actions[-1].end) == (1, "partial", "unknown")
 
 
 SCHEMA = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
-LOOK_CALL = {"name": "look", "arguments": "{}"}
-LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 
 
 class Shop:
