@@ -8,12 +8,11 @@ from podium.errors import ConfigError, RunFailed, RunWaiting
 from podium.run.approval import how_to_decide
 from podium.secrets import scrub, scrub_data
 from podium.types import Completion, Outcome, Plan, Problem, Result
-from podium.types.conclusion import answer_of, steps_of
+from podium.types.conclusion import LACK, answer_of, steps_of
 from podium.usage import Usage
 
 Partial = Literal["return", "raise"]
 """Whether an incomplete answer is returned, or raises `RunFailed`."""
-_LACK: Final = "(Not complete: "
 _TEXT_CALL: Final = "Action Input:"
 """In the text of a model, agents of several hosts read what follows as the arguments of a tool."""
 
@@ -56,7 +55,7 @@ def answered(result: Result, *, partial: Partial = "return") -> Result:
 
 def lack_of(problem: Problem) -> str:
     """Return the sentence that says why an answer is incomplete: `(Not complete: …)`, on one line."""
-    return f"{_LACK}{' '.join(scrub(problem.message).split())})"
+    return f"{LACK}{' '.join(scrub(problem.message).split())})"
 
 
 def lack_after(result: Result) -> str:
@@ -85,7 +84,7 @@ def with_lack(completion: Completion) -> Completion:
 
 def _told_lack(text: str) -> str | None:
     last = text.rstrip().rpartition("\n")[2]
-    return last[len(_LACK) : -1] if last.startswith(_LACK) and last.endswith(")") else None
+    return last[len(LACK) : -1] if last.startswith(LACK) and last.endswith(")") else None
 
 
 def run_failed(message: str, result: Result) -> RunFailed:
