@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any
 
+import anyio
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
@@ -35,11 +36,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import create_react_agent
 from langgraph.pregel.remote import RemoteGraph
+from langgraph.types import interrupt
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_worker
 from langchain_podium.graph import conductor_node, create_conductor_agent, to_langgraph
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, RunFailed, RunWaiting, WorkerFailed
+from podium.errors import ConfigError, LimitExceeded, RunFailed, RunWaiting, WorkerFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
@@ -453,3 +455,51 @@ async def test_an_action_that_waits(ask: Any) -> None:
         (run,) = await journal.runs()
     await conductor.decide(run.run_id, approved=True, action=1)
     assert ((await conductor.resume(run.run_id)).status, shop.refunds) == ("ok", [1017])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize(("latency", "end"), [(0, "done"), (30, "unknown")])
+async def test_a_timeout_of_a_chat_model_tells_what_was_done(
+    latency: float, end: str, *, nested: bool, is_streamed: bool
+) -> None:
+    """Also in a conductor of the pool, and also of the action that it stops."""
+    refunds = list[str]()
+
+    async def refund(step: Any) -> str:
+        refunds.append(step.subtask)
+        await anyio.sleep(latency)
+        return "refunded"
+
+    worker: Worker = FunctionWorker(refund, acts=True)
+    if nested:
+        worker = Conductor(FixedPlanner(Plan((Step(0, "Refund it."),))), [worker], card=Card(name="team"))
+    pool = [worker, ScriptedWorker("writer", "late", latency=30)]
+    plan = Plan((Step(0, "Refund it."), Step(1, "Write.", (0,))))
+    model = ChatPodium(conductor=Conductor(FixedPlanner(plan), pool), timeout=0.3)
+    with pytest.raises(LimitExceeded) as caught:
+        _ = (
+            [piece async for piece in model.astream("Refund it.")]
+            if is_streamed
+            else await model.ainvoke("x")
+        )
+    assert refunds == ["Refund it."]
+    assert {(action.worker, action.end) for action in caught.value.actions} >= {("refund", end)}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_sync", [False, True])
+async def test_an_interrupt_that_nobody_can_answer_tells_what_was_done(*, is_sync: bool) -> None:
+    """The steps of a node are not nodes themselves."""
+    shop = Shop()
+
+    def ask(state: Any) -> Any:
+        return {"messages": [("ai", str(interrupt("Write to her?")))]}
+
+    plan = Plan((REFUND_STEP, Step(1, "Ask.", (0,))))
+    graph = create_conductor_agent(Conductor(FixedPlanner(plan), [shop.worker, _worker(_around(ask))]))
+    asked: Any = {"messages": [("user", "Refund it.")]}
+    with pytest.raises(ConfigError, match="interrupt") as caught:
+        _ = graph.invoke(asked) if is_sync else await graph.ainvoke(asked)
+    assert [(action.worker, action.end) for action in caught.value.actions][:1] == [("refund", "done")]

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from podium.types.outcome import Outcome
+from podium.types.outcome import Action, Outcome
 from podium.types.plan import Plan
 from podium.usage import Usage
 
@@ -25,6 +25,9 @@ class HostExit(BaseException):
         args: the arguments of the exception.
         usage: the tokens that the call has used; `None` if they are not known: Podium then estimates them.
     """
+
+    actions: tuple[Action, ...] = ()
+    """The actions that the run had begun when it was left."""
 
     def __init__(self, *args: object, usage: Usage | None = None) -> None:
         super().__init__(*args)

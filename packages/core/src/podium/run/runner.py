@@ -10,6 +10,7 @@ import anyio
 from podium.budget.ledger import Ledger
 from podium.budget.spend import Spend
 from podium.errors import JournalError, LimitExceeded, PlannerError, PodiumError
+from podium.execution.external_scheduler import HostExit
 from podium.execution.run_context import ConductorSettings, RunContext, RunRequest, WorkerRun, outer_run
 from podium.execution.step_state import STOPPED
 from podium.journal.answer_cache import Cache, MemoryCache
@@ -353,8 +354,11 @@ class RunSession:
 
 def _tell_actions(error: BaseException, actions: tuple[Action, ...]) -> None:
     """Add the actions of the run to the error that ended it."""
-    if isinstance(error, PodiumError):
+    if isinstance(error, PodiumError | HostExit):
         error.actions = actions
+    elif isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            _tell_actions(each, actions)
     if actions:
         error.add_note(f"actions of the run: {'; '.join(map(str, actions))}")
 

@@ -21,7 +21,8 @@ from podium.errors import LimitExceeded
 from podium.hosted import HostedConductor
 from podium.hosts import ChatCall, Partial, read_sampling, read_tools
 from podium.policy import Policy
-from podium.types import Event, Message
+from podium.resume import result_of
+from podium.types import Action, Event, Message, RunStarted
 
 _Item = tuple[Event, str]
 _TAKES: Final = ("tools", "tool_choice", "timeout", "model", "labels", "policy")
@@ -59,6 +60,8 @@ class ModelCall:
         self._partial = partial
         self._messages = messages
         self._counter = Counter()
+        self._heard: list[Event] = []
+        """All events, for the actions of a run that is stopped by the timeout."""
 
     async def message(self) -> AIMessage:
         """Run the call, and return the answer.
@@ -114,6 +117,7 @@ class ModelCall:
                 "middleware": call_as_child_run,
             },
             session=thread_of(ensure_config()),
+            on_event=None if self._timeout is None else self._heard.append,
         )
 
     async def _events(self, call: ChatCall, *, stream: bool) -> AsyncGenerator[_Item, None]:
@@ -138,4 +142,14 @@ class ModelCall:
             return await anext(events, None)
         assert scope.cancelled_caught
         told = f"the run took longer than the {self._timeout:g} s of ChatPodium's timeout"
-        raise LimitExceeded("seconds", told)
+        error = LimitExceeded("seconds", told)
+        error.actions = self._actions()
+        error.add_note(f"actions of the run: {'; '.join(map(str, error.actions))}")
+        raise error
+
+    def _actions(self) -> tuple[Action, ...]:
+        runs: dict[str, list[Event]] = {}
+        for event in self._heard:
+            runs.setdefault(event.run_id, []).append(event)
+        own, *nested = runs.values() or ([],)
+        return result_of(own, nested).actions if own and isinstance(own[0], RunStarted) else ()

@@ -273,7 +273,9 @@ class ConductorNodes:
         except GraphExit as graph_exit:
             if isinstance(graph_exit.raised, GraphInterrupt) and step_starter is None:
                 told = "steps can wait for a person only as nodes of a graph: use executor='langgraph'"
-                raise ConfigError(f"worker {graph_exit.worker!r} called interrupt(): {told}") from None
+                wrong = ConfigError(f"worker {graph_exit.worker!r} called interrupt(): {told}")
+                wrong.actions = graph_exit.actions
+                raise wrong from None
             raise raised_above(graph_exit, enclosing(above) if self.is_inner else above) from None
 
     async def _kept(self, result: Result, journal: Journal | None) -> Data:
