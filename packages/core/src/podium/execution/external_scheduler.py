@@ -24,14 +24,17 @@ class HostExit(BaseException):
     Args:
         args: the arguments of the exception.
         usage: the tokens that the call has used; `None` if they are not known: Podium then estimates them.
+        continues: whether the host continues the call when it runs the step again. Otherwise it is not known
+            whether an action was carried out.
     """
 
     actions: tuple[Action, ...] = ()
     """The actions that the run had begun when it was left."""
 
-    def __init__(self, *args: object, usage: Usage | None = None) -> None:
+    def __init__(self, *args: object, usage: Usage | None = None, continues: bool = True) -> None:
         super().__init__(*args)
         self.usage = usage
+        self.continues = continues
 
 
 class ExternalScheduler(Protocol):

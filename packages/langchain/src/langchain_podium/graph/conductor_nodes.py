@@ -262,7 +262,7 @@ class ConductorNodes:
                     run,
                     policy=self._policy,
                     journal=None if journal is self.conductor.journal else journal,
-                    middleware=pass_graph_exits(child_runs()),
+                    middleware=pass_graph_exits(child_runs(), waits=step_starter is not None),
                     step_starter=step_starter,
                 )
                 if not messages.is_heard:
