@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
-from langgraph.types import Command, RetryPolicy
+from langgraph.types import Command, RetryPolicy, interrupt
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_worker
 from langchain_podium.graph import conductor_node
@@ -310,6 +310,55 @@ class TestApprovalOfActions:
             assert shop.refunds == []
             state = await graph.ainvoke(Command(resume=True), CONFIG)
         assert (shown, state["podium"]["status"], shop.refunds) == (["plan", "action"], "ok", [1017])
+
+
+@JOURNALS
+@pytest.mark.parametrize("is_sync", [False, True], ids=["async", "sync"])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan((Step(1, '{"order": 17}'), refund(18), refund(19, 0, 1))),
+        Plan((refund(18), Step(1, '{"order": 17}'), refund(19, 0, 1))),
+        Plan((Step(1, '{"order": 16}'), Step(1, '{"order": 17}'), refund(18), refund(19, 0, 1, 2))),
+    ],
+    ids=["first", "second", "two"],
+)
+async def test_an_action_that_interrupts_beside_others_that_wait(
+    journal: Make, plan: Plan, *, is_sync: bool
+) -> None:
+    """Each is shown, approved and carried out once."""
+    shop, done = Shop(), list[int]()
+
+    def ask(order: int) -> str:
+        """Refund an order after a question."""
+        answer = interrupt(f"refund {order}?")
+        done.append(order)
+        return str(answer)
+
+    asking = as_worker(StructuredTool.from_function(ask), price=FREE)
+    graph = graph_of(
+        plan,
+        shop.worker,
+        asking,
+        saver=InMemorySaver(),
+        executor="langgraph",
+        approve="actions",
+        journal=journal and journal(),
+    )
+
+    async def call(given: Any) -> Any:
+        return graph.invoke(given, CONFIG) if is_sync else await graph.ainvoke(given, CONFIG)
+
+    state, shown = await call(ASKED), list[Any]()
+    while (asked := state.get("__interrupt__")) and len(shown) < 10:
+        shown += [each.value if isinstance(each.value, str) else each.value["arguments"] for each in asked]
+        state = await call(Command(resume={each.id: True for each in asked}))
+    asks = [order for order in (16, 17) if {"order": order} in shown]
+    assert state["podium"]["status"] == "ok"
+    assert sorted(map(str, shown)) == sorted(
+        [*(f"refund {order}?" for order in asks), *(str({"order": order}) for order in (*asks, 18, 19))]
+    )
+    assert (sorted(done), shop.refunds) == (asks, [18, 19])
 
 
 Face = Callable[[Conductor], Any]
