@@ -1,9 +1,14 @@
 """Actions in LangChain: which workers act, and that each face carries out what the accepted plan says."""
 
+import json
 import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Any
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any
+from uuid import UUID
 
 import anyio
 import pytest
@@ -37,10 +42,11 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import create_react_agent
 from langgraph.pregel.remote import RemoteGraph
 from langgraph.types import interrupt
+from pydantic import AfterValidator, BaseModel, SecretStr, create_model
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_worker
 from langchain_podium.graph import conductor_node, create_conductor_agent, to_langgraph
-from podium import Card, ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
+from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, LimitExceeded, RunFailed, RunWaiting, WorkerFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
@@ -512,3 +518,67 @@ async def test_an_interrupt_that_nobody_can_answer_tells_what_was_done(*, is_syn
         ends = [(action.worker, action.end) for action in caught.value.actions]
         assert ends == [("refund", "done"), ("one", "unknown")]
     assert (shop.refunds, len(asked)) == ([1017], 1)
+
+
+class Colour(Enum):
+    """A value with a name."""
+
+    RED = "red"
+
+
+class Line(BaseModel):
+    """A part of an order."""
+
+    price: Decimal
+    note: str = "none"
+
+
+Mail = Annotated[str, AfterValidator(lambda text: text.strip().lower())]
+ID = "12345678-1234-5678-1234-567812345678"
+ARGUMENTS: list[tuple[Any, Any, Any, bool]] = [
+    (Decimal, "5.00", 5, True),
+    (Decimal, "0.10", "0.1", True),
+    (Decimal, "5.00", "5.01", False),
+    (Decimal, "1.00000000000000000000000000000000001", "1", False),
+    (datetime, "2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", True),
+    (datetime, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00", False),
+    (date, "2026-01-01", "2026-01-01T00:00:00", True),
+    (UUID, ID, ID.replace("-", ""), True),
+    (set[int], [1, 2], [2, 1], True),
+    (list[int], [1, 2], [2, 1], False),
+    (list[set[str]], [["a", "b"]], [["b", "a"]], True),
+    (Line, {"price": "5"}, {"note": "none", "price": "5.0"}, True),
+    (Mail, " Ann@x.org", "ann@x.org", True),
+    (Colour, "red", "red", True),
+    (float, 100.0, 1e2, True),
+    (bytes, "a", "b", False),
+    (SecretStr, "a", "b", False),
+]
+"""The type of an argument, two of its values, and whether they are the same action."""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("kind", "first", "second", "is_equal"), ARGUMENTS)
+async def test_arguments_are_equal_after_validation(
+    kind: Any, first: Any, second: Any, *, is_equal: bool
+) -> None:
+    """With the schema of the tool itself."""
+    paid = list[Any]()
+
+    def pay(value: Any, currency: str = "EUR") -> str:
+        """Pay."""
+        paid.append(value)
+        return "paid"
+
+    schema = create_model("Arguments", value=(kind, ...), currency=(str, "EUR"))
+    tool = as_worker(StructuredTool.from_function(pay, args_schema=schema), price=FREE)
+    asks = [json.dumps({"value": first}), json.dumps({"currency": "EUR", "value": second})]
+    plans = (write_plan(Plan((Step(0, ask), Step(1, "Write.", (0,)))), "rows") for ask in asks)
+    planner = ChatPlanner(ScriptedWorker("boss", lambda request: next(plans)))
+    answers = iter(["no", "yes"])
+    writer = ScriptedWorker("writer", lambda request: next(answers))
+    conductor = Conductor(
+        planner, [tool, writer], limits=Limits(rounds=2), accept=lambda query, answer: answer == "yes"
+    )
+    await conductor.run("Pay.")
+    assert len(paid) == (1 if is_equal else 2)
