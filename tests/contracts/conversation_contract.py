@@ -12,18 +12,24 @@ import pytest
 from core.actors import boss
 
 from podium import Card, Conductor, ScriptedWorker
-from podium.errors import PlannerError
+from podium.errors import PlannerError, WorkerFailed
 from podium.policy import Policy, Rule
 
 _FIND, _MAIL = (f'{{"worker": "{name}", "subtask": "x", "access": []}}\n' for name in ("web", "mailer"))
+_PART = (
+    '{"worker": "broken", "subtask": "x", "access": []}\n'
+    + _FIND
+    + _FIND.replace('"access": []', '"access": [0, 1]')
+)
 _RULES = [Rule(label, never="write-tools") for label in ("untrusted", "secret")]
 
 
 def _conductor(*plans: str) -> Conductor:
-    """Return a conductor with a search and a mailer."""
+    """Return a conductor with a search, a mailer and a worker that fails."""
     workers = [
         ScriptedWorker(Card(name="web", labels=frozenset({"untrusted"})), "It is 330 m high."),
         ScriptedWorker(Card(name="mailer", labels=frozenset({"write-tools"})), "sent"),
+        ScriptedWorker("broken", WorkerFailed("down")),
     ]
     return Conductor(boss(*plans), workers, policy=Policy(labels="secret", rules=_RULES))
 
@@ -36,9 +42,10 @@ class ConversationContract:
     async def ask(self, used: Conductor, texts: Sequence[str]) -> Any:
         """Return the answer to a conversation: texts of the user and of the assistant, in turn."""
 
-    async def test_the_next_turn_knows_the_labels_of_an_answer(self) -> None:
-        """What a rule forbids within a turn, it forbids in the next."""
-        used = _conductor(_FIND, _MAIL)
+    @pytest.mark.parametrize("plan", [_FIND, _PART], ids=["complete", "incomplete"])
+    async def test_the_next_turn_knows_the_labels_of_an_answer(self, plan: str) -> None:
+        """What a rule forbids within a turn, it forbids in the next, also if the host's text says more."""
+        used = _conductor(plan, _MAIL)
         said = await self.ask(used, ["How high?"])
         assert await self.ask(used, ["How high?", "I do not know.", "Mail it."]) == "sent"
         with pytest.raises(PlannerError, match="mailer"):

@@ -1,12 +1,29 @@
 """Actions in LangChain: which workers act, and that each face carries out what the accepted plan says."""
 
+import json
+import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Any
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any
+from uuid import UUID
 
+import anyio
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import SummarizationMiddleware, before_model
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    HumanInTheLoopMiddleware,
+    ModelFallbackMiddleware,
+    SummarizationMiddleware,
+    ToolRetryMiddleware,
+    before_model,
+    dynamic_prompt,
+    wrap_model_call,
+    wrap_tool_call,
+)
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -21,13 +38,16 @@ from langchain_core.runnables import (
 )
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import create_react_agent
 from langgraph.pregel.remote import RemoteGraph
+from langgraph.types import interrupt
+from pydantic import AfterValidator, BaseModel, SecretStr, create_model
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_worker
 from langchain_podium.graph import conductor_node, create_conductor_agent, to_langgraph
-from podium import Card, ChatPlanner, Conductor, FunctionWorker, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, RunFailed, RunWaiting, WorkerFailed
+from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
+from podium.errors import ConfigError, LimitExceeded, RunFailed, RunWaiting, WorkerFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
@@ -43,8 +63,8 @@ class Model(GenericFakeChatModel):
     messages: Any = iter(())
 
     def bind_tools(self, tools: Any, **options: Any) -> Any:
-        """Bind nothing."""
-        return self
+        """Bind the tools, which the model does not call."""
+        return self.bind(tools=tools, **options)
 
 
 class Search(BaseRetriever):
@@ -55,6 +75,8 @@ class Search(BaseRetriever):
 
 
 MODEL = Model()
+LOOK_CALL = {"name": "look", "arguments": "{}"}
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 PROMPT = ChatPromptTemplate([("human", "{input}")])
 
 
@@ -72,6 +94,59 @@ READING, REFUND = _tool({"readOnlyHint": True}), _tool()
 @before_model
 def audit(state: Any, runtime: Any) -> None:
     """Do what cannot be seen."""
+
+
+@wrap_model_call
+def around_model(request: Any, handler: Any) -> Any:
+    """Do what cannot be seen."""
+    return handler(request)
+
+
+@wrap_tool_call
+def around_tool(request: Any, handler: Any) -> Any:
+    """Do what cannot be seen."""
+    return handler(request)
+
+
+@dynamic_prompt
+def prompt(request: Any) -> str:
+    """Do what cannot be seen."""
+    return "Answer."
+
+
+class Around(AgentMiddleware):
+    """Does what cannot be seen before the model."""
+
+    def __init__(self, code: Callable[[Any], Any] = str) -> None:
+        super().__init__()
+        self._code = code
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        """Call the model."""
+        self._code(request)
+        return await handler(request)
+
+
+MIDDLEWARE = [
+    SummarizationMiddleware(MODEL, trigger=("messages", 9)),
+    HumanInTheLoopMiddleware({"look": True}),
+    ModelFallbackMiddleware(MODEL),
+    ToolRetryMiddleware(),
+]
+
+
+def _react(*parts: Any, **options: Any) -> Any:
+    with warnings.catch_warnings(action="ignore"):  # deprecated, and in use
+        return create_react_agent(*parts, **options)
+
+
+def _routed(path: Any) -> Any:
+    graph = StateGraph(MessagesState).add_node("own", create_agent(MODEL)).add_edge(START, "own")
+    return graph.add_conditional_edges("own", path, [END]).compile()
+
+
+def _team(*, acts: bool) -> ChatPodium:
+    return ChatPodium(conductor=_conductor(acts=acts))
 
 
 def _conductor(*, acts: bool) -> Conductor:
@@ -96,8 +171,28 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
     ("an agent that reads", False, lambda: create_agent(MODEL, [READING])),
     ("an agent that refunds", True, lambda: create_agent(MODEL, [READING, REFUND])),
     ("an agent with middleware of LangChain", False, lambda: create_agent(
-        MODEL, [READING], middleware=[SummarizationMiddleware(MODEL, trigger=("messages", 9))])),
+        MODEL, [READING], middleware=MIDDLEWARE)),
     ("an agent with middleware of the user", True, lambda: create_agent(MODEL, middleware=[audit])),
+    ("middleware around the model", True, lambda: create_agent(MODEL, middleware=[Around()])),
+    ("a function around the model", True, lambda: create_agent(MODEL, middleware=[around_model])),
+    ("a function around tools", True, lambda: create_agent(MODEL, [READING], middleware=[around_tool])),
+    ("a function of the prompt", True, lambda: create_agent(MODEL, middleware=[prompt])),
+    ("an agent whose model is a team", False, lambda: create_agent(_team(acts=False), name="clerk")),
+    ("an agent whose model is a team that acts", True, lambda: create_agent(_team(acts=True), name="clerk")),
+    ("middleware with a team that acts", True, lambda: create_agent(
+        MODEL, middleware=[ModelFallbackMiddleware(_team(acts=True))])),
+    ("a ReAct agent that reads", False, lambda: _react(MODEL, [READING])),
+    ("a ReAct agent whose model is a team that acts", True, lambda: _react(_team(acts=True), [])),
+    ("a ReAct agent whose model is a function", True, lambda: _react(lambda state, runtime: MODEL, [])),
+    ("a ReAct agent whose prompt is a function", True, lambda: _react(MODEL, [], prompt=lambda state: [])),
+    ("a graph with a function at its edge", True, lambda: _routed(lambda state: END)),
+    ("a graph with a model at its edge", False, lambda: _routed(MODEL)),
+    ("a model whose server searches", False, lambda: MODEL.bind_tools([{"type": "web_search"}])),
+    ("a model that is offered a function", False, lambda: MODEL.bind_tools([LOOK, {"name": "x"}])),
+    ("a model whose server calls MCP tools", True, lambda: MODEL.bind_tools([{"type": "mcp"}])),
+    ("a model whose server executes code", True, lambda: MODEL.bind_tools([{"type": "code_interpreter"}])),
+    ("an agent whose server searches", False, lambda: create_agent(MODEL, [{"type": "file_search"}])),
+    ("an agent whose server calls MCP tools", True, lambda: create_agent(MODEL, [{"type": "mcp"}])),
     ("an agent around the tool of a team that acts", True, lambda: create_agent(
         MODEL, [ConductorRunnable(_conductor(acts=True)).as_tool()])),
     ("an agent around the tool of a team", False, lambda: create_agent(
@@ -159,6 +254,16 @@ OWN: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
     "an agent with middleware": lambda code: create_agent(
         MODEL, middleware=[before_model(lambda state, runtime: code(state))]
     ),
+    "an agent with code around its model": lambda code: create_agent(MODEL, middleware=[Around(code)]),
+    "an agent whose model is a team": lambda code: create_agent(
+        ChatPodium(
+            conductor=Conductor(
+                FixedPlanner(Plan((Step(0, "Do it."),))),
+                [FunctionWorker(code, acts=True)],
+                retry=Retry(attempts=1),
+            )
+        )
+    ),
 }
 
 
@@ -177,12 +282,10 @@ async def test_own_code_that_broke_off_is_not_called_again(make: Callable[[Any],
     pool = [_worker(make(code)), ScriptedWorker("writer", "text")]
     retry = Retry(attempts=3, first_wait=0.001)
     result = await Conductor(FixedPlanner(plan), pool, retry=retry).run("Refund it.")
-    assert (called, result.status, [each.end for each in result.actions]) == (1, "partial", ["unknown"])
+    assert (called, result.status, result.actions[-1].end) == (1, "partial", "unknown")
 
 
 SCHEMA = {"properties": {"order": {"type": "integer"}}, "required": ["order"]}
-LOOK_CALL = {"name": "look", "arguments": "{}"}
-LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 
 
 class Shop:
@@ -358,3 +461,124 @@ async def test_an_action_that_waits(ask: Any) -> None:
         (run,) = await journal.runs()
     await conductor.decide(run.run_id, approved=True, action=1)
     assert ((await conductor.resume(run.run_id)).status, shop.refunds) == ("ok", [1017])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize(("latency", "end"), [(0, "done"), (30, "unknown")])
+async def test_a_timeout_of_a_chat_model_tells_what_was_done(
+    latency: float, end: str, *, nested: bool, is_streamed: bool
+) -> None:
+    """Also in a conductor of the pool, and also of the action that it stops."""
+    refunds = list[str]()
+
+    async def refund(step: Any) -> str:
+        refunds.append(step.subtask)
+        await anyio.sleep(latency)
+        return "refunded"
+
+    worker: Worker = FunctionWorker(refund, acts=True)
+    if nested:
+        worker = Conductor(FixedPlanner(Plan((Step(0, "Refund it."),))), [worker], card=Card(name="team"))
+    pool = [worker, ScriptedWorker("writer", "late", latency=30)]
+    plan = Plan((Step(0, "Refund it."), Step(1, "Write.", (0,))))
+    model = ChatPodium(conductor=Conductor(FixedPlanner(plan), pool), timeout=0.3)
+    with pytest.raises(LimitExceeded) as caught:
+        _ = (
+            [piece async for piece in model.astream("Refund it.")]
+            if is_streamed
+            else await model.ainvoke("x")
+        )
+    assert refunds == ["Refund it."]
+    assert {(action.worker, action.end) for action in caught.value.actions} >= {("refund", end)}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_sync", [False, True])
+async def test_an_interrupt_that_nobody_can_answer_tells_what_was_done(*, is_sync: bool) -> None:
+    """The steps of a node are not nodes themselves. The next try repeats neither step."""
+    shop, asked = Shop(), list[Any]()
+
+    def ask(state: Any) -> Any:
+        asked.append(state)
+        return {"messages": [("ai", str(interrupt("Write to her?")))]}
+
+    plan = Plan((REFUND_STEP, Step(1, "Ask.", (0,))))
+    conductor = Conductor(FixedPlanner(plan), [shop.worker, _worker(_around(ask))])
+    graph = create_conductor_agent(conductor, checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "1"}}
+
+    async def call(given: Any) -> None:
+        _ = graph.invoke(given, config) if is_sync else await graph.ainvoke(given, config)
+
+    for given, error in (({"messages": [("user", "Refund it.")]}, ConfigError), (None, RunFailed)):
+        with pytest.raises(error) as caught:
+            await call(given)
+        ends = [(action.worker, action.end) for action in caught.value.actions]
+        assert ends == [("refund", "done"), ("one", "unknown")]
+    assert (shop.refunds, len(asked)) == ([1017], 1)
+
+
+class Colour(Enum):
+    """A value with a name."""
+
+    RED = "red"
+
+
+class Line(BaseModel):
+    """A part of an order."""
+
+    price: Decimal
+    note: str = "none"
+
+
+Mail = Annotated[str, AfterValidator(lambda text: text.strip().lower())]
+ID = "12345678-1234-5678-1234-567812345678"
+ARGUMENTS: list[tuple[Any, Any, Any, bool]] = [
+    (Decimal, "5.00", 5, True),
+    (Decimal, "0.10", "0.1", True),
+    (Decimal, "5.00", "5.01", False),
+    (Decimal, "1.00000000000000000000000000000000001", "1", False),
+    (datetime, "2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", True),
+    (datetime, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00", False),
+    (date, "2026-01-01", "2026-01-01T00:00:00", True),
+    (UUID, ID, ID.replace("-", ""), True),
+    (set[int], [1, 2], [2, 1], True),
+    (list[int], [1, 2], [2, 1], False),
+    (list[set[str]], [["a", "b"]], [["b", "a"]], True),
+    (Line, {"price": "5"}, {"note": "none", "price": "5.0"}, True),
+    (Mail, " Ann@x.org", "ann@x.org", True),
+    (Colour, "red", "red", True),
+    (float, 100.0, 1e2, True),
+    (bytes, "a", "b", False),
+    (SecretStr, "a", "b", False),
+]
+"""The type of an argument, two of its values, and whether they are the same action."""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("kind", "first", "second", "is_equal"), ARGUMENTS)
+async def test_arguments_are_equal_after_validation(
+    kind: Any, first: Any, second: Any, *, is_equal: bool
+) -> None:
+    """With the schema of the tool itself."""
+    paid = list[Any]()
+
+    def pay(value: Any, currency: str = "EUR") -> str:
+        """Pay."""
+        paid.append(value)
+        return "paid"
+
+    schema = create_model("Arguments", value=(kind, ...), currency=(str, "EUR"))
+    tool = as_worker(StructuredTool.from_function(pay, args_schema=schema), price=FREE)
+    asks = [json.dumps({"value": first}), json.dumps({"currency": "EUR", "value": second})]
+    plans = (write_plan(Plan((Step(0, ask), Step(1, "Write.", (0,)))), "rows") for ask in asks)
+    planner = ChatPlanner(ScriptedWorker("boss", lambda request: next(plans)))
+    answers = iter(["no", "yes"])
+    writer = ScriptedWorker("writer", lambda request: next(answers))
+    conductor = Conductor(
+        planner, [tool, writer], limits=Limits(rounds=2), accept=lambda query, answer: answer == "yes"
+    )
+    await conductor.run("Pay.")
+    assert len(paid) == (1 if is_equal else 2)

@@ -16,7 +16,7 @@ from contracts.incomplete_contract import (
     conductor_of,
 )
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.output_parsers import StrOutputParser
+from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser, StrOutputParser
 from langgraph.graph import START, StateGraph
 from pydantic import BaseModel
 from typing_extensions import TypedDict
@@ -169,6 +169,24 @@ async def test_an_incomplete_object_is_an_error(method: Any, is_streamed: bool) 
         return (await asks.ainvoke(QUESTION)).value
 
     await check_refused(ask, CALL if method == "function_calling" else OBJECT)
+
+
+@pytest.mark.parametrize("face", [ConductorRunnable, ChatPodium], ids=["runnable", "chat model"])
+@pytest.mark.parametrize("parser", [JsonOutputParser(), PydanticOutputParser(pydantic_object=Value)])
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_partial_raise_before_a_parser(face: Any, parser: Any, is_streamed: bool) -> None:  # noqa: FBT001
+    """Parsers of JSON drop the sentence after an object."""
+
+    async def ask(conductor: Conductor) -> Any:
+        chain = face(conductor=conductor, partial="raise") | parser
+        found = (
+            [each async for each in chain.astream(QUESTION)]
+            if is_streamed
+            else [await chain.ainvoke(QUESTION)]
+        )
+        return dict(found[-1])["value"]
+
+    await check_refused(ask, OBJECT)
 
 
 async def test_an_incomplete_object_is_beside_its_message() -> None:

@@ -65,8 +65,16 @@ async def test_an_answer_has_the_labels_of_its_step() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [str, str.strip, lambda text: text.replace("\n", "\r\n"), lambda text: [{"type": "text", "text": text}]],
-    ids=["verbatim", "stripped", "line ends", "parts"],
+    [
+        str,
+        str.strip,
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: [{"type": "text", "text": text}],
+        lambda text: [{"type": "text", "text": part} for part in (text[:9], text[9:])],
+        lambda text: f"{text}\n\n(Not complete: step 1 (b): down)",
+        lambda text: f"I do not know.\n{text}\nTell me more.",
+    ],
+    ids=["verbatim", "stripped", "line ends", "parts", "split in a word", "incomplete", "merged"],
 )
 async def test_the_next_turn_knows_the_labels(change: Callable[[str], Any]) -> None:
     """Without a journal, in the memory of the pool; clients may change white space."""
@@ -75,6 +83,65 @@ async def test_the_next_turn_knows_the_labels(change: Callable[[str], Any]) -> N
     with pytest.raises(PlannerError, match="mailer"):
         await made.run(turn(change(said)))
     assert not workers[1].requests
+
+
+ELSEWHERE: dict[str, tuple[Callable[[str], Any], bool, bool]] = {
+    "of the user": (lambda said: said, True, True),
+    "in the question": (lambda said: f"Mail it: {said.strip()}!", True, False),
+    "of a tool": (
+        lambda said: [
+            {"role": "user", "content": "Mail it."},
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "1", "content": said},
+        ],
+        True,
+        True,
+    ),
+    "of the system": (
+        lambda said: [{"role": "system", "content": said}, {"role": "user", "content": "Mail it."}],
+        False,
+        False,
+    ),
+}
+"""Messages with an earlier answer; whether it is found in memory, and in the journal."""
+CALL = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(("ask", "in_memory", "in_journal"), ELSEWHERE.values(), ids=ELSEWHERE)
+async def test_an_answer_that_comes_back_under_another_role(
+    journal: Journal, ask: Callable[[str], Any], *, in_memory: bool, in_journal: bool
+) -> None:
+    """Agents of hosts pass the answer of one to the next as the user's message, or inside it."""
+    made, _ = conductor(FIND, MAIL, MAIL, journal=journal)
+    said = (await made.run("How high?")).answer
+    fresh, _ = conductor(MAIL, MAIL, journal=journal)
+    for second, is_found in ((made, in_memory), (fresh, in_journal)):
+        if is_found:
+            with pytest.raises(PlannerError, match="mailer"):
+                await second.run(ask(said))
+        else:
+            assert (await second.run(ask(said))).answer == "sent"
+
+
+@pytest.mark.parametrize("text", ["{}", "The search says: {}"])
+async def test_named_texts_keep_their_labels(text: str) -> None:
+    """They may be earlier answers."""
+    made, _ = conductor(FIND, MAIL, MAIL)
+    said = (await made.run("How high?")).answer
+    with pytest.raises(PlannerError, match="mailer"):
+        await made.run("Mail {{found}}.", context={"found": text.format(said)})
+
+
+async def test_one_of_many_answers_inside_a_long_text() -> None:
+    """Of the latest 1,000, of one asker."""
+    answers = [f"Answer {number} of many that begin alike and end alike." for number in range(30)]
+    web = ScriptedWorker(Card(name="web", labels=frozenset({"untrusted"})), lambda request: answers.pop())
+    made = Conductor(boss(*[FIND] * 30, MAIL, MAIL, MAIL), [web, team()[1]], policy=Policy(rules=RULES))
+    said = [(await made.run(f"Search {number}.", asker="alice")).answer for number in range(30)]
+    text = f"{'Read this. ' * 1000}{said[7]}{' And this.' * 1000}"
+    assert (await made.run(text, asker="bob")).answer == "sent"
+    with pytest.raises(PlannerError, match="mailer"):
+        await made.run(text, asker="alice")
 
 
 async def test_another_process_finds_them_in_the_journal(journal: Journal) -> None:

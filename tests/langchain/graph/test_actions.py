@@ -7,12 +7,15 @@ from typing import Any
 import anyio
 import pytest
 from graphs.conducted import Chat, Plans
+from langchain.agents import create_agent
+from langchain.agents.middleware import ModelRetryMiddleware
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool, ToolException
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
-from langgraph.types import Command, RetryPolicy
+from langgraph.types import Command, RetryPolicy, interrupt
 
-from langchain_podium import as_worker
+from langchain_podium import ChatPodium, ConductorRunnable, as_worker
 from langchain_podium.graph import conductor_node
 from langchain_podium.graph.conductor_nodes import Executor
 from podium import Conductor, Limits, Plan, ScriptedWorker, Step
@@ -307,3 +310,150 @@ class TestApprovalOfActions:
             assert shop.refunds == []
             state = await graph.ainvoke(Command(resume=True), CONFIG)
         assert (shown, state["podium"]["status"], shop.refunds) == (["plan", "action"], "ok", [1017])
+
+
+@JOURNALS
+@pytest.mark.parametrize("is_sync", [False, True], ids=["async", "sync"])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan((Step(1, '{"order": 17}'), refund(18), refund(19, 0, 1))),
+        Plan((refund(18), Step(1, '{"order": 17}'), refund(19, 0, 1))),
+        Plan((Step(1, '{"order": 16}'), Step(1, '{"order": 17}'), refund(18), refund(19, 0, 1, 2))),
+    ],
+    ids=["first", "second", "two"],
+)
+async def test_an_action_that_interrupts_beside_others_that_wait(
+    journal: Make, plan: Plan, *, is_sync: bool
+) -> None:
+    """Each is shown, approved and carried out once."""
+    shop, done = Shop(), list[int]()
+
+    def ask(order: int) -> str:
+        """Refund an order after a question."""
+        answer = interrupt(f"refund {order}?")
+        done.append(order)
+        return str(answer)
+
+    asking = as_worker(StructuredTool.from_function(ask), price=FREE)
+    graph = graph_of(
+        plan,
+        shop.worker,
+        asking,
+        saver=InMemorySaver(),
+        executor="langgraph",
+        approve="actions",
+        journal=journal and journal(),
+    )
+
+    async def call(given: Any) -> Any:
+        return graph.invoke(given, CONFIG) if is_sync else await graph.ainvoke(given, CONFIG)
+
+    state, shown = await call(ASKED), list[Any]()
+    while (asked := state.get("__interrupt__")) and len(shown) < 10:
+        shown += [each.value if isinstance(each.value, str) else each.value["arguments"] for each in asked]
+        state = await call(Command(resume={each.id: True for each in asked}))
+    asks = [order for order in (16, 17) if {"order": order} in shown]
+    assert state["podium"]["status"] == "ok"
+    assert sorted(map(str, shown)) == sorted(
+        [*(f"refund {order}?" for order in asks), *(str({"order": order}) for order in (*asks, 18, 19))]
+    )
+    assert (sorted(done), shop.refunds) == (asks, [18, 19])
+
+
+Face = Callable[[Conductor], Any]
+FACES: dict[str, Face] = {
+    "runnable": lambda conductor: ConductorRunnable(conductor, partial="raise"),
+    "runnable in a chain": lambda conductor: (
+        RunnableLambda(str) | ConductorRunnable(conductor, partial="raise")
+    ),
+    "chat model": lambda conductor: ChatPodium(conductor=conductor, partial="raise"),
+}
+
+
+@pytest.mark.parametrize("face", FACES.values(), ids=FACES)
+@pytest.mark.parametrize("is_sync", [False, True], ids=["async", "sync"])
+class TestHandWrittenNodes:
+    """Of a user, around a conductor with a journal."""
+
+    def graph(self, face: Face, journal: Journal, shop: Shop, fails: int, **options: Any) -> Any:
+        """Return a graph; its writer fails first, or its node after the answers, as often as `fails` says.
+
+        Args:
+            face: makes the conductor a part of the node.
+            journal: the journal of the runs.
+            shop: refunds.
+            fails: how often the writer, or if negative the node, fails.
+            options: `tries` of the node, its `questions`, `saver`, `is_sync`.
+        """
+        workers = [shop.worker, Writer(fails).worker]
+        conductor = Conductor(Plans(REFUND_AND_WRITE), workers, journal=journal, retry=Retry(attempts=1))
+        asked, broken, questions = face(conductor), [None] * -fails, options.get("questions", 1)
+
+        def end() -> dict[str, Any]:
+            if broken:
+                broken.pop()
+                raise ConnectionError("after the answers")
+            return {"messages": [("ai", "done")]}
+
+        def node(state: Any) -> dict[str, Any]:
+            for _ in range(questions):
+                asked.invoke("Refund it.")
+            return end()
+
+        async def anode(state: Any) -> dict[str, Any]:
+            for _ in range(questions):
+                await asked.ainvoke("Refund it.")
+            return end()
+
+        policy = RetryPolicy(
+            max_attempts=options.get("tries", 1), initial_interval=0.001, jitter=False, retry_on=Exception
+        )
+        graph = StateGraph(Chat).add_node("own", node if options["is_sync"] else anode, retry_policy=policy)
+        return graph.add_edge(START, "own").compile(checkpointer=options.get("saver"))
+
+    async def call(self, graph: Any, asked: Any, *, is_sync: bool) -> Any:
+        """Call a graph."""
+        return graph.invoke(asked, CONFIG) if is_sync else await graph.ainvoke(asked, CONFIG)
+
+    @pytest.mark.parametrize("fails", [1, -1], ids=["the run fails", "the node fails"])
+    @pytest.mark.parametrize("make", [None, InMemorySaver], ids=["no checkpointer", "checkpointer"])
+    async def test_a_retry_policy(self, face: Face, fails: int, make: Any, *, is_sync: bool) -> None:
+        """The next try takes what the try before has done."""
+        shop, saver = Shop(), make and make()
+        graph = self.graph(face, MemoryJournal(), shop, fails, tries=3, saver=saver, is_sync=is_sync)
+        await self.call(graph, ASKED, is_sync=is_sync)
+        assert shop.refunds == [1017]
+
+    @pytest.mark.parametrize("fails", [1, -1], ids=["the run fails", "the node fails"])
+    async def test_another_process_goes_on(self, face: Face, fails: int, *, is_sync: bool) -> None:
+        """And a new turn of the user is a new run."""
+        shop, saver, journal = Shop(), InMemorySaver(), MemoryJournal()
+        first = self.graph(face, journal, shop, fails, saver=saver, is_sync=is_sync)
+        with pytest.raises((RunFailed, ConnectionError)):
+            await self.call(first, ASKED, is_sync=is_sync)
+        second = self.graph(face, journal, shop, 0, saver=saver, is_sync=is_sync)
+        await self.call(second, None, is_sync=is_sync)
+        assert shop.refunds == [1017]
+        await self.call(second, ASKED, is_sync=is_sync)
+        assert shop.refunds == [1017, 1017]
+
+    @pytest.mark.parametrize("fails", [1, -1], ids=["a run fails", "the node fails"])
+    async def test_a_question_that_a_node_asks_twice(self, face: Face, fails: int, *, is_sync: bool) -> None:
+        """It is two runs, in each try."""
+        shop = Shop()
+        graph = self.graph(face, MemoryJournal(), shop, fails, tries=3, questions=2, is_sync=is_sync)
+        await self.call(graph, ASKED, is_sync=is_sync)
+        assert shop.refunds == [1017, 1017]
+
+
+async def test_middleware_that_calls_the_model_again() -> None:
+    """It continues the run that failed."""
+    shop = Shop()
+    workers = [shop.worker, Writer(1).worker]
+    conductor = Conductor(Plans(REFUND_AND_WRITE), workers, journal=MemoryJournal(), retry=Retry(attempts=1))
+    model = ChatPodium(conductor=conductor, partial="raise")
+    again = ModelRetryMiddleware(max_retries=2, initial_delay=0.001, on_failure="error")
+    agent = create_agent(model, middleware=[again], checkpointer=InMemorySaver())
+    await agent.ainvoke(ASKED, CONFIG)
+    assert shop.refunds == [1017]

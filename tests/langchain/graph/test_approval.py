@@ -415,3 +415,16 @@ async def test_a_graph_that_cannot_wait_is_refused_before_the_planner_is_paid(
         with pytest.raises(ConfigError, match="no checkpointer"):
             await graph.ainvoke(ASKED, config)
     assert (plans.asked, calls.names) == (0, [])
+
+
+async def test_the_status_of_the_second_run_of_a_thread_while_it_waits(calls: Calls) -> None:
+    """It is in the state of the node; the graph has the run before until the node ends."""
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "a"),))), [calls.worker("A")])
+    graph = around(conductor, checkpointer=InMemorySaver(), approve=True)
+    for before in (None, "ok"):
+        state = await graph.ainvoke(ASKED, CONFIG)
+        inner = (await graph.aget_state(CONFIG, subgraphs=True)).tasks[0].state
+        told = state.get("podium") or {"status": None}
+        assert (told["status"], inner.values["podium"]["status"]) == (before, "waiting")
+        state = await graph.ainvoke(Command(resume=True), CONFIG)
+        assert state["podium"]["status"] == "ok"

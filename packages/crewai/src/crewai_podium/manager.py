@@ -52,11 +52,11 @@ from podium.execution import Accept, OnFailure, Retry
 from podium.hosts import answered, make_conductor, run_failed, text_answer, whole_answers
 from podium.journal import Journal
 from podium.planners import ChatPlanner, Planner
-from podium.policy import Policy
+from podium.policy import AnswerLabels, Policy
 from podium.run import Listener
 from podium.types import Completion, Event, PlanReady, Result, RunEnded, Sampling, printable
 from podium.usage import Usage
-from podium.workers import Card, Request, Worker
+from podium.workers import Card, Pool, Request, Worker
 
 _CONTEXT: Final = "This is the context you are working with:"
 _OPTIONS: Final = (
@@ -136,6 +136,8 @@ class ConductorManager(BaseAgent):
     """The results of this manager, then the results of the managers from which it was copied."""
     _crews: WeakValueDictionary[str, Crew] = PrivateAttr(default_factory=WeakValueDictionary)
     """The manager's crews by id. CrewAI sets `crew` at each kickoff, also while another crew runs."""
+    _answers: AnswerLabels = PrivateAttr(default_factory=AnswerLabels)
+    """The labels of the latest answers, which later tasks get as texts."""
     _gaps: TaskGaps = PrivateAttr(default_factory=TaskGaps)
     _tries: WeakKeyDictionary[Crew, dict[int, TaskTries]] = PrivateAttr(default_factory=WeakKeyDictionary)
     """The runs of the latest execution of a task, by crew and number of the task."""
@@ -328,10 +330,10 @@ class ConductorManager(BaseAgent):
         if facts.named is not None:
             self._named[str(crew.id), number] = number_of(crew, facts.named)
         named = self._named.get((str(crew.id), number), self._named.get((_COPIED, number)))
-        pool = team_of(crew, facts, cards=self.cards, acts=self.acts, beside=self.workers, on_usage=on_usage)
+        team = team_of(crew, facts, cards=self.cards, acts=self.acts, beside=self.workers, on_usage=on_usage)
         conductor = make_conductor(
             self.llm if self.planner is None else self.planner,
-            pool,
+            Pool(team, answers=self._answers),
             {name: getattr(self, name) for name in _OPTIONS},
             as_planner=self._planner,
             face="ConductorManager",

@@ -7,7 +7,7 @@ defines its return values and its exceptions. Conductors in graphs and as chat m
 
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
@@ -23,6 +23,7 @@ from langchain_podium.cancellation import apart, each, until_left
 from langchain_podium.events import hears, tell
 from langchain_podium.messages import ConductorInput, to_query
 from langchain_podium.scrubbed_runs import scrub_run, shown
+from langchain_podium.task_runs import run_in_task
 from langchain_podium.tracing import child_runs, thread_of
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
@@ -31,7 +32,7 @@ from podium.hosted import HostedConductor
 from podium.hosts import ConductorFace, RecordedRun, answered, lack_after, text_answer, whole_answers
 from podium.policy import Policy
 from podium.run import StreamedAnswer
-from podium.types import AnswerDelta, Event, Result, RunEnded
+from podium.types import AnswerDelta, Event, Message, Plan, Result, RunEnded
 
 if TYPE_CHECKING:
     from langchain_podium.graph.message_stream import MessageStream
@@ -46,9 +47,10 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
     Each call also accepts the `labels` and the `policy` of its run; `bind` can set them in advance. The
     callbacks of the configuration get every call of a worker or planner as a child run. The callbacks also
     get the events of the run as custom events, `podium_plan_ready` and so on. If the conductor has a journal,
-    the id of the run is the `run_id` of the configuration, or else the id that LangChain generates. If a
-    recorded run with this id is `ok`, a second call returns its result. If the recorded run is `failed` or
-    `partial`, a second call resumes it, and its failed steps run again.
+    the id of the run is the `run_id` of the configuration. In a task of LangGraph, it is else the same in all
+    tries of the task; elsewhere, LangChain generates it. If a recorded run with this id is `ok`, a second
+    call returns its result. If the recorded run is `failed` or `partial`, a second call resumes it, and its
+    failed steps run again.
 
     Args:
         conductor: the conductor.
@@ -115,7 +117,8 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         **kwargs: Any,
     ) -> Given:
         """Run the conductor, and return the whole answer."""
-        return await self._acall_with_config(partial(self._ask, input), shown(input), config, **kwargs)
+        ask = partial(self._ask, input, _has_run_id(config))
+        return await self._acall_with_config(ask, shown(input), config, **kwargs)
 
     def invoke(
         self,
@@ -137,7 +140,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
 
         Leaving the iteration cancels the run.
         """
-        told, stream = _only(shown(input)), partial(self._stream, input)
+        told, stream = _only(shown(input)), partial(self._stream, input, _has_run_id(config))
         pieces = self._atransform_stream_with_config(told, stream, config, **kwargs)
         async with aclosing(cast("AsyncGenerator[Given, None]", pieces)):
             async for piece in pieces:
@@ -183,6 +186,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
     async def _ask(
         self,
         asked: ConductorInput,
+        has_run_id: bool,  # noqa: FBT001 - bound above, as below
         told: ConductorInput,
         run_manager: AsyncCallbackManagerForChainRun,
         **facts: Any,
@@ -190,19 +194,23 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         """Run the conductor, with events only if a handler needs them; `told` is the traced input."""
         del told
         scrub_run(run_manager)
+        query = to_query(asked)
         is_recorded = isinstance(self.conductor, Conductor) and self.conductor.journal is not None
         is_shown = _answer_stream() is not None
         if not is_shown and not hears(run_manager) and not is_recorded:  # a recorded run may be resumed
-            call = self._call(run_manager, stream=False, **facts)
-            return self._given(await apart(self.conductor.run(cast("Any", to_query(asked)), **call)))
-        async with aclosing(self._events(asked, run_manager, stream=is_shown, **facts)) as events:
-            async for event in events:
-                last = event
-        return self._given(_ended(last))
+            call = self._call(None, stream=False, **facts)
+            return self._given(await apart(self.conductor.run(cast("Any", query), **call)))
+        with self._named(query, run_manager, has_run_id=has_run_id) as run_id:
+            events = self._events(query, run_manager, run_id, stream=is_shown, **facts)
+            async with aclosing(events):
+                async for event in events:
+                    last = event
+            return self._given(_ended(last))
 
     async def _stream(
         self,
         asked: ConductorInput,
+        has_run_id: bool,  # noqa: FBT001 - bound above, as below
         told: AsyncIterator[ConductorInput],
         run_manager: AsyncCallbackManagerForChainRun,
         **facts: Any,
@@ -210,26 +218,49 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         """Run the conductor, and yield the chunks of the answer; `told` is the traced input."""
         del told
         scrub_run(run_manager)
-        own, streamed = "", StreamedAnswer()
-        events = self._events(asked, run_manager, stream=True, **facts)
-        async with aclosing(events):
-            async for event in events:
-                own, last = own or event.run_id, event
-                if event.run_id != own or self.output != "answer":
-                    continue
-                if isinstance(event, AnswerDelta) and (text := streamed.add(event)):
-                    yield cast("Given", text)
-        result = _ended(last)
-        given = self._given(result)
+        own, streamed, query = "", StreamedAnswer(), to_query(asked)
+        with self._named(query, run_manager, has_run_id=has_run_id) as run_id:
+            events = self._events(query, run_manager, run_id, stream=True, **facts)
+            async with aclosing(events):
+                async for event in events:
+                    own, last = own or event.run_id, event
+                    if event.run_id != own or self.output != "answer":
+                        continue
+                    if isinstance(event, AnswerDelta) and (text := streamed.add(event)):
+                        yield cast("Given", text)
+            result = _ended(last)
+            given = self._given(result)
         if rest := given if isinstance(given, Result) else streamed.rest(result) + lack_after(result):
             yield cast("Given", rest)
 
+    @contextmanager
+    def _named(
+        self,
+        query: tuple[Message, ...] | Plan,
+        run_manager: AsyncCallbackManagerForChainRun,
+        *,
+        has_run_id: bool,
+    ) -> Iterator[str | None]:
+        """Yield the id of a recorded run: the caller's, or the one in LangGraph's task, or LangChain's."""
+        conductor = self.conductor
+        if isinstance(conductor, HostedConductor) or conductor.journal is None:
+            yield None
+        elif has_run_id:
+            yield str(run_manager.run_id)
+        else:
+            with run_in_task(conductor.card.name, query) as run_id:
+                yield run_id or str(run_manager.run_id)
+
     async def _events(
-        self, asked: ConductorInput, run_manager: AsyncCallbackManagerForChainRun, **facts: Any
+        self,
+        asked: tuple[Message, ...] | Plan,
+        run_manager: AsyncCallbackManagerForChainRun,
+        run_id: str | None,
+        **facts: Any,
     ) -> AsyncGenerator[Event, None]:
         """Yield the run's events; each is first sent as a custom event."""
-        heard, call = hears(run_manager), self._call(run_manager, **facts)
-        conductor, query = self.conductor, cast("Any", to_query(asked))
+        heard, call = hears(run_manager), self._call(run_id, **facts)
+        conductor, query = self.conductor, cast("Any", asked)
         if isinstance(conductor, Conductor):
             thread = thread_of(ensure_config())
             options, refresh = cast("Any", call), self.partial == "raise"
@@ -249,7 +280,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
 
     def _call(
         self,
-        run_manager: AsyncCallbackManagerForChainRun,
+        run_id: str | None,
         *,
         stream: bool,
         labels: Iterable[str] = (),
@@ -262,7 +293,6 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
             if policy is not None or frozenset(labels):
                 raise ConfigError("a hosted conductor accepts neither labels nor a policy: it shows no plan")
             return {}
-        run_id = None if self.conductor.journal is None else str(run_manager.run_id)
         middleware = child_runs()
         return {
             "run_id": run_id,
@@ -281,6 +311,10 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
             return cast("Given", result)
         answered(result, partial=self.partial)
         return cast("Given", result if self.output == "result" else text_answer(result))
+
+
+def _has_run_id(config: RunnableConfig | None) -> bool:
+    return config is not None and config.get("run_id") is not None
 
 
 def _check_names(told: str, given: Iterable[str], known: Sequence[str]) -> None:

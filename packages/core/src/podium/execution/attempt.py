@@ -101,7 +101,7 @@ class Attempt:
         """How the action of this call ended."""
         if self.completion is not None:
             return "done"
-        if not self.is_sent or self.left is not None:  # the host continues a call that it has left
+        if not self.is_sent or (self.left is not None and self.left.continues):
             return "not_done"
         has_acted = any(log.has_begun for log in self.actions)
         if self.nests:

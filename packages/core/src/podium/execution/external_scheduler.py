@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from podium.types.outcome import Outcome
+from podium.types.outcome import Action, Outcome
 from podium.types.plan import Plan
 from podium.usage import Usage
 
@@ -24,11 +24,17 @@ class HostExit(BaseException):
     Args:
         args: the arguments of the exception.
         usage: the tokens that the call has used; `None` if they are not known: Podium then estimates them.
+        continues: whether the host continues the call when it runs the step again. Otherwise it is not known
+            whether an action was carried out.
     """
 
-    def __init__(self, *args: object, usage: Usage | None = None) -> None:
+    actions: tuple[Action, ...] = ()
+    """The actions that the run had begun when it was left."""
+
+    def __init__(self, *args: object, usage: Usage | None = None, continues: bool = True) -> None:
         super().__init__(*args)
         self.usage = usage
+        self.continues = continues
 
 
 class ExternalScheduler(Protocol):

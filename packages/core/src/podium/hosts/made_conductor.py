@@ -7,7 +7,7 @@ from typing import Any, Final
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.planners import Planner
-from podium.workers import Worker
+from podium.workers import Pool, Worker
 
 CONDUCTOR_OPTIONS: Final = tuple(
     name
@@ -19,7 +19,7 @@ CONDUCTOR_OPTIONS: Final = tuple(
 
 def make_conductor(
     planner: object,
-    workers: Sequence[Worker],
+    workers: Pool | Sequence[Worker],
     options: Mapping[str, Any],
     *,
     as_planner: Callable[[Any], Planner],

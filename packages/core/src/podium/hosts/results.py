@@ -5,11 +5,10 @@ from dataclasses import asdict, replace
 from typing import Any, Final, Literal, cast, get_args
 
 from podium.errors import ConfigError, RunFailed, RunWaiting
-from podium.policy.answers import LACK
 from podium.run.approval import how_to_decide
 from podium.secrets import scrub, scrub_data
 from podium.types import Completion, Outcome, Plan, Problem, Result
-from podium.types.conclusion import answer_of, steps_of
+from podium.types.conclusion import LACK, answer_of, steps_of
 from podium.types.outcome import tell_actions
 from podium.usage import Usage
 

@@ -7,13 +7,19 @@ be a text. For all other tools, the subtask must be a JSON object, and their car
 
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, date, datetime, time
+from decimal import Context, Decimal
+from enum import Enum
 from math import isfinite
 from typing import Any
+from uuid import UUID
 
 from jsonschema import ValidationError
 from jsonschema.exceptions import SchemaError, best_match
 from jsonschema.validators import Draft202012Validator, validator_for
+from pydantic import BaseModel
 from referencing import Registry
 
 from podium.errors import ConfigError, WorkerRefused
@@ -38,6 +44,8 @@ class ToolWorker(Worker):
             tool called models that used tokens. `worker_errors` translates exceptions of `call`.
         card: the card of the tool; instructions for the subtask are added to its description.
         reader: recognises exceptions that only this host raises.
+        model: the class with which the host validates the arguments; `None` if it does not. Actions are equal
+            if the validated values are.
 
     Raises:
         ConfigError: `schema` is not a JSON schema.
@@ -54,6 +62,7 @@ class ToolWorker(Worker):
         *,
         card: Card,
         reader: HostErrorReader | None = None,
+        model: type[BaseModel] | None = None,
     ) -> None:
         self._arguments: Mapping[str, Any] = schema.get("properties") or {}
         self._required = self._arguments.keys() & frozenset(schema.get("required") or ())
@@ -61,6 +70,7 @@ class ToolWorker(Worker):
         self._text = self._text_argument()
         self._call = call
         self._reader = reader
+        self._model = model
         rule = self._rule()
         if card.description.endswith(rule):  # a saved card already has the rule
             rule = ""
@@ -90,7 +100,16 @@ class ToolWorker(Worker):
         with worker_errors(self.card.name):
             given = self._read(step_input)
         defaults = {name: kind["default"] for name, kind in self._arguments.items() if "default" in kind}
-        return json.dumps(_canonical(defaults | given), sort_keys=True, ensure_ascii=False)
+        return json.dumps(self._validated(defaults | given), sort_keys=True, ensure_ascii=False)
+
+    def _validated(self, given: dict[str, Any]) -> dict[str, object]:
+        """Return arguments in their canonical form: as given if the host's class refuses them."""
+        values: dict[str, Any] = {}
+        if self._model is not None:
+            with suppress(ValueError):
+                found = self._model.model_validate(given)
+                values = {name: value for name, value in found if name in given}
+        return {name: _canonical(values.get(name, value), value) for name, value in given.items()}
 
     def _text_argument(self) -> str | None:
         """Return the argument that gets a plain subtask; `None` if the tool needs a JSON object."""
@@ -196,13 +215,36 @@ def _object_in(subtask: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _canonical(value: object) -> object:
-    """Return a JSON value with whole numbers as integers: 7.0 and 7 are equal in JSON."""
-    if isinstance(value, dict):
-        return {name: _canonical(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_canonical(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _canonical(value: object, given: object) -> object:
+    """Return a value as JSON that is equal for equal values; `given` for a type that JSON cannot show."""
+    try:
+        return _plain(value)
+    except (TypeError, ArithmeticError):
+        return given
+
+
+def _plain(value: object) -> object:  # noqa: PLR0911 - one case for each type
+    match value:
+        case Enum():
+            return _plain(value.value)
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return int(value) if value.is_integer() else value
+        case Decimal():
+            return str(value.normalize(Context(prec=max(len(value.as_tuple().digits), 1))))
+        case datetime():
+            return (value if value.utcoffset() is None else value.astimezone(UTC)).isoformat()
+        case date() | time() | UUID():
+            return str(value)
+        case BaseModel():
+            return {name: _plain(item) for name, item in value}
+        case dict() if all(isinstance(name, str) for name in value):
+            return {name: _plain(item) for name, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            items = [_plain(item) for item in value]
+            return sorted(items, key=json.dumps) if isinstance(value, set | frozenset) else items
+    raise TypeError(type(value).__name__)
 
 
 def _complaint(error: ValidationError) -> str:

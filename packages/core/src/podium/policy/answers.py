@@ -1,16 +1,19 @@
 """The labels of earlier answers, with which the texts of a conversation keep their labels."""
 
 import json
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from threading import Lock
 from typing import Final
 
+from podium.types.conclusion import LACK
 from podium.types.messages import Part
 
-LACK: Final = "(Not complete: "
-"""The begin of the sentence that ends the text of an incomplete answer; see `podium.hosts.lack_of`."""
+_BLOCK: Final = 10
+"""Characters of the pieces by which an answer is found inside a text."""
+_LEAST: Final = 2 * _BLOCK
+"""Characters of the shortest answer that is looked for inside texts; shorter ones occur by chance."""
 
 
 def answer_key(asker: str, text: str, tool_calls: Sequence[Part] = ()) -> str:
@@ -18,17 +21,24 @@ def answer_key(asker: str, text: str, tool_calls: Sequence[Part] = ()) -> str:
 
     Args:
         asker: whose conversation it is.
-        text: the text; differences of white space, and a sentence that says that it is incomplete, have no
-            effect.
+        text: the text; white space, and the sentence at the end of an incomplete answer, have no effect.
         tool_calls: the tool calls of an answer without text, of which the first counts.
     """
-    *lines, last = text.rstrip().split("\n")
-    told = "\n".join(lines) if last.startswith(LACK) and last.endswith(")") else text
-    said = " ".join(told.split())
+    said = _said(text)
     if not said and tool_calls:
         said = json.dumps([tool_calls[0].get("id"), tool_calls[0].get("function", {}).get("name")])
     whole = f"{asker}\0{said}".encode("utf-8", "surrogatepass")
     return sha256(whole).hexdigest()[:32] if said else ""
+
+
+def _said(text: str) -> str:
+    packed = _packed(text)
+    before = packed.rpartition(_packed(LACK))[0]
+    return before if before and packed.endswith(")") else packed
+
+
+def _packed(text: str) -> str:
+    return "".join(text.split())
 
 
 class AnswerLabels:
@@ -36,21 +46,68 @@ class AnswerLabels:
 
     Args:
         most: maximum number of answers. The oldest is removed first.
+        most_texts: maximum number of answers whose texts are kept.
+        most_chars: maximum length of these texts together, in characters.
     """
 
-    def __init__(self, most: int = 10_000) -> None:
-        self._most = most
+    def __init__(self, most: int = 10_000, *, most_texts: int = 1000, most_chars: int = 4 * 2**20) -> None:
+        self._most, self._most_texts, self._most_chars = most, most_texts, most_chars
         self._kept: OrderedDict[str, frozenset[str]] = OrderedDict()
+        self._texts: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        """Asker and text of the latest answers."""
+        self._chars = 0
+        self._pieces: defaultdict[str, set[str]] = defaultdict(set)
+        """The keys of the answers that have a piece in their middle."""
         self._lock = Lock()
 
-    def keep(self, key: str, labels: frozenset[str]) -> None:
-        """Add labels to an answer."""
+    def keep(self, key: str, labels: frozenset[str], asker: str, text: str) -> None:
+        """Add labels to an answer.
+
+        Args:
+            key: see `answer_key`.
+            labels: the labels.
+            asker: whose conversation it is.
+            text: the text of the answer.
+        """
+        said = _said(text)
         with self._lock:
             self._kept[key] = self._kept.pop(key, labels) | labels
             if len(self._kept) > self._most:
                 self._kept.popitem(last=False)
+            if len(said) >= _LEAST and key not in self._texts:
+                self._texts[key] = asker, said
+                self._chars += len(said)
+                for piece in _middle(said):
+                    self._pieces[piece].add(key)
+            while self._chars > self._most_chars or len(self._texts) > self._most_texts:
+                self._forget()
 
     def find(self, keys: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Return the labels of the answers that are known."""
         with self._lock:
             return {key: self._kept[key] for key in keys if key in self._kept}
+
+    def inside(self, asker: str, text: str) -> frozenset[str]:
+        """Return the labels of the latest answers to an asker that a text contains."""
+        whole, labels = _packed(text), frozenset[str]()
+        with self._lock:
+            # Each row of 19 characters has a block that begins at a multiple of 10.
+            blocks = {whole[at : at + _BLOCK] for at in range(0, len(whole), _BLOCK)}
+            for key in {key for block in blocks for key in self._pieces.get(block, ())}:
+                by, said = self._texts[key]
+                if by == asker and said in whole:
+                    labels |= self._kept.get(key, frozenset())
+        return labels
+
+    def _forget(self) -> None:
+        key, (_, said) = self._texts.popitem(last=False)
+        self._chars -= len(said)
+        for piece in _middle(said):
+            self._pieces[piece].discard(key)
+            if not self._pieces[piece]:
+                del self._pieces[piece]
+
+
+def _middle(said: str) -> set[str]:
+    first = (len(said) - _LEAST) // 2
+    return {said[at : at + _BLOCK] for at in range(first, first + _BLOCK)}

@@ -13,7 +13,16 @@ from podium.journal.journal import Journal
 from podium.policy import Policy, answer_key
 from podium.prompts.subtask import check_names
 from podium.resume.paid_results import PaidResults
-from podium.types.messages import Message, Part, Query, Sampling, Tools, read_conversation, storable
+from podium.types.messages import (
+    INSTRUCTING,
+    Message,
+    Part,
+    Query,
+    Sampling,
+    Tools,
+    read_conversation,
+    storable,
+)
 from podium.types.names import check_name
 from podium.types.plan import Plan
 from podium.types.references import is_text_name
@@ -155,7 +164,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
 async def with_labels_of_conversation(
     request: RunRequest, pool: Pool, journal: Journal | None, policy: Policy
 ) -> RunRequest:
-    """Return the request with the labels of all messages of its conversation.
+    """Return the request with the labels of all texts of its conversation, except those of the system.
 
     Args:
         request: the request. A nested run has the labels of the outer call, and a resumed run has recorded
@@ -170,14 +179,19 @@ async def with_labels_of_conversation(
     """
     if request.resumes or request.caller is not None:
         return request
-    said = (*request.query, *request.tool_messages)
-    labels = request.labels.union(*(message.labels or () for message in said))
-    texts = [message for message in said if message.role == "assistant" and message.labels is None]
-    keys = {answer_key(request.asker, message.text, message.tool_calls) for message in texts} - {""}
-    found = pool.answers.find(keys)
-    if journal is not None and (missing := keys - found.keys()):
+    asker, answers = request.asker, pool.answers
+    said = [each for each in (*request.query, *request.tool_messages) if each.role not in INSTRUCTING]
+    said += [Message("user", text) for text in request.context.values()]
+    labels = request.labels.union(
+        *(each.labels or () for each in said), *(answers.inside(asker, each.text) for each in said)
+    )
+    read = [(answer_key(asker, each.text, each.tool_calls), each) for each in said if each.labels is None]
+    keys = {key for key, _ in read} - {""}
+    own = {key for key, each in read if each.role == "assistant"} & keys
+    found = answers.find(keys)
+    if journal is not None and (missing := (keys if policy.has_rules else own) - found.keys()):
         found = {**found, **await journal.answer_labels(missing)}
-    labels = labels.union(*found.values(), policy.unknown_labels if keys - found.keys() else ())
+    labels = labels.union(*found.values(), policy.unknown_labels if own - found.keys() else ())
     if request.plan is not None and labels != request.labels:
         policy.verify(request.plan, pool.cards, labels)
     return replace(request, labels=labels)

@@ -327,8 +327,9 @@ class RunSession:
         ended = RunEnded.of(result)
         if self._request.caller is not None:
             return ended
-        if key := answer_key(self._request.asker, result.answer, result.tool_calls):
-            self._settings.pool.answers.keep(key, result.labels)
+        asker = self._request.asker
+        if key := answer_key(asker, result.answer, result.tool_calls):
+            self._settings.pool.answers.keep(key, result.labels, asker, result.answer)
         return replace(ended, answer_key=key)
 
     def _result(self, context: RunContext, rounds: Rounds, *, out_of_time: bool) -> Result:

@@ -7,6 +7,8 @@ from podium.types.outcome import Outcome, Problem, Round, total_cost
 from podium.types.plan import Plan
 from podium.types.result import RunStatus
 
+LACK = "(Not complete: "
+"""How the sentence begins that ends the text of an incomplete answer, for users who see only the text."""
 STALE = "stale"
 """The code of the problem of a recorded result that lacks an input which exists by now."""
 

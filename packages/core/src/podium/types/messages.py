@@ -120,18 +120,19 @@ def read_conversation(query: Query) -> tuple[tuple[Message, ...], tuple[Message,
         raise QueryError("the conversation ends with tool calls: add the tool results")
     asked = _last(messages, "user")
     is_users = asked is not None
-    if asked is None and (asked := _last(messages, *_INSTRUCTING)) is None:
+    if asked is None and (asked := _last(messages, *INSTRUCTING)) is None:
         raise QueryError("the conversation has no question: add a user message")
     question = replace(messages[asked], role="user")
     _check_question(question)
     after = messages[asked + 1 :]
     said, turn = _split_turn(after)
-    if is_users and all(message.role in _INSTRUCTING for message in said):
+    if is_users and all(message.role in INSTRUCTING for message in said):
         return (*messages[:asked], *said, question), turn
     return (*messages[: asked + 1], *said, question), turn
 
 
-_INSTRUCTING: tuple[Role, ...] = ("system", "developer")
+INSTRUCTING: tuple[Role, ...] = ("system", "developer")
+"""The roles of system prompts."""
 
 
 def _last(messages: Sequence[Message], *roles: Role) -> int | None:
@@ -144,7 +145,7 @@ def _split_turn(after: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[
     If an assistant has answered after the last tool result, the second part is empty.
     """
     begin = next((at for at, message in enumerate(after) if _is_of_tools(message)), len(after))
-    spoken = [message for message in after[begin:] if message.role not in _INSTRUCTING]
+    spoken = [message for message in after[begin:] if message.role not in INSTRUCTING]
     is_open = bool(spoken) and spoken[-1].role == "tool"
     return (after[:begin], after[begin:]) if is_open else (after, ())
 

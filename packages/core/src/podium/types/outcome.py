@@ -160,6 +160,8 @@ _MOST_ASKED = 200
 def tell_actions(error: BaseException, actions: Sequence[Action]) -> None:
     """Add the actions of a run to the error that ended it, also to the exception of a bug."""
     error.actions = tuple(actions)  # type: ignore[attr-defined]
+    for each in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
+        tell_actions(each, actions)
     if actions:
         error.add_note(f"actions of the run: {'; '.join(map(str, actions))}")
 

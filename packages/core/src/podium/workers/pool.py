@@ -55,12 +55,15 @@ class Pool(ResourceGroup):
         workers: the workers.
         shares: another pool. Workers of both pools have one concurrency limit, circuit breaker and call
             history for both, and both know the same answers. `None` shares nothing.
+        answers: the labels of the latest answers, of pools that follow each other.
 
     Raises:
         ConfigError: there is no worker, or two workers have the same name.
     """
 
-    def __init__(self, workers: Sequence[Worker], *, shares: Self | None = None) -> None:
+    def __init__(
+        self, workers: Sequence[Worker], *, shares: Self | None = None, answers: AnswerLabels | None = None
+    ) -> None:
         if isinstance(workers, Worker):
             raise ConfigError(f"a pool needs a list of workers: write [{type(workers).__name__}(...)]")
         if not workers:
@@ -81,7 +84,7 @@ class Pool(ResourceGroup):
         self._own = tuple(known.get(id(worker)) or WorkerState(worker) for worker in workers)
         self.states: tuple[WorkerState, ...] = (*self._own, *(s for s in shared if s not in self._own))
         """The states of these workers, and after them those of the other workers of the shared pool."""
-        self.answers: AnswerLabels = AnswerLabels() if shares is None else shares.answers
+        self.answers: AnswerLabels = (answers or AnswerLabels()) if shares is None else shares.answers
         """The labels of the latest answers, in memory."""
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
 """Run one call of a chat model with its conductor."""
 
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any, Final
 
 import anyio
@@ -14,13 +14,15 @@ from langchain_podium.chat_models.result_metadata import last_chunk, message_of
 from langchain_podium.chat_models.tool_continuation import latest_continuation
 from langchain_podium.events import hears, tell
 from langchain_podium.messages import from_langchain
+from langchain_podium.task_runs import run_in_task
 from langchain_podium.tracing import call_as_child_run, thread_of
 from podium.conductor import Conductor
 from podium.errors import LimitExceeded
 from podium.hosted import HostedConductor
 from podium.hosts import ChatCall, Partial, read_sampling, read_tools
 from podium.policy import Policy
-from podium.types import Event
+from podium.resume import result_of
+from podium.types import Action, Event, Message, RunStarted
 
 _Item = tuple[Event, str]
 _TAKES: Final = ("tools", "tool_choice", "timeout", "model", "labels", "policy")
@@ -58,6 +60,8 @@ class ModelCall:
         self._partial = partial
         self._messages = messages
         self._counter = Counter()
+        self._heard: list[Event] = []
+        """All events, for the actions of a run that is stopped by the timeout."""
 
     async def message(self) -> AIMessage:
         """Run the call, and return the answer.
@@ -67,11 +71,11 @@ class ModelCall:
             LimitExceeded: the call took longer than its timeout.
             PodiumError: see `Conductor.run`.
         """
-        call = self._call(ChatRun.current())
-        async with aclosing(self._events(call, stream=False)) as events:
-            async for _ in events:
-                pass
-        answer = call.answer()
+        with self._begun() as call:
+            async with aclosing(self._events(call, stream=False)) as events:
+                async for _ in events:
+                    pass
+            answer = call.answer()
         return message_of(answer, answer.new_usage.beyond(self._counter.seen), self.model)
 
     async def chunks(self) -> AsyncGenerator[AIMessageChunk, None]:
@@ -79,32 +83,41 @@ class ModelCall:
 
         Leaving the iteration cancels the run. Raises what `message` raises.
         """
-        call = self._call(ChatRun.current())
-        async with aclosing(self._events(call, stream=True)) as events:
-            async for _, text in events:
-                if text:
-                    yield AIMessageChunk(content=text)
-        answer = call.answer()
+        with self._begun() as call:
+            async with aclosing(self._events(call, stream=True)) as events:
+                async for _, text in events:
+                    if text:
+                        yield AIMessageChunk(content=text)
+            answer = call.answer()
         yield last_chunk(answer, call.rest(), answer.new_usage.beyond(self._counter.seen), self.model)
 
-    def _call(self, run: ChatRun) -> ChatCall:
-        conductor = self._conductor
-        has_journal = isinstance(conductor, Conductor) and conductor.journal is not None
+    @contextmanager
+    def _begun(self) -> Iterator[ChatCall]:
+        """Yield the call; a recorded run has the id in LangGraph's task, or else LangChain's."""
+        conductor, query = self._conductor, from_langchain(self._messages)
+        if isinstance(conductor, HostedConductor) or conductor.journal is None:
+            yield self._call(query, None)
+            return
+        with run_in_task(conductor.card.name, query) as run_id:
+            yield self._call(query, run_id or str(ChatRun.current().run_id))
+
+    def _call(self, query: Sequence[Message], run_id: str | None) -> ChatCall:
         return ChatCall(
-            conductor,
-            from_langchain(self._messages),
+            self._conductor,
+            query,
             tools=self._tools,
             sampling=self._sampling,
             model=self.model,
             continuation=latest_continuation(self._messages),
             partial=self._partial,
             options={
-                "run_id": str(run.run_id) if has_journal else None,
+                "run_id": run_id,
                 "labels": self._labels,
                 "policy": self._policy,
                 "middleware": call_as_child_run,
             },
             session=thread_of(ensure_config()),
+            on_event=None if self._timeout is None else self._heard.append,
         )
 
     async def _events(self, call: ChatCall, *, stream: bool) -> AsyncGenerator[_Item, None]:
@@ -129,4 +142,14 @@ class ModelCall:
             return await anext(events, None)
         assert scope.cancelled_caught
         told = f"the run took longer than the {self._timeout:g} s of ChatPodium's timeout"
-        raise LimitExceeded("seconds", told)
+        error = LimitExceeded("seconds", told)
+        error.actions = self._actions()
+        error.add_note(f"actions of the run: {'; '.join(map(str, error.actions))}")
+        raise error
+
+    def _actions(self) -> tuple[Action, ...]:
+        runs: dict[str, list[Event]] = {}
+        for event in self._heard:
+            runs.setdefault(event.run_id, []).append(event)
+        own, *nested = runs.values() or ([],)
+        return result_of(own, nested).actions if own and isinstance(own[0], RunStarted) else ()

@@ -262,7 +262,7 @@ class ConductorNodes:
                     run,
                     policy=self._policy,
                     journal=None if journal is self.conductor.journal else journal,
-                    middleware=pass_graph_exits(child_runs()),
+                    middleware=pass_graph_exits(child_runs(), waits=step_starter is not None),
                     step_starter=step_starter,
                 )
                 if not messages.is_heard:
@@ -273,7 +273,9 @@ class ConductorNodes:
         except GraphExit as graph_exit:
             if isinstance(graph_exit.raised, GraphInterrupt) and step_starter is None:
                 told = "steps can wait for a person only as nodes of a graph: use executor='langgraph'"
-                raise ConfigError(f"worker {graph_exit.worker!r} called interrupt(): {told}") from None
+                wrong = ConfigError(f"worker {graph_exit.worker!r} called interrupt(): {told}")
+                wrong.actions = graph_exit.actions
+                raise wrong from None
             raise raised_above(graph_exit, enclosing(above) if self.is_inner else above) from None
 
     async def _kept(self, result: Result, journal: Journal | None) -> Data:

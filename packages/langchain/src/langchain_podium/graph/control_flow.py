@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from typing import TypeVar
 
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 
 from podium.errors import PodiumError, WorkerError
 from podium.execution import HostExit
@@ -26,16 +26,24 @@ class GraphExit(HostExit):
         raised: the LangGraph exception.
         worker: the name of the worker.
         usage: the tokens that the call has used; `None` if unknown.
+        continues: see `HostExit`.
     """
 
-    def __init__(self, raised: GraphBubbleUp, worker: str, usage: Usage | None = None) -> None:
-        super().__init__(worker, usage=usage)
+    def __init__(
+        self, raised: GraphBubbleUp, worker: str, usage: Usage | None = None, *, continues: bool = True
+    ) -> None:
+        super().__init__(worker, usage=usage, continues=continues)
         self.raised = raised
         self.worker = worker
 
 
-def pass_graph_exits(inner: CallMiddleware | None) -> CallMiddleware:
-    """Return a middleware like `inner`, which raises `GraphExit` for LangGraph's exceptions."""
+def pass_graph_exits(inner: CallMiddleware | None, *, waits: bool) -> CallMiddleware:
+    """Return a middleware like `inner`, which raises `GraphExit` for LangGraph's exceptions.
+
+    Args:
+        inner: the middleware; `None` calls the worker directly.
+        waits: whether a call that was interrupted is continued after the answer.
+    """
 
     async def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         call = worker.call(request) if inner is None else inner(worker, request)
@@ -48,7 +56,8 @@ def pass_graph_exits(inner: CallMiddleware | None) -> CallMiddleware:
             if raised is None:
                 raise
             usage = error.usage if isinstance(error, WorkerError) else None
-            raise GraphExit(raised, worker.card.name, usage) from None
+            continues = waits or not isinstance(raised, GraphInterrupt)
+            raise GraphExit(raised, worker.card.name, usage, continues=continues) from None
 
     return middleware
 

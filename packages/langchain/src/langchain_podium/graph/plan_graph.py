@@ -51,6 +51,8 @@ class Stepping:
         self.hash = plan_hash(steps.plan, steps.workers)
         self.has_run = False
         """Whether a step was executed, and not only restored from a checkpoint."""
+        self.held = set[int]()
+        """The steps that wait for a person, or for such steps."""
         self._loop = asyncio.get_running_loop()
         self._tasks = set[asyncio.Task[Any]]()
         """The steps that nodes in other threads wait for."""
@@ -66,7 +68,8 @@ class Stepping:
             return {}
         shown = self.steps.plan.steps[index].access
         if any(channel(seen) not in state for seen in shown):
-            return {}  # an action waits for a person, and so does the step that needs it
+            self.held.add(index)
+            return {}
         self.has_run = True
         known = {seen: read_outcome(state[channel(seen)]) for seen in shown}
         try:
@@ -74,6 +77,7 @@ class Stepping:
         except GraphExit as graph_exit:
             raise raised_above(graph_exit, self.above) from None
         if outcome.problem is not None and outcome.problem.code == WAITING:
+            self.held.add(index)
             return {}
         return {channel(index): write_outcome(outcome)}
 
@@ -144,12 +148,17 @@ async def carry_out(steps: ExternalScheduler, config: RunnableConfig, *, is_sync
             data = called
             outcomes = _outcomes(data)
             whole = _whole(steps.plan, outcomes)
-            if stepping.has_run or len(whole) == len(outcomes):
+            if not stepping.has_run and len(whole) < len(outcomes):
+                # All outcomes are from the checkpoint, and some are incomplete: run these steps again.
+                for index in outcomes.keys() - whole:
+                    steps.charge(index, outcomes[index])
+                kept = whole
+            elif len(outcomes.keys() | stepping.held) < len(steps.plan.steps):
+                # The checkpoint ended nodes whose steps wait for a person: show these steps again.
+                kept = set(outcomes)
+            else:
                 break
-            # All outcomes are from the checkpoint, and some are incomplete: run these steps again.
-            for index in outcomes.keys() - whole:
-                steps.charge(index, outcomes[index])
-            data = {HASH: stepping.hash, **{channel(index): data[channel(index)] for index in whole}}
+            data = {HASH: stepping.hash, **{channel(index): data[channel(index)] for index in kept}}
     finally:
         _STEPPING.reset(token)
     for index, outcome in outcomes.items():

@@ -86,7 +86,7 @@ def _carrying_out(conductor: Conductor, plan: Plan, index: int) -> Work:
                     given,
                     labels=context_labels(),
                     policy=context_policy(),
-                    middleware=pass_graph_exits(child_runs()),
+                    middleware=pass_graph_exits(child_runs(), waits=True),
                     step_starter=step_starter,
                 )
             )

@@ -4,8 +4,9 @@ A part whose code cannot be seen, such as a function, may do both.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from inspect import getclosurevars, isfunction, ismethod, unwrap
 from itertools import chain
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import (
+    Runnable,
     RunnableAssign,
     RunnableBranch,
     RunnableParallel,
@@ -31,15 +33,21 @@ from podium.hosts import hints_act, said_acts
 _BUILT_IN: Final = (BaseLanguageModel, BasePromptTemplate, BaseOutputParser, BaseRetriever)
 _AGENTS: Final = (
     "langchain.agents.factory",
+    "langchain_core.runnables.config",
     "langgraph.prebuilt.chat_agent_executor",
     "langgraph.pregel._read",
+    "langchain_podium.graph.conductor_nodes",
 )
-"""Modules whose functions are nodes of agents: they call the model, whose tools are in another node."""
+"""Modules whose functions are nodes and edges of agents: they call what is in their closures."""
 _TOOLS: Final = "tools_by_name"
 """The attribute of the node of an agent's tools."""
+_WRAPPERS: Final = ("_wrap_tool_call", "_awrap_tool_call")
+"""The attributes of that node with code around the tools' calls."""
 _MIDDLEWARE: Final = "langchain.agents.middleware."
 _OWN_MIDDLEWARE: Final = f"{_MIDDLEWARE}types"
 """The module of the classes that LangChain's decorators make of a user's function."""
+_HARMLESS: Final = ("function", "custom", "web_", "file_search", "tool_search")
+"""How the types of tools begin that a model's server only reads with, or leaves to the caller."""
 
 
 def may_act(thing: object) -> bool:
@@ -72,27 +80,72 @@ def _acts(part: Any) -> bool:
     if isinstance(part, BaseTool):
         return hints_act(part.metadata or {})
     if (tools := getattr(part, _TOOLS, None)) is not None:
-        return any(map(may_act, tools.values()))
-    functions = [call for name in ("func", "afunc") if (call := getattr(part, name, None)) is not None]
-    return not isinstance(part, _BUILT_IN) and not (functions and all(map(_is_of_agent, functions)))
-
-
-def _is_of_agent(function: Any) -> bool:
-    """Return whether LangChain or LangGraph has written the function of an agent's node."""
-    while isinstance(function, partial):
-        function = function.func
-    module = str(getattr(function, "__module__", ""))
-    return module in _AGENTS or (module.startswith(_MIDDLEWARE) and module != _OWN_MIDDLEWARE)
+        around = chain.from_iterable(_held(getattr(part, name, None), set()) for name in _WRAPPERS)
+        return any(map(may_act, tools.values())) or any(map(_acts, around))
+    return not isinstance(part, _BUILT_IN)
 
 
 def _leaves(thing: object) -> Iterator[object]:
-    """Yield the parts of a Runnable, and of the nodes of its graphs."""
+    """Yield the parts of a Runnable, of the nodes and edges of its graphs, and of the code of agents."""
     for part in _parts(thing):
-        nodes = getattr(part, "nodes", None) if is_graph(part) and said_acts(part) is None else None
-        if not nodes:  # a remote graph has none
+        nodes = getattr(part, "nodes", None) if is_graph(part) else None  # a remote graph has none
+        functions = [call for name in ("func", "afunc") if (call := getattr(part, name, None)) is not None]
+        is_whole = said_acts(part) is not None or isinstance(part, BaseTool) or hasattr(part, _TOOLS)
+        if is_whole or not (nodes or functions):
             yield part
+            continue
         for node in (nodes or {}).values():
             yield from _leaves(getattr(node, "bound", node))
+            for writer in getattr(node, "writers", ()):  # a conditional edge is one of them
+                if (path := getattr(getattr(writer.func, "__self__", None), "path", None)) is not None:
+                    yield from _leaves(path)
+        for function in functions:
+            yield from _held(function, set())
+
+
+def _held(value: Any, seen: set[int]) -> Iterator[object]:
+    """Yield what code of an agent calls: Runnables, tools of the model's server, functions of the user.
+
+    An agent's tools are called in a node of their own.
+    """
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Runnable):
+        if not isinstance(value, BaseTool):
+            yield from _leaves(value)
+        return
+    held: list[Any]
+    if isinstance(value, list | tuple):
+        yield from _server_tools(value)
+        held = [*value]
+    elif isinstance(value, partial):
+        held = [value.func, *value.args, *value.keywords.values()]
+    elif isfunction(value) or ismethod(value):
+        code = unwrap(value)
+        owner = getattr(code, "__self__", None)
+        if not all(map(_is_of_agent, (code, *([] if owner is None else [type(owner)])))):
+            yield code
+            return
+        held = [*getclosurevars(code).nonlocals.values()]
+        held += [each for each in getattr(owner, "__dict__", {}).values() if not callable(each)]
+    else:
+        return
+    for each in held:
+        yield from _held(each, seen)
+
+
+def _server_tools(offered: object) -> list[Mapping[str, Any]]:
+    """Return the tools among those offered to a model with which its server may change something."""
+    tools = [each for each in offered if isinstance(each, dict)] if isinstance(offered, list | tuple) else []
+    kinds = [(tool, str(tool.get("type", "function"))) for tool in tools]
+    return [tool for tool, kind in kinds if not kind.startswith(_HARMLESS) or "code_execution" in tool]
+
+
+def _is_of_agent(code: Any) -> bool:
+    """Return whether LangChain or LangGraph has written a function or class of an agent."""
+    module = str(getattr(code, "__module__", ""))
+    return module in _AGENTS or (module.startswith(_MIDDLEWARE) and module != _OWN_MIDDLEWARE)
 
 
 def _parts(thing: object) -> Iterator[object]:
@@ -107,7 +160,7 @@ def _inner(thing: object) -> Sequence[object] | None:  # noqa: PLR0911 - one cas
     """Return the Runnables that a Runnable is made of; `None` for all others."""
     match thing:
         case RunnableBindingBase() | RunnableEachBase():
-            return [thing.bound]
+            return [thing.bound, *_server_tools(getattr(thing, "kwargs", {}).get("tools"))]
         case RunnableWithFallbacks():
             return [*thing.runnables]
         case RunnableSequence():

@@ -5,6 +5,7 @@ from uuid import uuid4
 
 from langchain_core.messages import ToolCall, ToolMessage
 from langchain_core.tools import BaseTool
+from pydantic import BaseModel
 
 from langchain_podium.cancellation import apart
 from langchain_podium.content import content_completion, is_content
@@ -33,7 +34,9 @@ def tool_worker(tool: BaseTool, card: Card) -> ToolWorker:
             content = returned.content if isinstance(returned.content, list) else [returned.content]
             return content_completion(content, returned.artifact, card.name)
 
-    worker = ToolWorker(_schema(tool), call, card=card)
+    schema = tool.args_schema
+    model = schema if isinstance(schema, type) and issubclass(schema, BaseModel) else None
+    worker = ToolWorker(_schema(tool), call, card=card, model=model)
     worker.is_interruptible = True
     return worker
 

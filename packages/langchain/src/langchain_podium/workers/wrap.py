@@ -43,7 +43,7 @@ def as_worker(
         acts: whether a call may change something: see `Worker.acts`. By default (`None`), models, prompts,
             parsers and retrievers do not act, and tools do unless their metadata has MCP's `readOnlyHint` or
             `idempotentHint`. Agents, graphs and chains act if a part of them does, or cannot be seen, such as
-            a function or a remote graph.
+            a function or a remote graph. A model acts if it has tools of its server other than searches.
         options: `card`, or parts of a card: `name`, `description`, `price`, `labels`; see
             `podium.hosts.CardOptions`.
 

@@ -1,0 +1,58 @@
+"""The ids of runs in a task of LangGraph: each try of a task continues the runs of the tries before.
+
+A task is one execution of a node, or of a function of the functional API, at one checkpoint.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from itertools import count
+from threading import Lock
+from typing import Any, Final
+
+from langchain_core.runnables.config import ensure_config
+
+from podium.types import Message, Plan
+
+_RUNTIME: Final = "__pregel_runtime"
+"""The configuration key of the runtime of a task."""
+_MOST: Final = 10_000
+"""Maximum questions that are remembered; the oldest is removed first."""
+_begun: Final = OrderedDict[Any, set[int]]()
+"""The numbers of the runs that are in progress or have answered, by the try of a task and the question."""
+_lock: Final = Lock()
+
+
+@contextmanager
+def run_in_task(name: str, asked: Sequence[Message] | Plan) -> Iterator[str | None]:
+    """Yield the id of the run that the block executes; `None` outside of LangGraph's tasks.
+
+    The k-th answer to a question in a task has the same id in all tries of the task. A block that raises has
+    no answer, so the next block with the same question gets the same id.
+
+    Args:
+        name: the name of the conductor.
+        asked: the question, with the conversation before it, or a plan.
+    """
+    runtime = ensure_config().get("configurable", {}).get(_RUNTIME)
+    task = getattr(runtime, "execution_info", None)
+    if task is None:
+        yield None
+        return
+    said = asked.to_json() if isinstance(asked, Plan) else [message.to_wire() for message in asked]
+    question = json.dumps([task.thread_id, task.checkpoint_ns, task.task_id, name, said], sort_keys=True)
+    attempt = task.node_first_attempt_time, task.node_attempt, question
+    with _lock:
+        taken = _begun.setdefault(attempt, set())
+        number = next(each for each in count() if each not in taken)
+        taken.add(number)
+        while len(_begun) > _MOST:
+            _begun.popitem(last=False)
+    try:
+        yield sha256(f"{question} {number}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    except BaseException:
+        with _lock:
+            taken.discard(number)
+        raise
