@@ -1,6 +1,6 @@
 """Actions in LlamaIndex: its tools and agents as workers, in each of its faces."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from llama_index.core.llms import ChatMessage
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.tools import FunctionTool, QueryEngineTool
+from llama_index.core.tools.calling import acall_tool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.llms.openai_like import OpenAILike
 from servers.chat_server import MODEL
@@ -94,6 +95,15 @@ class Tool(Engine):
         """Call it."""
         output = await ConductorToolSpec(conductor).to_tool_list()[0].acall(question="Refund it.")
         return output.raw_output.metadata["status"], output.content
+
+    def asking_tool(self, conductor: Conductor) -> Callable[[], Awaitable[str]]:
+        """Call it as an agent does."""
+        (tool, _) = ConductorToolSpec(conductor).to_tool_list()
+
+        async def ask() -> str:
+            return (await acall_tool(tool, {"question": "Refund it."})).content
+
+        return ask
 
 
 def look() -> str:

@@ -44,7 +44,7 @@ and how to fix it. The module that calls a library translates its errors, with `
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from podium.usage import Usage
 
@@ -89,6 +89,32 @@ class PodiumError(Exception):
     """Stable name of the error, the same in every release."""
     actions: tuple[Any, ...] = ()
     """The actions (`podium.types.Action`) that the run had begun when the error ended it."""
+
+    def __str__(self) -> str:
+        """Return the message; it ends with `actions_told`."""
+        told, done = super().__str__(), actions_told(self.actions)
+        return told if done in told else f"{told}. {done}"  # an error of another Podium says it already
+
+
+_ENDS: Final = {
+    "done": "Already carried out",
+    "unknown": "Not known whether carried out",
+    "failed": "Failed",
+}
+
+
+def actions_told(actions: Sequence[Any]) -> str:
+    """Return one line for models and people who see only a text: `Already carried out: refund {"order": 7}`.
+
+    Args:
+        actions: the actions (`podium.types.Action`) of a run.
+    """
+    told = [
+        f"{said}: {'; '.join(action.told for action in actions if action.end == end)}"
+        for end, said in _ENDS.items()
+        if any(action.end == end for action in actions)
+    ]
+    return ". ".join(told)
 
 
 class ConfigError(PodiumError):

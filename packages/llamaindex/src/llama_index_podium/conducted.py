@@ -44,6 +44,7 @@ class ConductedCall:
         tools: tools offered to the worker of the last step.
         sampling: sampling of that worker.
         continuation: the continuation in the message with the latest tool calls.
+        session: the id by which an unfinished run of the same question is found; see `RecordedRun`.
 
     Raises:
         QueryError: there is no question.
@@ -59,6 +60,7 @@ class ConductedCall:
         tools: Tools = Tools(()),  # noqa: B008 - frozen
         sampling: Sampling = Sampling(),  # noqa: B008 - frozen
         continuation: object = None,
+        session: str | None = None,
     ) -> None:
         self._steps = Steps(callbacks)
         self._call = ChatCall(
@@ -70,6 +72,7 @@ class ConductedCall:
             partial=partial,
             options={"middleware": self._steps.middleware},
             on_event=self._steps.tell,
+            session=session,
         )
         self._plans: dict[int, Plan] = {}
         self._ended: dict[int, dict[int, Outcome]] = {}

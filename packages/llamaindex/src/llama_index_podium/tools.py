@@ -1,5 +1,7 @@
 """Tools with which an agent asks a conductor."""
 
+from uuid import uuid4
+
 from llama_index.core.base.response.schema import Response
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
@@ -14,6 +16,8 @@ class ConductorToolSpec(BaseToolSpec):
     """Two tools: `ask_team` plans and answers a question; `plan_for_team` only returns the plan.
 
     The raw output of `ask_team` is a `Response`, with the nodes behind the answer and the run's metadata.
+    With a journal, a question that is asked again continues its run if that run waits, was interrupted, or
+    failed after an action.
 
     Args:
         conductor: the conductor that plans and runs each question.
@@ -34,10 +38,13 @@ class ConductorToolSpec(BaseToolSpec):
         self.conductor = conductor
         self.partial: Partial = check_partial(partial)
         self._callbacks = callback_manager or CallbackManager()
+        self._session = uuid4().hex
 
     async def aask_team(self, question: str) -> Response:
         """Have a team of specialists work out a question of several parts; returns the answer."""
-        call = ConductedCall(self.conductor, self._callbacks, question, partial=self.partial)
+        call = ConductedCall(
+            self.conductor, self._callbacks, question, partial=self.partial, session=self._session
+        )
         return Response((await call.run()).text, call.nodes, call.metadata)
 
     def ask_team(self, question: str) -> Response:

@@ -143,9 +143,13 @@ class ContinuationStore:
             query: the conversation up to its question.
             tool_messages: the messages after the question: tool calls and their results.
         """
-        calls = next((message.tool_calls for message in reversed(tool_messages) if message.tool_calls), ())
         with self._lock:
-            return self._kept.get(continuation_name(query, calls))
+            return self._kept.get(continuation_name(query, latest_calls(tool_messages)))
+
+
+def latest_calls(tool_messages: Sequence[Message]) -> Sequence[Part]:
+    """Return the latest tool calls in the messages after a question."""
+    return next((message.tool_calls for message in reversed(tool_messages) if message.tool_calls), ())
 
 
 def continuation_name(query: Sequence[Message], calls: Sequence[Part]) -> str:

@@ -150,8 +150,13 @@ class Action:
 
     def __str__(self) -> str:
         told = {"done": "done", "failed": "failed", "unknown": "not known whether it is done"}
+        return f"{self.told}: {told.get(self.end, 'not done')}"
+
+    @property
+    def told(self) -> str:
+        """Worker and arguments for people, of at most 200 characters of arguments."""
         asked = self.asked if len(self.asked) <= _MOST_ASKED else self.asked[: _MOST_ASKED - 1] + "…"
-        return f"{self.worker} {asked}: {told.get(self.end, 'not done')}"
+        return f"{self.worker} {asked}"
 
 
 _MOST_ASKED = 200
@@ -161,7 +166,7 @@ def tell_actions(error: BaseException, actions: Sequence[Action]) -> None:
     """Add the actions of a run to the error that ended it: as `actions`, or only in a note."""
     if isinstance(error, PodiumError):
         error.actions = tuple(actions)
-    if actions:
+    elif actions:
         error.add_note(f"actions of the run: {'; '.join(map(str, actions))}")
 
 
