@@ -31,10 +31,10 @@ from autogen_core.models import (
 )
 from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from contracts.actions_contract import ActionHost, ActionsContract, Refund
+from contracts.actions_contract import WRITE, ActionHost, ActionsContract, Refund, Shop, calling, pool
 from contracts.adapter_contract import saying
 from openai import AsyncOpenAI
-from servers.chat_server import MODEL, Call, ChatServer, Reply, says
+from servers.chat_server import MODEL, Call, ChatServer, Reply, says, whole
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
 from autogen_podium.agent_framework import (
@@ -43,7 +43,7 @@ from autogen_podium.agent_framework import (
     as_worker as framework_worker,
 )
 from autogen_podium.workers import as_worker
-from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Plan, Step
+from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Plan, Retry, Step
 from podium.errors import ConfigError, WorkerFailed
 from podium.hosts import tool_call
 from podium.journal import MemoryJournal
@@ -207,6 +207,11 @@ async def passing(context: FunctionInvocationContext, call_next: Any) -> None:
     await call_next()
 
 
+def guarded() -> FrameworkClient:
+    """Return a client with middleware, which may do anything."""
+    return FrameworkClient(model=MODEL, async_client=AsyncOpenAI(api_key="k"), middleware=[passing])
+
+
 INFO: Any = {"function_calling": True, "vision": False, "json_output": False, "structured_output": False,
              "family": "unknown"}  # fmt: skip
 KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
@@ -227,6 +232,8 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
 ]  # fmt: skip
 FRAMEWORK: list[tuple[str, bool, Callable[[], Any]]] = [
     ("a client", False, lambda: SpeakingClient(saying("x"))),
+    ("a client with middleware", True, guarded),
+    ("an agent whose client has middleware", True, lambda: framework(client=guarded())),
     ("an agent without tools", False, framework),
     ("an agent with a tool", True, lambda: framework(look)),
     ("an agent with a tool that reads", False, lambda: framework(
@@ -412,3 +419,22 @@ class TestActions(ActionsContract):
         """Each face."""
         host: ActionHost = request.param()
         return host
+
+    @pytest.mark.parametrize("kind", ["agent", "own"])
+    async def test_a_call_that_did_not_reach_its_model_is_made_again(
+        self, host: ActionHost, kind: str
+    ) -> None:
+        """Unless code of the user's may have acted before."""
+        shop, calls = Shop(), list[Call]()
+
+        def reply(call: Call) -> Reply:
+            calls.append(call)
+            if len(calls) == 1:
+                return whole({"error": {"message": "too many"}}, status=429)
+            return calling(call, None)
+
+        async with ChatServer(reply) as server:
+            worker = (host.agent if kind == "agent" else host.own)(shop.refund, server.url)
+            plan, retry = Plan((Step(0, "Refund order 1017."), WRITE)), Retry(attempts=2, first_wait=0.001)
+            told, _ = await host.ask(Conductor(FixedPlanner(plan), pool(worker), retry=retry))
+        assert (told, shop.refunds) == ("ok" if kind == "agent" else "partial", [1017])
