@@ -4,10 +4,10 @@ This module has the common part: it reports the run's steps to LlamaIndex and me
 Each caller converts the answer itself.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore
@@ -16,8 +16,10 @@ from llama_index_podium.result_metadata import metadata_of
 from llama_index_podium.sources import behind, merge
 from llama_index_podium.tracing import Steps
 from podium.conductor import Conductor
+from podium.errors import ConfigError
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, Partial, plan_metadata
+from podium.policy import Policy
 from podium.secrets import scrub_data
 from podium.types import (
     AnswerDelta,
@@ -31,6 +33,8 @@ from podium.types import (
     StepEnded,
     Tools,
 )
+
+AnyConductor = TypeVar("AnyConductor", Conductor, HostedConductor, Conductor | HostedConductor)
 
 
 class ConductedCall:
@@ -146,3 +150,29 @@ class ConductedCall:
         found = self._steps.found.get(begun.run_id, {})
         ended = {step: writing, **self._ended.get(number, {})}
         self.nodes[:] = behind(self._plans[number], ended, step, found)
+
+
+def bound_conductor(
+    thing: AnyConductor, face: str, labels: Iterable[str], policy: Policy | None
+) -> AnyConductor:
+    """Return a conductor for queries with these labels, as `Conductor.bind` does.
+
+    Args:
+        thing: the conductor.
+        face: the name of the caller's class, for the error.
+        labels: labels of each query.
+        policy: applies in addition to the policy of the conductor; `None` adds nothing.
+
+    Raises:
+        ConfigError: the object is not a conductor, or is hosted and cannot be bound; see `Conductor.bind`.
+    """
+    if not isinstance(thing, Conductor | HostedConductor):
+        raise ConfigError(
+            f"{face} needs a conductor, not {thing!r:.80}: give Conductor(planner, workers), or use "
+            f"{face}.from_defaults(workers, planner)"
+        )
+    if isinstance(thing, HostedConductor):
+        if labels or policy is not None:
+            raise ConfigError("a hosted conductor supports neither labels nor a policy: leave them out")
+        return thing
+    return thing.bind(labels=labels, policy=policy)

@@ -1,15 +1,17 @@
 """Tools with which an agent asks a conductor."""
 
+from collections.abc import Collection
 from uuid import uuid4
 
 from llama_index.core.base.response.schema import Response
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 
-from llama_index_podium.conducted import ConductedCall
+from llama_index_podium.conducted import ConductedCall, bound_conductor
 from podium.aio import run_sync
 from podium.conductor import Conductor
 from podium.hosts import Partial, check_partial, plan_lines
+from podium.policy import Policy
 
 
 class ConductorToolSpec(BaseToolSpec):
@@ -23,6 +25,8 @@ class ConductorToolSpec(BaseToolSpec):
         conductor: the conductor that plans and runs each question.
         partial: whether an incomplete answer is returned, with a sentence that says so, or raised as
             `RunFailed`.
+        labels: labels of each query; see `Conductor.bind`.
+        policy: applies in addition to the conductor's policy.
         callback_manager: gets the steps; `None` uses the callback manager of `Settings`.
     """
 
@@ -33,9 +37,11 @@ class ConductorToolSpec(BaseToolSpec):
         conductor: Conductor,
         *,
         partial: Partial = "return",
+        labels: Collection[str] = (),
+        policy: Policy | None = None,
         callback_manager: CallbackManager | None = None,
     ) -> None:
-        self.conductor = conductor
+        self.conductor = bound_conductor(conductor, "ConductorToolSpec", labels, policy)
         self.partial: Partial = check_partial(partial)
         self._callbacks = callback_manager or CallbackManager()
         self._session = uuid4().hex
