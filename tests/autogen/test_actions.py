@@ -44,7 +44,7 @@ from autogen_podium.agent_framework import (
 )
 from autogen_podium.workers import as_worker
 from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Plan, Retry, Step
-from podium.errors import ConfigError, WorkerFailed
+from podium.errors import ConfigError, RunFailed, WorkerFailed
 from podium.hosts import tool_call
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
@@ -364,6 +364,42 @@ async def test_another_client_continues_after_tool_calls(turns: Turns) -> None:
         for number in (1, 2):  # the ids of the calls are the same
             assert await turns(made) == "It is done."
             assert len(refunds) == number
+
+
+@pytest.mark.anyio
+async def test_a_turn_with_results_of_tools_is_continued() -> None:
+    """The agent has not kept them, so its session asks the question alone."""
+    refunds, asked = list[str](), list[str]()
+
+    def look_up(city: str) -> str:
+        """Look up the weather."""
+        asked.append(city)
+        return "warm"
+
+    def refund(step: Any) -> str:
+        refunds.append(step.subtask)
+        return "refunded"
+
+    def reply(call: Call) -> Reply:
+        if not any(said["role"] == "tool" for said in call.body["messages"]):
+            calls = [tool_call("c1", "look_up", '{"city": "Bern"}')]
+            return says(call, "", tool_calls=calls, finish_reason="tool_calls")
+        broken.append(call)
+        return says(call, "It is done.") if len(broken) > 1 else whole({"error": {}}, status=500)
+
+    broken: list[Call] = []
+    async with ChatServer(reply) as server:
+        plan = Plan((Step(0, "Refund order 1017."), Step(1, "Write.", (0,))))
+        action = FunctionWorker(refund, card=Card(name="refund"), acts=True)
+        writer = ChatWorker("writer", endpoint=Endpoint(server.url))
+        once = Retry(attempts=1)
+        team = Conductor(FixedPlanner(plan), [action, writer], retry=once, journal=MemoryJournal())
+        lead: Any = Agent(ConductorChatClient(team), name="lead", tools=[look_up])
+        session = AgentSession()
+        with pytest.raises(RunFailed, match="Already carried out: refund"):
+            await lead.run("Refund it.", session=session)
+        assert (await lead.run("Refund it.", session=session)).text == "It is done."
+    assert (refunds, asked) == (["Refund order 1017."], ["Bern"])
 
 
 def refunding(begun: anyio.Event | None = None, *, waits: bool = False) -> FunctionWorker:
