@@ -173,7 +173,7 @@ class ConductorChatClient(
             face="ConductorChatClient",
         )
 
-    def get_response(self, messages: Any, *, client_kwargs: Any = None, **others: Any) -> Any:  # type: ignore[override]  # its layers have overloads
+    def get_response(self, messages: Any, *, client_kwargs: Any = None, **others: Any) -> Any:
         """Answer a conversation; an agent passes its session in `client_kwargs`."""
         given = dict(client_kwargs or {})
         if isinstance(session := given.get("session"), AgentSession):
