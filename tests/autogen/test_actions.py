@@ -396,7 +396,7 @@ async def test_a_turn_with_results_of_tools_is_continued() -> None:
         team = Conductor(FixedPlanner(plan), [action, writer], retry=once, journal=MemoryJournal())
         lead: Any = Agent(ConductorChatClient(team), name="lead", tools=[look_up])
         session = AgentSession()
-        with pytest.raises(RunFailed, match="Already carried out: refund"):
+        with pytest.raises(RunFailed, match="refund Refund order 1017.: done"):
             await lead.run("Refund it.", session=session)
         assert (await lead.run("Refund it.", session=session)).text == "It is done."
     assert (refunds, asked) == (["Refund order 1017."], ["Bern"])
@@ -421,14 +421,12 @@ async def test_the_error_of_a_group_names_the_action() -> None:
     plan = Plan((Step(0, "Refund order 1017."), Step(1, "Write.", (0,))))
     broken = ScriptedWorker("broken", WorkerFailed("down"))
     lead = ConductorAgent("lead", Conductor(FixedPlanner(plan), [refunding(), broken]))
-    with pytest.raises(RuntimeError, match=r"Already carried out: refund Refund order 1017\."):
+    with pytest.raises(RuntimeError, match=r"actions of the run: refund Refund order 1017\.: done"):
         await RoundRobinGroupChat([lead], max_turns=1).run(task="Refund it.")
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("waits", "told"), [(False, "Already carried out"), (True, "Not known whether carried out")]
-)
+@pytest.mark.parametrize(("waits", "told"), [(False, "done"), (True, "not known whether it is done")])
 async def test_a_team_that_stops_early_names_the_action(told: str, *, waits: bool) -> None:
     """A termination condition ends the run before its answer."""
     begun = anyio.Event()
@@ -444,7 +442,7 @@ async def test_a_team_that_stops_early_names_the_action(told: str, *, waits: boo
         termination_condition=TextMentionTermination("TERMINATE"),
     )
     stopped = (await team.run(task="Refund it.")).stop_reason
-    assert stopped == f"Text 'TERMINATE' mentioned {told}: refund Refund order 1017."
+    assert stopped == f"Text 'TERMINATE' mentioned; actions of the run: refund Refund order 1017.: {told}"
 
 
 class TestActions(ActionsContract):

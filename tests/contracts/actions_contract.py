@@ -210,7 +210,7 @@ class ActionsContract:
         plan = Plan((REFUND, Step(1, "Write.", (0,))))
         conductor = Conductor(FixedPlanner(plan), workers, retry=ONCE, journal=MemoryJournal())
         ask = host.asking_tool(conductor)
-        assert f"Already carried out: refund {REFUND.subtask}" in await ask()
+        assert f"actions of the run: refund {REFUND.subtask}: done" in await ask()
         assert "text" in await ask()
         assert shop.refunds == [1017]
 

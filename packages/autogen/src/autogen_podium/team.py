@@ -381,7 +381,7 @@ class _TerminationWatcher:
 
 def _with_actions(reason: str, actions: Sequence[Action]) -> str:
     """Return the reason why a run ended before its answer, with the actions that had begun."""
-    return " ".join(filter(None, (reason, actions_told(actions))))
+    return f"{reason.rstrip('.')}; {actions_told(actions)}" if actions else reason
 
 
 def _with_max_turns(

@@ -44,7 +44,7 @@ and how to fix it. The module that calls a library translates its errors, with `
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from podium.usage import Usage
 
@@ -91,30 +91,14 @@ class PodiumError(Exception):
     """The actions (`podium.types.Action`) that the run had begun when the error ended it."""
 
     def __str__(self) -> str:
-        """Return the message; it ends with `actions_told`."""
+        """Return the message; it ends with the actions, for people and models who see only a text."""
         told, done = super().__str__(), actions_told(self.actions)
-        return told if done in told else f"{told}. {done}"  # an error of another Podium says it already
-
-
-_ENDS: Final = {
-    "done": "Already carried out",
-    "unknown": "Not known whether carried out",
-    "failed": "Failed",
-}
+        return told if done in told else f"{told}; {done}"  # an error of another Podium says it already
 
 
 def actions_told(actions: Sequence[Any]) -> str:
-    """Return one line for models and people who see only a text: `Already carried out: refund {"order": 7}`.
-
-    Args:
-        actions: the actions (`podium.types.Action`) of a run.
-    """
-    told = [
-        f"{said}: {'; '.join(action.told for action in actions if action.end == end)}"
-        for end, said in _ENDS.items()
-        if any(action.end == end for action in actions)
-    ]
-    return ". ".join(told)
+    """Return the actions (`podium.types.Action`) of a run as a text; empty without actions."""
+    return f"actions of the run: {'; '.join(map(str, actions))}" if actions else ""
 
 
 class ConfigError(PodiumError):

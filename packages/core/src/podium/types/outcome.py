@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Literal, Protocol, TypedDict
 
 from podium.budget.charging import UNREPORTED, Charged, weakest
-from podium.errors import PodiumError, WorkerError
+from podium.errors import PodiumError, WorkerError, actions_told
 from podium.secrets import scrub
 from podium.types.messages import Completion, FinishReason, Part, storable
 from podium.types.plan import Plan, PlannedBy
@@ -150,13 +150,8 @@ class Action:
 
     def __str__(self) -> str:
         told = {"done": "done", "failed": "failed", "unknown": "not known whether it is done"}
-        return f"{self.told}: {told.get(self.end, 'not done')}"
-
-    @property
-    def told(self) -> str:
-        """Worker and arguments for people, of at most 200 characters of arguments."""
         asked = self.asked if len(self.asked) <= _MOST_ASKED else self.asked[: _MOST_ASKED - 1] + "…"
-        return f"{self.worker} {asked}"
+        return f"{self.worker} {asked}: {told.get(self.end, 'not done')}"
 
 
 _MOST_ASKED = 200
@@ -167,7 +162,7 @@ def tell_actions(error: BaseException, actions: Sequence[Action]) -> None:
     if isinstance(error, PodiumError):
         error.actions = tuple(actions)
     elif actions:
-        error.add_note(f"actions of the run: {'; '.join(map(str, actions))}")
+        error.add_note(actions_told(actions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
