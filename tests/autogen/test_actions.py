@@ -1,29 +1,40 @@
 """Actions in AutoGen and Agent Framework: their tools and agents as workers, in each of their faces."""
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 import pytest
 from agent_framework import (
     Agent,
     AgentContext,
+    AgentSession,
+    Content,
     FunctionInvocationContext,
     FunctionTool as FrameworkTool,
     Message,
     WorkflowBuilder,
+    tool as framework_function,
 )
 from agent_framework.openai import OpenAIChatCompletionClient as FrameworkClient
 from autogen.speaking import SpeakingClient, client_of
 from autogen_agentchat.agents import AssistantAgent, UserProxyAgent
+from autogen_agentchat.conditions import TextMentionTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
-from autogen_agentchat.tools import AgentTool
-from autogen_core.models import UserMessage
-from autogen_core.tools import FunctionTool
+from autogen_agentchat.tools import AgentTool, TeamTool
+from autogen_core.models import (
+    AssistantMessage,
+    FunctionExecutionResult,
+    FunctionExecutionResultMessage,
+    UserMessage,
+)
+from autogen_core.tools import FunctionTool, StaticWorkbench
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from contracts.actions_contract import ActionHost, ActionsContract, Refund
+from contracts.actions_contract import WRITE, ActionHost, ActionsContract, Refund, Shop, calling, pool
 from contracts.adapter_contract import saying
 from openai import AsyncOpenAI
-from servers.chat_server import MODEL
+from servers.chat_server import MODEL, Call, ChatServer, Reply, says, whole
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
 from autogen_podium.agent_framework import (
@@ -32,10 +43,12 @@ from autogen_podium.agent_framework import (
     as_worker as framework_worker,
 )
 from autogen_podium.workers import as_worker
-from podium import Conductor, FunctionWorker
-from podium.errors import ConfigError
+from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Plan, Retry, Step
+from podium.errors import ConfigError, RunFailed, WorkerFailed
+from podium.hosts import tool_call
+from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
-from podium.workers import FREE, Worker
+from podium.workers import FREE, ScriptedWorker, StepInput, Worker
 
 
 class Lead(ActionHost):
@@ -66,6 +79,15 @@ class Lead(ActionHost):
         last: Any = (await ConductorAgent("lead", conductor).run(task="Refund it.")).messages[-1]
         return last.metadata["podium_status"], last.to_text()
 
+    def asking_tool(self, conductor: Conductor) -> Callable[[], Awaitable[str]]:
+        """Call a workbench with the agent as a tool."""
+        bench = StaticWorkbench([AgentTool(ConductorAgent("lead", conductor))])
+
+        async def ask() -> str:
+            return (await bench.call_tool("lead", {"task": "Refund it."})).to_text()
+
+        return ask
+
 
 class Team(Lead):
     """A team."""
@@ -75,9 +97,20 @@ class Team(Lead):
         last: Any = (await ConductorTeam(conductor).run(task="Refund it.")).messages[-1]
         return last.metadata["podium_status"], last.to_text()
 
+    def asking_tool(self, conductor: Conductor) -> Callable[[], Awaitable[str]]:
+        """Call a workbench with the team as a tool."""
+        bench = StaticWorkbench([TeamTool(ConductorTeam(conductor), "lead", "Leads.")])
+
+        async def ask() -> str:
+            return (await bench.call_tool("lead", {"task": "Refund it."})).to_text()
+
+        return ask
+
 
 class Client(Lead):
     """A model client."""
+
+    asking_tool = ActionHost.asking_tool
 
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
         """Send it a message."""
@@ -115,13 +148,25 @@ class FrameworkLead(ActionHost):
         response = await FrameworkConductor(conductor).run("Refund it.")
         return response.additional_properties["podium"]["status"], response.text
 
+    def asking_tool(self, conductor: Conductor) -> Callable[[], Awaitable[str]]:
+        """Invoke the agent as a tool: of an exception, a model reads only "Function failed."."""
+        tool = FrameworkConductor(conductor).as_tool()
+
+        async def ask() -> str:
+            (content,) = await tool.invoke(arguments={"task": "Refund it."})
+            return str(content.text)
+
+        return ask
+
 
 class FrameworkChat(FrameworkLead):
     """A chat client of Agent Framework."""
 
+    asking_tool = ActionHost.asking_tool
+
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
         """Send it a message."""
-        response = await ConductorChatClient(conductor).get_response([Message("user", ["Refund it."])])
+        response: Any = await ConductorChatClient(conductor).get_response([Message("user", ["Refund it."])])
         return response.additional_properties["podium"]["status"], response.text
 
 
@@ -162,6 +207,11 @@ async def passing(context: FunctionInvocationContext, call_next: Any) -> None:
     await call_next()
 
 
+def guarded() -> FrameworkClient:
+    """Return a client with middleware, which may do anything."""
+    return FrameworkClient(model=MODEL, async_client=AsyncOpenAI(api_key="k"), middleware=[passing])
+
+
 INFO: Any = {"function_calling": True, "vision": False, "json_output": False, "structured_output": False,
              "family": "unknown"}  # fmt: skip
 KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
@@ -182,6 +232,8 @@ KINDS: list[tuple[str, bool, Callable[[], Any]]] = [
 ]  # fmt: skip
 FRAMEWORK: list[tuple[str, bool, Callable[[], Any]]] = [
     ("a client", False, lambda: SpeakingClient(saying("x"))),
+    ("a client with middleware", True, guarded),
+    ("an agent whose client has middleware", True, lambda: framework(client=guarded())),
     ("an agent without tools", False, framework),
     ("an agent with a tool", True, lambda: framework(look)),
     ("an agent with a tool that reads", False, lambda: framework(
@@ -231,6 +283,168 @@ def test_a_component_keeps_what_was_said() -> None:
     assert ConductorAgent.load_component(lead.dump_component()).conductor.acts
 
 
+Turns = Callable[[Callable[[], Conductor]], Awaitable[str]]
+"""Has two turns with conductors, of which the second has the results of tools; returns the answer."""
+
+
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return f"warm in {city}"
+
+
+async def client_turns(made: Callable[[], Conductor]) -> str:
+    """Call two clients of AutoGen's."""
+    tools = [FunctionTool(weather, description="Tells the weather.")]
+    asked = UserMessage(content="Refund it.", source="user")
+    calls: Any = (await ConductorChatCompletionClient(made()).create([asked], tools=tools)).content
+    results = [
+        FunctionExecutionResult(content="warm", name="weather", call_id=call.id, is_error=False)
+        for call in calls
+    ]
+    said = [
+        asked,
+        AssistantMessage(content=calls, source="a"),
+        FunctionExecutionResultMessage(content=results),
+    ]
+    return str((await ConductorChatCompletionClient(made()).create(said, tools=tools)).content)
+
+
+async def framework_turns(made: Callable[[], Conductor]) -> str:
+    """Call two chat clients of Agent Framework's, without an agent."""
+    options: Any = {"tools": [framework_function(weather, approval_mode="always_require")]}
+    asked = Message("user", ["Refund it."])
+    (said,) = (await ConductorChatClient(made()).get_response([asked], options=options)).messages
+    call = next(one.function_call or one for one in said.contents if one.type != "text")
+    told = [
+        asked,
+        Message("assistant", [call]),
+        Message("tool", [Content.from_function_result(call.call_id, result="warm")]),
+    ]
+    return (await ConductorChatClient(made()).get_response(told, options=options)).text
+
+
+async def approved_turns(made: Callable[[], Conductor]) -> str:
+    """Approve a tool's call in a session that was stored."""
+
+    def lead() -> Agent[Any]:
+        tools = [framework_function(weather, approval_mode="always_require")]
+        return Agent(ConductorChatClient(made()), name="lead", tools=tools)
+
+    session = AgentSession()
+    (request,) = (await lead().run("Refund it.", session=session)).user_input_requests
+    session = AgentSession.from_dict(json.loads(json.dumps(session.to_dict())))
+    approval = Message("user", [request.to_function_approval_response(True)])  # noqa: FBT003 - the framework's
+    return (await lead().run(approval, session=session)).text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("turns", [client_turns, framework_turns, approved_turns])
+async def test_another_client_continues_after_tool_calls(turns: Turns) -> None:
+    """With a journal: what was done before the calls is not done again."""
+    refunds: list[str] = []
+
+    def refund(step: Any) -> str:
+        refunds.append(step.subtask)
+        return "refunded"
+
+    def reply(call: Call) -> Reply:
+        if any(said["role"] == "tool" for said in call.body["messages"]):
+            return says(call, "It is done.")
+        asked = [tool_call("c1", "weather", '{"city": "Bern"}')]
+        return says(call, "Let me see.", tool_calls=asked, finish_reason="tool_calls")
+
+    async with ChatServer(reply) as server, MemoryJournal() as journal:
+        plan = Plan((Step(0, "Refund order 1017."), Step(1, "Write.", (0,))))
+
+        def made() -> Conductor:
+            writer = ChatWorker("writer", endpoint=Endpoint(server.url))
+            action = FunctionWorker(refund, card=Card(name="refund"), acts=True)
+            return Conductor(FixedPlanner(plan), [action, writer], journal=journal)
+
+        for number in (1, 2):  # the ids of the calls are the same
+            assert await turns(made) == "It is done."
+            assert len(refunds) == number
+
+
+@pytest.mark.anyio
+async def test_a_turn_with_results_of_tools_is_continued() -> None:
+    """The agent has not kept them, so its session asks the question alone."""
+    refunds, asked = list[str](), list[str]()
+
+    def look_up(city: str) -> str:
+        """Look up the weather."""
+        asked.append(city)
+        return "warm"
+
+    def refund(step: Any) -> str:
+        refunds.append(step.subtask)
+        return "refunded"
+
+    def reply(call: Call) -> Reply:
+        if not any(said["role"] == "tool" for said in call.body["messages"]):
+            calls = [tool_call("c1", "look_up", '{"city": "Bern"}')]
+            return says(call, "", tool_calls=calls, finish_reason="tool_calls")
+        broken.append(call)
+        return says(call, "It is done.") if len(broken) > 1 else whole({"error": {}}, status=500)
+
+    broken: list[Call] = []
+    async with ChatServer(reply) as server:
+        plan = Plan((Step(0, "Refund order 1017."), Step(1, "Write.", (0,))))
+        action = FunctionWorker(refund, card=Card(name="refund"), acts=True)
+        writer = ChatWorker("writer", endpoint=Endpoint(server.url))
+        once = Retry(attempts=1)
+        team = Conductor(FixedPlanner(plan), [action, writer], retry=once, journal=MemoryJournal())
+        lead: Any = Agent(ConductorChatClient(team), name="lead", tools=[look_up])
+        session = AgentSession()
+        with pytest.raises(RunFailed, match=r"refund Refund order 1017\.: done"):
+            await lead.run("Refund it.", session=session)
+        assert (await lead.run("Refund it.", session=session)).text == "It is done."
+    assert (refunds, asked) == (["Refund order 1017."], ["Bern"])
+
+
+def refunding(begun: anyio.Event | None = None, *, waits: bool = False) -> FunctionWorker:
+    """Return who refunds, or, with `waits`, begins to refund."""
+
+    async def refund(step: Any) -> str:
+        if begun is not None:
+            begun.set()
+        if waits:
+            await anyio.sleep_forever()
+        return "refunded"
+
+    return FunctionWorker(refund, card=Card(name="refund"), acts=True)
+
+
+@pytest.mark.anyio
+async def test_the_error_of_a_group_names_the_action() -> None:
+    """A group of AutoGen's raises its own error, of which only the text is left."""
+    plan = Plan((Step(0, "Refund order 1017."), Step(1, "Write.", (0,))))
+    broken = ScriptedWorker("broken", WorkerFailed("down"))
+    lead = ConductorAgent("lead", Conductor(FixedPlanner(plan), [refunding(), broken]))
+    with pytest.raises(RuntimeError, match=r"actions of the run: refund Refund order 1017\.: done"):
+        await RoundRobinGroupChat([lead], max_turns=1).run(task="Refund it.")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("waits", "told"), [(False, "done"), (True, "not known whether it is done")])
+async def test_a_team_that_stops_early_names_the_action(told: str, *, waits: bool) -> None:
+    """A termination condition ends the run before its answer."""
+    begun = anyio.Event()
+
+    async def write(step: StepInput) -> str:
+        await begun.wait()
+        return "TERMINATE"
+
+    steps = (Step(0, "Refund order 1017."), Step(1, "Write.", () if waits else (0,)), Step(1, "End.", (0, 1)))
+    team = ConductorTeam(
+        [refunding(begun, waits=waits), FunctionWorker(write)],
+        FixedPlanner(Plan(steps)),
+        termination_condition=TextMentionTermination("TERMINATE"),
+    )
+    stopped = (await team.run(task="Refund it.")).stop_reason
+    assert stopped == f"Text 'TERMINATE' mentioned; actions of the run: refund Refund order 1017.: {told}"
+
+
 class TestActions(ActionsContract):
     """The contract."""
 
@@ -239,3 +453,22 @@ class TestActions(ActionsContract):
         """Each face."""
         host: ActionHost = request.param()
         return host
+
+    @pytest.mark.parametrize("kind", ["agent", "own"])
+    async def test_a_call_that_did_not_reach_its_model_is_made_again(
+        self, host: ActionHost, kind: str
+    ) -> None:
+        """Unless code of the user's may have acted before."""
+        shop, calls = Shop(), list[Call]()
+
+        def reply(call: Call) -> Reply:
+            calls.append(call)
+            if len(calls) == 1:
+                return whole({"error": {"message": "too many"}}, status=429)
+            return calling(call, None)
+
+        async with ChatServer(reply) as server:
+            worker = (host.agent if kind == "agent" else host.own)(shop.refund, server.url)
+            plan, retry = Plan((Step(0, "Refund order 1017."), WRITE)), Retry(attempts=2, first_wait=0.001)
+            told, _ = await host.ask(Conductor(FixedPlanner(plan), pool(worker), retry=retry))
+        assert (told, shop.refunds) == ("ok" if kind == "agent" else "partial", [1017])

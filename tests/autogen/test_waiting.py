@@ -1,6 +1,7 @@
 """Runs of AutoGen's and Agent Framework's conductors that wait for somebody, or were broken off."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ from autogen_agentchat.conditions import TextMentionTermination
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core.models import UserMessage
 from contracts.adapter_contract import planner_of, saying
-from contracts.waiting_contract import QUESTION, Ask, check_waiting
+from contracts.waiting_contract import QUESTION, Ask, check_continued, check_waiting
 
 from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
 from autogen_podium.agent_framework import ConductorAgent as FrameworkConductor, ConductorChatClient
@@ -135,15 +136,68 @@ def in_session() -> Ask:
     return ask
 
 
+def in_session_of_client() -> Ask:
+    """Return what asks a chat client of Agent Framework's, as the client of an agent with a session."""
+    session = AgentSession()
+
+    async def ask(conductor: Conductor) -> str:
+        return (await Agent(ConductorChatClient(conductor), name="lead").run(QUESTION, session=session)).text
+
+    return ask
+
+
+def of_one(make: Callable[[Conductor], Any], *, loads: bool = False) -> Ask:
+    """Return what asks one agent or team of AutoGen's, or, with `loads`, a new one with its state."""
+    made: list[Any] = []
+
+    async def ask(conductor: Conductor) -> str:
+        if made and loads:
+            state = json.loads(json.dumps(await made[0].save_state()))
+            made[0] = make(conductor)
+            await made[0].load_state(state)
+        made[:] = made or [make(conductor)]
+        said: str = (await made[0].run(task=QUESTION)).messages[-1].to_text()
+        return said
+
+    return ask
+
+
+def lead(conductor: Conductor) -> ConductorAgent:
+    """Return an agent."""
+    return ConductorAgent("lead", conductor)
+
+
+SESSIONS = pytest.mark.parametrize(
+    "make",
+    [
+        in_session,
+        in_session_of_client,
+        lambda: of_one(lead),
+        lambda: of_one(lead, loads=True),
+        lambda: of_one(ConductorTeam),
+        lambda: of_one(ConductorTeam, loads=True),
+    ],
+    ids=["session", "client", "agent", "loaded agent", "team", "loaded team"],
+)
+
+
 @pytest.mark.parametrize("ask", [agent, team, client, framework_agent, framework_client])
 async def test_a_plan_may_wait_and_go_on_later(ask: Ask) -> None:
     """The face cannot wait: its error has the run, which the conductor decides and goes on with."""
     await check_waiting(ask)
 
 
-async def test_a_session_finds_the_run_that_waits() -> None:
+@SESSIONS
+async def test_a_session_finds_the_run_that_waits(make: Callable[[], Ask]) -> None:
     """Until it is decided; then the session gets the answer."""
-    await check_waiting(in_session(), is_named=True)
+    await check_waiting(make(), is_named=True)
+
+
+@SESSIONS
+@pytest.mark.parametrize("how", ["failed", "cancelled"])
+async def test_a_session_continues_what_broke_off(make: Callable[[], Ask], how: Any) -> None:
+    """What was done is not done again."""
+    await check_continued(make(), how)
 
 
 @HOSTS

@@ -8,15 +8,16 @@ class TestMine(ActionsContract):
 import json
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import pytest
 from servers.chat_server import USAGE, Call, ChatServer, Reply, says, whole
 
-from podium import Conductor, Plan, Retry, Step
+from podium import Card, Conductor, FunctionWorker, Plan, Retry, Step
 from podium.errors import WorkerFailed
 from podium.hosts import tool_call
+from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Completion
@@ -47,6 +48,10 @@ class ActionHost(ABC):
     @abstractmethod
     async def ask(self, conductor: Conductor) -> tuple[str, str]:
         """Ask the host's face; return the status in the host's form, and the answer."""
+
+    def asking_tool(self, conductor: Conductor) -> Callable[[], Awaitable[str]]:
+        """Return what calls the face as the host calls a tool, and returns the text for the model."""
+        pytest.skip("this face is no tool")
 
 
 class Shop:
@@ -190,6 +195,24 @@ class ActionsContract:
         told = "".join(traceback.format_exception_only(caught.value))  # the message and its notes
         assert all(worker in told for worker, _ in end), told
         assert len(shop.refunds) == len(end)
+
+    async def test_a_model_that_asks_again_reads_what_was_done(self, host: ActionHost) -> None:
+        """The text of a failure names the action; with a journal, it is not repeated."""
+        shop, writes = Shop(), list[str]()
+
+        def write(step: Any) -> str:
+            writes.append(step.subtask)
+            if len(writes) == 1:
+                raise ValueError("no mail server")
+            return "text"
+
+        workers = [host.tool(shop.refund), FunctionWorker(write, card=Card(name="writer"))]
+        plan = Plan((REFUND, Step(1, "Write.", (0,))))
+        conductor = Conductor(FixedPlanner(plan), workers, retry=ONCE, journal=MemoryJournal())
+        ask = host.asking_tool(conductor)
+        assert f"actions of the run: refund {REFUND.subtask}: done" in await ask()
+        assert "text" in await ask()
+        assert shop.refunds == [1017]
 
     async def test_an_agent_acts_if_it_holds_a_tool(self, host: ActionHost) -> None:
         """Its step is done once though no step reads it."""

@@ -1,14 +1,17 @@
-"""Checks a plan that waits, in a face of a host that returns answers only.
+"""Checks a plan that waits, and a run that broke off, in a face of a host that returns answers only.
 
-A host's test calls `check_waiting` with a function that asks a conductor through the face.
+A host's test calls `check_waiting` and `check_continued` with a function that asks a conductor through the
+face.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final, Literal
 
+import anyio
 import pytest
 
-from podium import Conductor, ScriptedWorker
+from podium import Card, Conductor, FunctionWorker, Retry, ScriptedWorker
 from podium.errors import RunFailed, RunWaiting
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
@@ -61,3 +64,47 @@ async def _waiting(ask: Ask, conductor: Conductor) -> str:
     assert f"`podium decide {run_id} approve`" in told
     assert "`Conductor.decide`" in told
     return run_id
+
+
+async def check_continued(ask: Ask, how: Literal["failed", "cancelled"]) -> None:
+    """Check that the question, asked again, continues its run and does not repeat its action.
+
+    Args:
+        ask: asks a conductor through the face, each time in the same session.
+        how: how the run ends at first.
+    """
+    refunds, writes, reached = list[str](), list[str](), asyncio.Event()
+
+    def refund(step: Any) -> str:
+        refunds.append(step.subtask)
+        return "refunded"
+
+    async def write(step: Any) -> str:
+        writes.append(step.subtask)
+        if len(writes) > 1:
+            return ANSWER
+        reached.set()
+        if how == "cancelled":
+            await anyio.sleep_forever()
+        raise ValueError("no mail server")
+
+    async with MemoryJournal() as journal:
+        conductor = Conductor(
+            FixedPlanner(Plan((Step(0, "Refund order 1017."), Step(1, "Write.", (0,))))),
+            [
+                FunctionWorker(refund, card=Card(name="refund"), acts=True),
+                FunctionWorker(write, card=Card(name="writer")),
+            ],
+            retry=Retry(attempts=1),
+            journal=journal,
+        )
+        task = asyncio.ensure_future(ask(conductor))
+        with anyio.fail_after(20):
+            await reached.wait()
+            if how == "cancelled":
+                task.cancel()
+        with pytest.raises(RunFailed if how == "failed" else asyncio.CancelledError):
+            await task
+        assert await ask(conductor) == ANSWER
+        assert (len(refunds), len(writes)) == (1, 2)
+        assert [row.state for row in await journal.runs()] == ["ok"]

@@ -1,24 +1,27 @@
 """Actions in LlamaIndex: its tools and agents as workers, in each of its faces."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from contracts.actions_contract import ActionHost, ActionsContract, Refund
-from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.llms import ChatMessage
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.tools import FunctionTool, QueryEngineTool
+from llama_index.core.tools.calling import acall_tool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index.llms.openai_like import OpenAILike
 from servers.chat_server import MODEL
 
 from llama_index_podium import ConductorLLM, ConductorQueryEngine, ConductorRetriever, as_worker
 from llama_index_podium.tools import ConductorToolSpec
-from podium import Conductor, FunctionWorker
-from podium.errors import ConfigError
+from podium import Card, Conductor, FunctionWorker, Plan, Step
+from podium.errors import ConfigError, PlannerError
 from podium.planners import FixedPlanner
+from podium.policy import Policy, Rule
 from podium.workers import FREE, Worker
 
 pytestmark = [
@@ -94,6 +97,15 @@ class Tool(Engine):
         """Call it."""
         output = await ConductorToolSpec(conductor).to_tool_list()[0].acall(question="Refund it.")
         return output.raw_output.metadata["status"], output.content
+
+    def asking_tool(self, conductor: Conductor) -> Callable[[], Awaitable[str]]:
+        """Call it as an agent does."""
+        (tool, _) = ConductorToolSpec(conductor).to_tool_list()
+
+        async def ask() -> str:
+            return (await acall_tool(tool, {"question": "Refund it."})).content
+
+        return ask
 
 
 def look() -> str:
@@ -174,6 +186,60 @@ def test_a_team_acts_as_its_pool() -> None:
     assert as_worker(ConductorLLM(team(acts=True))).acts
     with pytest.raises(ConfigError, match="where it is created"):
         as_worker(ConductorLLM(team(acts=True)), acts=False)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("acts", [False, True])
+async def test_a_react_agent_repeats_no_action(*, acts: bool) -> None:
+    """Each of its thoughts is a run: a conductor that acts refuses it before anything is done."""
+    thoughts: list[str] = []
+
+    def think(step: Any) -> str:
+        thoughts.append(step.subtask)
+        if len(thoughts) > 1:
+            return "Thought: I can answer.\nAnswer: Twelve."
+        return "Thought: I need the tool.\nAction: look\nAction Input: {}"
+
+    conductor = Conductor(FixedPlanner(Plan((Step(0, "Think."),))), [FunctionWorker(think, acts=acts)])
+    running = ReActAgent(tools=[look], llm=ConductorLLM(conductor)).run("How warm is it?")
+    if acts:
+        with pytest.raises(ConfigError, match="FunctionAgent"):
+            await running
+        assert thoughts == []
+    else:
+        assert (str(await running), len(thoughts)) == ("Twelve.", 2)
+
+
+ASKING: list[tuple[Callable[..., Any], Callable[[Any], Awaitable[Any]]]] = [
+    (ConductorQueryEngine, lambda face: face.aquery("Mail it.")),
+    (ConductorLLM, lambda face: face.acomplete("Mail it.")),
+    (partial(ConductorRetriever, answer=True), lambda face: face.aretrieve("Mail it.")),
+    (ConductorToolSpec, lambda face: face.aask_team("Mail it.")),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("face", "ask"), ASKING, ids=["engine", "llm", "retriever", "tool"])
+async def test_each_face_takes_labels_and_a_policy(
+    face: Callable[..., Any], ask: Callable[[Any], Awaitable[Any]]
+) -> None:
+    """They hold for its queries, in addition to those of the conductor."""
+    mails: list[str] = []
+
+    def mail(step: Any) -> str:
+        mails.append(step.subtask)
+        return "sent"
+
+    workers = [FunctionWorker(mail, card=Card(name="mailer")), FunctionWorker(lambda step: "x")]
+    plan = FixedPlanner(Plan((Step(0, "Mail it."),)))
+    conductor = Conductor(plan, workers, policy=Policy(labels="secret"))
+    rules = Policy(labels="secret", rules=[Rule("secret", never="mailer")])
+    await ask(face(conductor, policy=rules))
+    with pytest.raises(PlannerError, match="mailer"):
+        await ask(face(conductor, labels={"secret"}, policy=rules))
+    with pytest.raises(ConfigError, match="labels"):
+        face(conductor, labels="secret")
+    assert mails == ["Mail it."]
 
 
 class TestActions(ActionsContract):

@@ -548,9 +548,8 @@ def test_options_that_there_are_not_are_refused() -> None:
     with pytest.raises(TypeError, match=r"does not accept colour: its options are streaming, .*limits, "):
         ConductorQueryEngine.from_defaults([Blocking("a", name="a")], planned((0, "x", ())), colour="red")
     conductor = Conductor(RulePlanner(), [ScriptedWorker("w", "ok")])
-    with pytest.raises(
-        TypeError, match=r"does not accept colour: its options are streaming, partial, callback_manager$"
-    ):
+    told = "does not accept colour: its options are streaming, partial, labels, policy, callback_manager$"
+    with pytest.raises(TypeError, match=told):
         ConductorQueryEngine(conductor, colour="red")
     with pytest.raises(
         TypeError, match=r"its options are answer, .*; limits is for the Conductor, or for Cond"

@@ -5,11 +5,12 @@ from typing import Any
 
 import anyio
 import pytest
-from contracts.waiting_contract import QUESTION, Ask, check_waiting
+from contracts.waiting_contract import QUESTION, Ask, check_continued, check_waiting
 from llama_index.core.llms import ChatMessage
 from llamaindex.speaking import Native
 
 from llama_index_podium import ConductorLLM, ConductorQueryEngine
+from llama_index_podium.tools import ConductorToolSpec
 from podium import Conductor, Plan, Step
 from podium.errors import RunFailed
 from podium.journal import MemoryJournal
@@ -62,6 +63,28 @@ async def llm(conductor: Conductor) -> str:
 async def test_a_plan_may_wait_and_go_on_later(ask: Ask) -> None:
     """The face cannot wait: its error has the run, which the conductor decides and goes on with."""
     await check_waiting(ask)
+
+
+def tool() -> Ask:
+    """Return what asks one tool of an agent."""
+    made: list[ConductorToolSpec] = []
+
+    async def ask(conductor: Conductor) -> str:
+        made[:] = made or [ConductorToolSpec(conductor)]
+        return str(await made[0].aask_team(QUESTION))
+
+    return ask
+
+
+async def test_a_tool_finds_the_run_that_waits() -> None:
+    """A model that asks again starts no other run."""
+    await check_waiting(tool(), is_named=True)
+
+
+@pytest.mark.parametrize("how", ["failed", "cancelled"])
+async def test_a_tool_continues_what_broke_off(how: Any) -> None:
+    """What was done is not done again."""
+    await check_continued(tool(), how)
 
 
 async def test_a_query_goes_on_from_the_journal() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, Self, Unpack
+from uuid import uuid4
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import ChatAgent, Response, Team
@@ -30,8 +31,9 @@ from autogen_podium.workers.wrap import Participant
 from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import QueryError
-from podium.hosts import ConductorFace, text_answer
+from podium.hosts import ConductorFace, RecordedRun, text_answer
 from podium.planners import Planner
+from podium.run import RunOptions
 from podium.types import Event
 from podium.workers import Worker
 
@@ -52,6 +54,8 @@ class ConductorAgentState(BaseState):
     """The memory of a `ConductorAgent`."""
 
     model_context: Mapping[str, Any]
+    session: str = ""
+    """The id by which the runs of the agent are found in a journal."""
     type: Literal["ConductorAgentState"] = "ConductorAgentState"
 
 
@@ -63,7 +67,8 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
     else. Therefore an agent that is a participant is reset before each step, and executes one step at a time.
     Steps that do not depend on each other run in parallel. Messages inside the participants are streamed; the
     `metadata` of each message name the run and the step. The conductor agent remembers the conversation
-    between turns. Turns may overlap: a turn sees the messages from before its start.
+    between turns. Turns may overlap: a turn sees the messages from before its start. With a journal, a task
+    that is given again continues its run if that run waits, was interrupted, or failed after an action.
 
     Args:
         name: the agent's name, an identifier.
@@ -105,6 +110,7 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         self._model_client_stream = model_client_stream
         self._pause = Pause()
         self._resets = 0
+        self._session = uuid4().hex
 
     @property
     def conductor(self) -> Conductor:
@@ -192,11 +198,11 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
             )
         resets = self._resets
         try:
-            result = await self.conductor.run(
-                query,
-                on_event=hear,
-                middleware=self._pause.middleware(run_messages.middleware, watcher),
-            )
+            middleware = self._pause.middleware(run_messages.middleware, watcher)
+            options = RunOptions(middleware=middleware)
+            result = await RecordedRun(
+                self.conductor, query, options, on_event=hear, session=self._session
+            ).run()
             run_messages.answer(result)
             said = [*said, AssistantMessage(content=text_answer(result), source=self.name)]
         finally:
@@ -209,6 +215,7 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         del cancellation_token
         self._pause.end()
         self._resets += 1
+        self._session = uuid4().hex
         await self._context.clear()
 
     async def on_pause(self, cancellation_token: CancellationToken) -> None:
@@ -245,7 +252,8 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the memory as plain data. Participants keep no memory between steps."""
-        return ConductorAgentState(model_context=await self._context.save_state()).model_dump()
+        context = await self._context.save_state()
+        return ConductorAgentState(model_context=context, session=self._session).model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Replace the memory by the result of `save_state`.
@@ -255,6 +263,7 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         """
         loaded = ConductorAgentState.model_validate(state)
         self._resets += 1
+        self._session = loaded.session or uuid4().hex
         await self._context.load_state(loaded.model_context)
 
     async def close(self) -> None:

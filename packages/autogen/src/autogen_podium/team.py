@@ -30,10 +30,10 @@ from autogen_podium.workers.agent import Inner
 from autogen_podium.workers.wrap import Participant
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import ConfigError, LimitExceeded, RunFailed
+from podium.errors import ConfigError, LimitExceeded, RunFailed, actions_told
 from podium.hosts import ConductorFace, lack_of
 from podium.planners import Planner
-from podium.types import Event, PlannerEnded, Problem, Result
+from podium.types import Action, Event, PlannerEnded, Problem, Result, StepEnded, StepStarted
 from podium.usage import Usage
 from podium.workers import Worker
 
@@ -179,7 +179,8 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
                     except RunFailed as error:
                         if not self._is_out_of_turns(error.result.problem):
                             raise
-                        stop, rest = self._no_turns_left(error.result), self._unreported(error.result, said)
+                        stop = _with_actions(self._no_turns_left(error.result), error.actions)
+                        rest = self._unreported(error.result, said)
                         said += rest
                         for event in rest:
                             yield event
@@ -313,6 +314,8 @@ class _TerminationWatcher:
         self._planners_usage = Usage()
         self._stop: tuple[str, str] | None = None
         """The id of the message that ends the run, and the reason."""
+        self._actions: dict[tuple[str, int, int], Action] = {}
+        """The actions that have begun; the end of one that still runs is `unknown`."""
 
     async def begin(self, task: Sequence[BaseChatMessage]) -> str | None:
         """Return the reason to end the run before it begins; `None` if there is no reason."""
@@ -326,8 +329,21 @@ class _TerminationWatcher:
             self._told.append(message)
 
     def hear(self, event: Event) -> None:
-        """Handle an event, and count the tokens of the run's planners."""
+        """Handle an event: note the actions, and count the tokens of the run's planners."""
         self._run_id = self._run_id or event.run_id  # the first event belongs to the outer run
+        if isinstance(event, StepStarted) and event.action and not event.nests:
+            self._actions[event.run_id, event.round, event.step] = Action(
+                run_id=event.run_id,
+                round=event.round,
+                step=event.step,
+                worker=event.worker,
+                asked=event.asked,
+                key=event.action,
+            )
+        if isinstance(event, StepEnded) and event.outcome.action is not None:
+            place = (event.run_id, event.round, event.step)
+            if place in self._actions:
+                self._actions[place] = replace(self._actions[place], end=event.outcome.action)
         if isinstance(event, PlannerEnded) and event.run_id == self._run_id:
             self._planners_usage += event.proposal.usage
 
@@ -348,10 +364,12 @@ class _TerminationWatcher:
         await self._judge()
         if self._stop is None or self._stop[0] != message.id:
             return message, None
-        if not isinstance(item, Response) and self._planners_usage.total_tokens:
+        if isinstance(item, Response):
+            return message, self._stop[1]
+        if self._planners_usage.total_tokens:
             used = (read_usage(message.models_usage) or Usage()) + self._planners_usage
             message = message.model_copy(update={"models_usage": write_usage(used)})
-        return message, self._stop[1]
+        return message, _with_actions(self._stop[1], tuple(self._actions.values()))
 
     async def _judge(self) -> None:
         async with self._one:
@@ -359,6 +377,11 @@ class _TerminationWatcher:
                 message = self._told.popleft()
                 if (stop := await self._condition([message])) is not None:
                     self._stop = message.id, stop.content
+
+
+def _with_actions(reason: str, actions: Sequence[Action]) -> str:
+    """Return the reason why a run ended before its answer, with the actions that had begun."""
+    return f"{reason.rstrip('.')}; {actions_told(actions)}" if actions else reason
 
 
 def _with_max_turns(

@@ -90,6 +90,16 @@ class PodiumError(Exception):
     actions: tuple[Any, ...] = ()
     """The actions (`podium.types.Action`) that the run had begun when the error ended it."""
 
+    def __str__(self) -> str:
+        """Return the message; it ends with the actions, for people and models who see only a text."""
+        told, done = super().__str__(), actions_told(self.actions)
+        return told if done in told else f"{told}; {done}"  # an error of another Podium says it already
+
+
+def actions_told(actions: Sequence[Any]) -> str:
+    """Return the actions (`podium.types.Action`) of a run as a text; empty without actions."""
+    return f"actions of the run: {'; '.join(map(str, actions))}" if actions else ""
+
 
 class ConfigError(PodiumError):
     """A setting, card, pool or argument is invalid; nothing was started."""

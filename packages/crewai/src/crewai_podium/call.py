@@ -29,7 +29,7 @@ class RunStopped(HookAborted):
 
 
 @cache
-def _stopping(kind: type[Exception]) -> type[Exception]:
+def _stopping(kind: Any) -> Any:
     return type(kind.__name__, (kind, RunStopped), {"__module__": kind.__module__})
 
 
@@ -40,14 +40,15 @@ def stopped(error: Exception) -> Exception:
     the length of the context, it shortens the conversation and asks again; so the text does not mention it if
     the run has acted.
     """
-    kind = _stopping(type(error))
+    kind: Any = _stopping(type(error))
     copy = kind.__new__(kind, *error.args)
     copy.__dict__.update(vars(error))
     again = is_context_length_exceeded(error) or is_native_tool_calling_unsupported_error(error)
-    if again and getattr(error, "actions", ()):
+    if again and getattr(error, "actions", None):
         copy.args = ("the run ended without a whole answer after it had acted: see `actions` and `result`",)
     copy.reason, copy.source = str(copy), "podium"
-    return copy
+    stopped_run: Exception = copy
+    return stopped_run
 
 
 def new_call(

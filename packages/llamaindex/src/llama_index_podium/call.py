@@ -15,6 +15,7 @@ from llama_index_podium.tool_continuation import CONTINUATION, latest_continuati
 from llama_index_podium.tracing import Ambient
 from podium.aio import events_of
 from podium.conductor import Conductor
+from podium.errors import ConfigError
 from podium.hosted import HostedConductor
 from podium.hosts import Partial, read_sampling, read_tools
 
@@ -32,7 +33,7 @@ class LLMCall:
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
 
     Raises:
-        ConfigError: a conductor does not accept an option.
+        ConfigError: a conductor does not accept an option, or it acts and an agent calls tools in text.
     """
 
     def __init__(
@@ -50,6 +51,11 @@ class LLMCall:
         self._conductor = conductor
         self._partial: Partial = partial
         self._callbacks = callbacks
+        if conductor.acts and any(map(_is_of_text_agent, messages)):
+            raise ConfigError(
+                "an agent that calls tools in its text (ReActAgent) asks the conductor for each thought, and "
+                "the conductor's workers act, so it would repeat their actions: use FunctionAgent"
+            )
         self._messages = [each for each in messages if not _is_blank(each)] or messages
         self._where = Ambient.here()
 
@@ -89,6 +95,11 @@ class LLMCall:
                     if emit is not None and text:
                         emit(_response(call.text, text))
             return _last(call, stream=emit is not None)
+
+
+def _is_of_text_agent(message: ChatMessage) -> bool:
+    """Return whether a message tells the model to call tools in its text."""
+    return message.role == MessageRole.SYSTEM and "Action Input:" in (message.content or "")
 
 
 def _is_blank(message: ChatMessage) -> bool:

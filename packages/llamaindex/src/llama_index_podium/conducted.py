@@ -4,10 +4,10 @@ This module has the common part: it reports the run's steps to LlamaIndex and me
 Each caller converts the answer itself.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore
@@ -16,8 +16,10 @@ from llama_index_podium.result_metadata import metadata_of
 from llama_index_podium.sources import behind, merge
 from llama_index_podium.tracing import Steps
 from podium.conductor import Conductor
+from podium.errors import ConfigError
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, Partial, plan_metadata
+from podium.policy import Policy
 from podium.secrets import scrub_data
 from podium.types import (
     AnswerDelta,
@@ -32,6 +34,8 @@ from podium.types import (
     Tools,
 )
 
+AnyConductor = TypeVar("AnyConductor", Conductor, HostedConductor, Conductor | HostedConductor)
+
 
 class ConductedCall:
     """One call of a query engine, a retriever, an LLM or a tool. Create one object per call.
@@ -44,6 +48,7 @@ class ConductedCall:
         tools: tools offered to the worker of the last step.
         sampling: sampling of that worker.
         continuation: the continuation in the message with the latest tool calls.
+        session: the id by which an unfinished run of the same question is found; see `RecordedRun`.
 
     Raises:
         QueryError: there is no question.
@@ -59,6 +64,7 @@ class ConductedCall:
         tools: Tools = Tools(()),  # noqa: B008 - frozen
         sampling: Sampling = Sampling(),  # noqa: B008 - frozen
         continuation: object = None,
+        session: str | None = None,
     ) -> None:
         self._steps = Steps(callbacks)
         self._call = ChatCall(
@@ -70,6 +76,7 @@ class ConductedCall:
             partial=partial,
             options={"middleware": self._steps.middleware},
             on_event=self._steps.tell,
+            session=session,
         )
         self._plans: dict[int, Plan] = {}
         self._ended: dict[int, dict[int, Outcome]] = {}
@@ -143,3 +150,29 @@ class ConductedCall:
         found = self._steps.found.get(begun.run_id, {})
         ended = {step: writing, **self._ended.get(number, {})}
         self.nodes[:] = behind(self._plans[number], ended, step, found)
+
+
+def bound_conductor(
+    thing: AnyConductor, face: str, labels: Iterable[str], policy: Policy | None
+) -> AnyConductor:
+    """Return a conductor for queries with these labels, as `Conductor.bind` does.
+
+    Args:
+        thing: the conductor.
+        face: the name of the caller's class, for the error.
+        labels: labels of each query.
+        policy: applies in addition to the policy of the conductor; `None` adds nothing.
+
+    Raises:
+        ConfigError: the object is not a conductor, or is hosted and cannot be bound; see `Conductor.bind`.
+    """
+    if not isinstance(thing, Conductor | HostedConductor):
+        raise ConfigError(
+            f"{face} needs a conductor, not {thing!r:.80}: give Conductor(planner, workers), or use "
+            f"{face}.from_defaults(workers, planner)"
+        )
+    if isinstance(thing, HostedConductor):
+        if labels or policy is not None:
+            raise ConfigError("a hosted conductor supports neither labels nor a policy: leave them out")
+        return thing
+    return thing.bind(labels=labels, policy=policy)

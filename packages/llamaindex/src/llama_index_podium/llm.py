@@ -1,6 +1,6 @@
 """A conductor as an LLM. The sync methods run the async methods."""
 
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Collection, Generator, Sequence
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -28,14 +28,16 @@ from pydantic import PrivateAttr
 from typing_extensions import override
 
 from llama_index_podium.call import LLMCall
+from llama_index_podium.conducted import bound_conductor
 from llama_index_podium.messages import call_blocks, calls_of
-from llama_index_podium.planner import check_conductor, conductor_of
+from llama_index_podium.planner import conductor_of
 from llama_index_podium.structured import StructuredCall, has_value
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
 from podium.hosted import HostedConductor
 from podium.hosts import SAMPLING_OPTIONS, ConductorFace, Partial, check_partial, read_sampling
 from podium.planners import Planner
+from podium.policy import Policy
 
 if TYPE_CHECKING:
     from llama_index.core.tools import BaseTool
@@ -56,6 +58,8 @@ class ConductorLLM(FunctionCallingLLM):
         conductor: the conductor that plans and runs each call. A hosted conductor returns no steps and no
             nodes.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
+        labels: labels of each query; see `Conductor.bind`.
+        policy: applies in addition to the conductor's policy.
         callback_manager: gets the calls and steps; `None` uses the callback manager of `Settings`.
         options: further options of LlamaIndex's `LLM`, such as `system_prompt`; `temperature`, `top_p`,
             `max_tokens`, `seed`, `stop`, `reasoning_effort` and `response_format` as defaults for the worker
@@ -78,19 +82,21 @@ class ConductorLLM(FunctionCallingLLM):
         conductor: Conductor | HostedConductor,
         *,
         partial: Partial = "return",
+        labels: Collection[str] = (),
+        policy: Policy | None = None,
         callback_manager: CallbackManager | None = None,
         **options: Any,
     ) -> None:
-        check_conductor(conductor, "ConductorLLM")
+        bound = bound_conductor(conductor, "ConductorLLM", labels, policy)
         takes = {*FunctionCallingLLM.model_fields, *SAMPLING_OPTIONS}
         if unknown := sorted(options.keys() - takes):
-            told = ", ".join(sorted({"partial", *takes}))
+            told = ", ".join(sorted({"partial", "labels", "policy", *takes}))
             raise TypeError(f"ConductorLLM does not accept {', '.join(unknown)}: its options are {told}")
         sampling: dict[str, Any] = {name: options.pop(name) for name in SAMPLING_OPTIONS if name in options}
         read_sampling(sampling, of="ConductorLLM")  # raises for a mistake here, not in the first call
         super().__init__(callback_manager=callback_manager or CallbackManager([]), **options)
         self._sampling = sampling
-        self._conductor = conductor
+        self._conductor = bound
         self._partial = check_partial(partial)
 
     @classmethod

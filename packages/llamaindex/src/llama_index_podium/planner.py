@@ -11,7 +11,6 @@ from llama_index_podium.workers import as_worker
 from llama_index_podium.workers.llm import LLMWorker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosted import HostedConductor
 from podium.hosts import CONDUCTOR_OPTIONS, CardMaker, make_conductor
 from podium.planners import ChatPlanner, Planner
 from podium.workers import Price, Worker
@@ -40,23 +39,6 @@ def as_planner(
             )
         worker = LLMWorker(llm, card=card_of(llm, maker))
     return ChatPlanner(worker, **options)
-
-
-def check_conductor(thing: object, face: str) -> None:
-    """Raise an error unless an object is a conductor.
-
-    Args:
-        thing: the object.
-        face: the name of the caller's class, for the error.
-
-    Raises:
-        ConfigError: the object is not a conductor.
-    """
-    if not isinstance(thing, Conductor | HostedConductor):
-        raise ConfigError(
-            f"{face} needs a conductor, not {thing!r:.80}: give Conductor(planner, workers), or use "
-            f"{face}.from_defaults(workers, planner)"
-        )
 
 
 def check_options(face: str, unknown: Mapping[str, object], *, takes: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """A conductor as a query engine: responses, whole or streamed, and the prompts of its workers."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -17,8 +17,8 @@ from llama_index.core.llms import LLM
 from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMixinType
 from llama_index.core.schema import QueryBundle
 
-from llama_index_podium.conducted import ConductedCall
-from llama_index_podium.planner import check_conductor, check_options, conductor_of
+from llama_index_podium.conducted import ConductedCall, bound_conductor
+from llama_index_podium.planner import check_options, conductor_of
 from llama_index_podium.tracing import Told
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
@@ -27,6 +27,7 @@ from podium.conductor import Conductor
 from podium.hosted import HostedConductor
 from podium.hosts import ConductorFace, Partial, check_partial
 from podium.planners import Planner
+from podium.policy import Policy
 from podium.secrets import scrub
 from podium.workers import Worker
 
@@ -52,6 +53,8 @@ class ConductorQueryEngine(BaseQueryEngine):
             with the nodes found so far. Values that are known only at the end are added at the end.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`; a streamed response
             raises it at its end.
+        labels: labels of each query; see `Conductor.bind`.
+        policy: applies in addition to the conductor's policy.
         callback_manager: gets the queries and steps; `None` uses the callback manager of `Settings`.
 
     Raises:
@@ -67,13 +70,18 @@ class ConductorQueryEngine(BaseQueryEngine):
         *,
         streaming: bool = False,
         partial: Partial = "return",
+        labels: Collection[str] = (),
+        policy: Policy | None = None,
         callback_manager: CallbackManager | None = None,
         **unknown: Any,
     ) -> None:
-        check_conductor(conductor, "ConductorQueryEngine")
-        check_options("ConductorQueryEngine", unknown, takes=("streaming", "partial", "callback_manager"))
+        check_options(
+            "ConductorQueryEngine",
+            unknown,
+            takes=("streaming", "partial", "labels", "policy", "callback_manager"),
+        )
         super().__init__(callback_manager)
-        self.conductor = conductor
+        self.conductor = bound_conductor(conductor, "ConductorQueryEngine", labels, policy)
         self.streaming = streaming
         self.partial: Partial = check_partial(partial)
 

@@ -1,6 +1,6 @@
 """A conductor as a retriever: the nodes behind an answer, for chat engines, evaluators and synthesizers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -8,14 +8,15 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from llama_index_podium.conducted import ConductedCall
-from llama_index_podium.planner import check_conductor, check_options, conductor_of
+from llama_index_podium.conducted import ConductedCall, bound_conductor
+from llama_index_podium.planner import check_options, conductor_of
 from llama_index_podium.sources import RUN, marked
 from llama_index_podium.workers import as_worker
 from podium.aio import run_sync
 from podium.conductor import Conductor
 from podium.hosts import ConductorFace, Partial, check_partial, lack_of, run_failed
 from podium.planners import Planner
+from podium.policy import Policy
 from podium.workers import Gather
 
 _TOLD: Final = ("run_id", "status", "problem", "planner")
@@ -37,6 +38,8 @@ class ConductorRetriever(BaseRetriever):
         partial: whether the nodes of an incomplete answer are returned, or `RunFailed` is raised. Returned
             nodes end with a node of the sentence `(Not complete: …)`; with `answer`, the first node has it.
             `RunFailed` is also raised if an incomplete answer has no nodes.
+        labels: labels of each query; see `Conductor.bind`.
+        policy: applies in addition to the conductor's policy.
         callback_manager: gets the searches and steps; `None` uses the callback manager of `Settings`.
 
     Raises:
@@ -52,13 +55,16 @@ class ConductorRetriever(BaseRetriever):
         *,
         answer: bool = False,
         partial: Partial = "return",
+        labels: Collection[str] = (),
+        policy: Policy | None = None,
         callback_manager: CallbackManager | None = None,
         **unknown: Any,
     ) -> None:
-        check_conductor(conductor, "ConductorRetriever")
-        check_options("ConductorRetriever", unknown, takes=("answer", "partial", "callback_manager"))
+        check_options(
+            "ConductorRetriever", unknown, takes=("answer", "partial", "labels", "policy", "callback_manager")
+        )
         super().__init__(callback_manager)
-        self.conductor = conductor
+        self.conductor = bound_conductor(conductor, "ConductorRetriever", labels, policy)
         self.answer = answer
         self.partial: Partial = check_partial(partial)
 

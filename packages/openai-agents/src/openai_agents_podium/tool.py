@@ -12,7 +12,7 @@ from openai_agents_podium.messages import write_usage
 from openai_agents_podium.model import ConductorModel
 from openai_agents_podium.tracing import RunTracing
 from podium.conductor import Conductor
-from podium.errors import PodiumError
+from podium.errors import PodiumError, actions_told
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall
 from podium.types import Message
@@ -49,8 +49,6 @@ def conductor_tool(
         except PodiumError as error:
             if (result := getattr(error, "result", None)) is not None:
                 context.usage.add(write_usage(result.usage))
-            if error.actions:  # the SDK passes on only the text
-                error.args = (f"{error}; {_done(error)}",)
             raise
         context.usage.add(write_usage(answer.new_usage))
         return answer.text
@@ -72,14 +70,10 @@ def _telling(failure: ToolErrorFunction) -> ToolErrorFunction:
     async def tell(context: RunContextWrapper[Any], error: Exception) -> str:
         said = failure(context, error)
         text = await said if isawaitable(said) else said
-        acted = isinstance(error, PodiumError) and error.actions and _done(error) not in text
-        return f"{text} {_done(error)}" if acted else text
+        done = actions_told(error.actions) if isinstance(error, PodiumError) else ""
+        return text if done in text else f"{text} {done}"
 
     return tell
-
-
-def _done(error: PodiumError) -> str:
-    return f"actions of the run: {'; '.join(map(str, error.actions))}"
 
 
 async def _answer(conductor: Conductor | HostedConductor, question: str, tracing: ModelTracing) -> ChatAnswer:

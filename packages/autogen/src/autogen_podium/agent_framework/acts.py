@@ -1,11 +1,12 @@
 """Whether an Agent Framework object may change something in the world: see `podium.Worker.acts`."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from agent_framework import (
     Agent,
     AgentExecutor,
+    FunctionInvocationLayer,
     FunctionTool,
     HistoryProvider,
     RawAgent,
@@ -15,6 +16,9 @@ from agent_framework import (
 )
 
 from podium.hosts import hints_act, said_acts
+
+_MIDDLEWARE: Final = ("middleware", "chat_middleware", "function_middleware")
+"""The attributes of agents and clients that have middleware."""
 
 
 def may_act(thing: Any) -> bool:
@@ -34,14 +38,21 @@ def may_act(thing: Any) -> bool:
         tools = thing.default_options.get("tools") or ()
         hidden = type(thing) not in (Agent, RawAgent) or thing.mcp_tools or _is_wrapped(thing)
         return bool(hidden) or any(map(_tool_acts, tools)) or may_act(thing.client)
-    return not isinstance(thing, SupportsChatGetResponse)
+    return not isinstance(thing, SupportsChatGetResponse) or _is_wrapped(thing)
 
 
-def _is_wrapped(agent: Any) -> bool:
-    """Return whether an agent runs code of the user's: middleware, or providers, which may add tools."""
-    providers = getattr(agent, "context_providers", None) or ()
+def acts_first(agent: Any) -> bool:
+    """Return whether an agent may change something before its model has answered: if it runs unknown code."""
+    client = getattr(agent, "client", None)
+    calls_tools = isinstance(client, FunctionInvocationLayer) and not said_acts(client)
+    return type(agent) is not Agent or not calls_tools or _is_wrapped(agent) or _is_wrapped(client)
+
+
+def _is_wrapped(thing: Any) -> bool:
+    """Return whether a thing runs code of the user's: middleware, or providers, which may add tools."""
+    providers = getattr(thing, "context_providers", None) or ()
     hidden = [each for each in providers if not isinstance(each, HistoryProvider)]
-    return bool(hidden or getattr(agent, "middleware", None))
+    return bool(hidden) or any(getattr(thing, name, None) for name in _MIDDLEWARE)
 
 
 def _executor_acts(executor: Any) -> bool:

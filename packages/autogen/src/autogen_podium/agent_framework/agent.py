@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, Unpack, cast
+from contextvars import ContextVar
+from typing import Any, Final, Unpack, cast
+from uuid import uuid4
 
 from agent_framework import (
     AgentMiddlewareLayer,
@@ -12,6 +14,8 @@ from agent_framework import (
     AgentSession,
     BaseAgent,
     ContextProvider,
+    FunctionInvocationContext,
+    FunctionTool,
     HistoryProvider,
     InMemoryHistoryProvider,
     Message,
@@ -29,7 +33,7 @@ from autogen_podium.agent_framework.wrap import Participant, as_planner, as_work
 from autogen_podium.conductor_options import ConductorOptions, conductor_of
 from podium.aio import events_of
 from podium.conductor import Conductor
-from podium.errors import ConfigError, QueryError
+from podium.errors import ConfigError, PodiumError, QueryError, RunWaiting
 from podium.hosts import ChatAnswer, ChatCall, ConductorFace
 from podium.planners import Planner
 from podium.types import Message as PodiumMessage
@@ -37,6 +41,8 @@ from podium.workers import Card, Worker
 
 _Response = AgentResponse[Any]
 _Emit = Callable[[AgentResponseUpdate | _Response], None]
+_CALLER: Final = ContextVar[str | None]("_CALLER", default=None)
+"""The session of the agent that calls this agent as a tool; the tool makes a session for each call."""
 
 
 class _Conducted(BaseAgent):
@@ -76,6 +82,31 @@ class _Conducted(BaseAgent):
             return self._whole(messages, session)
         ended: list[_Response] = []
         return ResponseStream(self._updates(messages, session, ended), finalizer=lambda _: ended[-1])
+
+    def as_tool(self, **options: Any) -> FunctionTool:
+        """Return this agent as a tool, like `BaseAgent.as_tool`.
+
+        The framework tells a model only that a function failed. If the run waits, or failed after it had
+        begun an action, the tool returns the error's text, which says so. A question that is asked again in
+        the same session continues that run, if there is a journal.
+        """
+        tool = super().as_tool(**options)
+        ask, own = cast("Any", tool.func), uuid4().hex
+
+        async def asked(ctx: FunctionInvocationContext, **arguments: Any) -> str:
+            place = own if ctx.session is None else ctx.session.session_id
+            token = _CALLER.set(f"tool {place}")
+            try:
+                return str(await ask(ctx, **arguments))
+            except PodiumError as error:
+                if not (error.actions or isinstance(error, RunWaiting)):
+                    raise
+                return f"Error: {error}"
+            finally:
+                _CALLER.reset(token)
+
+        tool.func = asked
+        return tool
 
     def as_mcp_server(self, *, server_name: str | None = None, **options: Any) -> Any:
         """Return an MCP server with this agent as its only tool, like `Agent.as_mcp_server`.
@@ -126,7 +157,7 @@ class _Conducted(BaseAgent):
             if not query or conversation[-1].author_name == self.name:
                 raise QueryError(f"agent {self.name!r} got no message since its last answer")
             system = tuple(PodiumMessage("system", text) for text in context.instructions)
-            place = None if session is None else session.session_id
+            place = _CALLER.get() or (None if session is None else session.session_id)
             call = ChatCall(self.conductor, (*system, *query), session=place)
             answer = await (self._stream(call, emit) if stream else call.run())
             response = self._response(answer)

@@ -1,10 +1,12 @@
 """A conductor as a chat client of Agent Framework; each call is a run."""
 
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, ClassVar, Final, Unpack, cast
 
 from agent_framework import (
+    AgentSession,
     BaseChatClient,
     ChatAndFunctionMiddlewareTypes,
     ChatMiddlewareLayer,
@@ -31,6 +33,8 @@ from podium.types import Message as PodiumMessage
 from podium.workers import Card, Worker
 
 _NAME: Final = "podium"
+_SESSION: Final = "podium_session"
+"""The argument with the id of the agent's session, which the layers keep to themselves."""
 
 
 class _ConductedClient(BaseChatClient[ChatOptions[None]]):
@@ -45,13 +49,15 @@ class _ConductedClient(BaseChatClient[ChatOptions[None]]):
     def _inner_get_response(
         self, *, messages: Sequence[Message], stream: bool, options: Mapping[str, Any], **others: Any
     ) -> Awaitable[ChatResponse[Any]] | ResponseStream[ChatResponseUpdate, ChatResponse[Any]]:
-        del others  # arguments for the layers
-        form = options.get("response_format")
+        call = partial(self._call, messages, options, others.get(_SESSION))  # the others are for the layers
         if not stream:
-            return self._whole(messages, options)
-        return self._build_response_stream(self._updates(messages, options), response_format=form)
+            return self._whole(call, options)
+        form = options.get("response_format")
+        return self._build_response_stream(self._updates(call), response_format=form)
 
-    async def _call(self, messages: Sequence[Message], options: Mapping[str, Any]) -> ChatCall:
+    async def _call(
+        self, messages: Sequence[Message], options: Mapping[str, Any], session: str | None
+    ) -> ChatCall:
         check_options(options)
         said = await self._validate_options(options)
         instructions = said.get("instructions")
@@ -63,10 +69,13 @@ class _ConductedClient(BaseChatClient[ChatOptions[None]]):
             sampling=call_sampling(said),
             store=self._store,
             partial=self.partial,
+            session=session,
         )
 
-    async def _whole(self, messages: Sequence[Message], options: Mapping[str, Any]) -> ChatResponse[Any]:
-        call = await self._call(messages, options)
+    async def _whole(
+        self, make: Callable[[], Awaitable[ChatCall]], options: Mapping[str, Any]
+    ) -> ChatResponse[Any]:
+        call = await make()
         answer = await call.run()
         run_id, text = answer.result.run_id, [Content.from_text(answer.text)] if answer.text else []
         return ChatResponse(
@@ -81,9 +90,9 @@ class _ConductedClient(BaseChatClient[ChatOptions[None]]):
         )
 
     async def _updates(
-        self, messages: Sequence[Message], options: Mapping[str, Any]
+        self, make: Callable[[], Awaitable[ChatCall]]
     ) -> AsyncGenerator[ChatResponseUpdate, None]:
-        call = await self._call(messages, options)
+        call = await make()
         async with aclosing(call.stream()) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ChatAnswer):
@@ -163,3 +172,10 @@ class ConductorChatClient(
             options=options,
             face="ConductorChatClient",
         )
+
+    def get_response(self, messages: Any, *, client_kwargs: Any = None, **others: Any) -> Any:
+        """Answer a conversation; an agent passes its session in `client_kwargs`."""
+        given = dict(client_kwargs or {})
+        if isinstance(session := given.get("session"), AgentSession):
+            given[_SESSION] = session.session_id
+        return super().get_response(messages, client_kwargs=given, **others)

@@ -11,6 +11,8 @@ from typing import Any, Literal, cast
 from agent_framework import (
     AgentResponseUpdate,
     ChatResponseUpdate,
+    FunctionInvocationContext,
+    FunctionMiddleware,
     FunctionTool,
     RawAgent,
     ResponseStream,
@@ -18,6 +20,7 @@ from agent_framework import (
     SupportsChatGetResponse,
 )
 
+from autogen_podium.agent_framework.acts import acts_first
 from autogen_podium.agent_framework.messages import to_framework
 from autogen_podium.agent_framework.responses import Response, is_openai, read_response
 from podium.aio import events_of
@@ -44,8 +47,15 @@ class FrameworkWorker(Worker):
         return f"{type(self).__name__}({self.card.name!r})"
 
     @abstractmethod
-    def ask(self, request: Request, *, stream: bool) -> Awaitable[Response] | _Stream:
-        """Return the object's return value for a request."""
+    def ask(
+        self, request: Request, noted: "FunctionsNoted", *, stream: bool
+    ) -> Awaitable[Response] | _Stream:
+        """Return the object's return value for a request; `noted` is told when a function is called."""
+
+    @property
+    def acts_first(self) -> bool:
+        """Whether a call may change something before a model has answered."""
+        return True
 
     @property
     @abstractmethod
@@ -56,13 +66,18 @@ class FrameworkWorker(Worker):
         """Call the object; with `request.stream`, as a stream if `has_one_text`."""
         name, sent = self.card.name, list[str]()
         response: Response | None = None
+        noted = FunctionsNoted()
+
+        def has_run() -> bool:
+            return self.acts and (noted.is_called or self.acts_first)
+
         if not request.stream or not self.has_one_text:
-            with worker_errors(name, has_run=lambda: self.acts):
-                response = await cast("Awaitable[Response]", self.ask(request, stream=False))
+            with worker_errors(name, has_run=has_run):
+                response = await cast("Awaitable[Response]", self.ask(request, noted, stream=False))
         else:
-            async with aclosing(self._streamed(request)) as pieces:
+            async with aclosing(self._streamed(request, noted)) as pieces:
                 while True:
-                    with worker_errors(name, has_run=lambda: self.acts):
+                    with worker_errors(name, has_run=has_run):
                         piece = await anext(pieces, None)
                     if piece is None:
                         break
@@ -77,11 +92,11 @@ class FrameworkWorker(Worker):
             yield completion.text
         yield completion
 
-    def _streamed(self, request: Request) -> AsyncGenerator[str | Response, None]:
+    def _streamed(self, request: Request, noted: "FunctionsNoted") -> AsyncGenerator[str | Response, None]:
         """Stream in a separate task: a second cancellation would interrupt the client's own clean-up."""
 
         async def read(emit: Callable[[str | Response], None]) -> None:
-            stream = cast("_Stream", self.ask(request, stream=True))
+            stream = cast("_Stream", self.ask(request, noted, stream=True))
             async with stream:
                 async for update in stream:
                     if update.text and update.role != "tool":
@@ -89,6 +104,21 @@ class FrameworkWorker(Worker):
                 emit(await stream.get_final_response())
 
         return events_of(read)
+
+
+class FunctionsNoted(FunctionMiddleware):
+    """Notes whether an agent has called a function."""
+
+    def __init__(self) -> None:
+        self.is_called = False
+
+    async def process(
+        self, context: FunctionInvocationContext, call_next: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Note the call."""
+        del context
+        self.is_called = True
+        await call_next()
 
 
 class AgentWorker(FrameworkWorker):
@@ -111,10 +141,17 @@ class AgentWorker(FrameworkWorker):
             return True
         return not (agent.default_options.get("tools") or agent.mcp_tools or agent.context_providers)
 
-    def ask(self, request: Request, *, stream: bool) -> Awaitable[Response] | _Stream:
+    @property
+    def acts_first(self) -> bool:
+        """Whether the agent runs unknown code before its model answers."""
+        return acts_first(self.agent)
+
+    def ask(self, request: Request, noted: FunctionsNoted, *, stream: bool) -> Awaitable[Response] | _Stream:
         """Run the agent."""
         run: Any = self.agent.run
-        return cast("Awaitable[Response] | _Stream", run(to_framework(request.messages), stream=stream))
+        others = {} if self.acts_first else {"middleware": [noted]}
+        asked = run(to_framework(request.messages), stream=stream, **others)
+        return cast("Awaitable[Response] | _Stream", asked)
 
 
 class ClientWorker(FrameworkWorker):
@@ -141,8 +178,9 @@ class ClientWorker(FrameworkWorker):
         """JSON schemas, for clients of OpenAI's SDK; other clients may ignore them."""
         return frozenset({"json"} if is_openai(self.client) else ())
 
-    def ask(self, request: Request, *, stream: bool) -> Awaitable[Response] | _Stream:
+    def ask(self, request: Request, noted: FunctionsNoted, *, stream: bool) -> Awaitable[Response] | _Stream:
         """Call the client."""
+        del noted  # the caller of the run calls the tools
         options = self._options(request.sampling) | _offered(request.tools)
         get: Any = self.client.get_response
         asked = get(to_framework(request.messages), stream=stream, options=options)

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
-from podium.hosts.recorded import RecordedRun
+from podium.hosts.recorded import RecordedRun, place_of, recorded_continuation, session_run_id
 from podium.hosts.results import (
     Partial,
     answer_sources,
@@ -120,7 +120,8 @@ class ChatCall:
         model: the model's name for a hosted conductor; `None` means the model of the conductor.
         continuation: `ChatAnswer.continuation` from the message with the latest tool calls.
         store: stores continuations, for hosts whose messages cannot contain them; `continuation` is
-            then ignored.
+            then ignored. What the store lacks is read from the journal, where the run is found by its
+            session, or else by its question, and by the ids of its tool calls.
         partial: whether an incomplete answer raises `RunFailed` (`raise`), or is returned (`return`): its
             text ends with the sentence `(Not complete: …)`. Structured text cannot, so it raises as well.
             `None` returns each answer unchanged, for a caller that tells its status in another way.
@@ -211,6 +212,7 @@ class ChatCall:
             ConfigError: labels or a policy are given, and the conductor is hosted.
             PodiumError: see `Conductor.run`.
         """
+        await self._read_journal()
         async with aclosing(self._begin(stream=stream)) as events:
             async for event in events:
                 self._run_id = self._run_id or event.run_id  # the first event is the run's own
@@ -282,6 +284,20 @@ class ChatCall:
             refresh=self._partial == "raise",
         )
         return self._run.events()
+
+    async def _read_journal(self) -> None:
+        """Read a continuation that the store lacks, and name the run so that its next turn finds it."""
+        conductor, options = self.conductor, self._options
+        if self._store is None or not self.tools.offered or isinstance(conductor, HostedConductor):
+            return
+        journal = options.get("journal") or conductor.journal
+        if journal is None:
+            return
+        place = place_of(conductor, self._session, self.query)
+        if self._continuation is None and self.tool_messages:
+            self._continuation = await recorded_continuation(journal, place, self.query, self.tool_messages)
+        if self._session is None and not options.get("run_id"):
+            self._options = {**options, "run_id": session_run_id(place)}
 
     def _paid_results(self, conductor: Conductor) -> PaidResults | None:
         names = conductor.pool.names

@@ -166,6 +166,11 @@ class ContinuationStore:
             return next((self._kept[name] for name in names if name in self._kept), None)
 
 
+def latest_calls(tool_messages: Sequence[Message]) -> Sequence[Part]:
+    """Return the latest tool calls in the messages after a question."""
+    return next((message.tool_calls for message in reversed(tool_messages) if message.tool_calls), ())
+
+
 def continuation_names(
     conversation: Sequence[Message], calls: Sequence[Part] = (), *, asker: Sequence[str] = ()
 ) -> tuple[str, ...]:

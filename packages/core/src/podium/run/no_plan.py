@@ -72,7 +72,7 @@ def raise_unplanned(result: Result, cause: BaseException | None) -> None:
 
 def with_bill(error: PlannerError) -> PlannerError:
     """Add the run's id, tokens and cost to the message of an error, and return the error."""
-    error.args = (f"run {error.run_id}: {error}; the run used {spent(error.usage, error.cost)}",)
+    error.args = (f"run {error.run_id}: {error.args[0]}; the run used {spent(error.usage, error.cost)}",)
     return error
 
 

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Literal, Protocol, TypedDict
 
 from podium.budget.charging import UNREPORTED, Charged, weakest
-from podium.errors import PodiumError, WorkerError
+from podium.errors import PodiumError, WorkerError, actions_told
 from podium.secrets import scrub
 from podium.types.messages import Completion, FinishReason, Part, storable
 from podium.types.plan import Plan, PlannedBy
@@ -158,12 +158,12 @@ _MOST_ASKED = 200
 
 
 def tell_actions(error: BaseException, actions: Sequence[Action]) -> None:
-    """Add the actions of a run to the error that ended it, also to the exception of a bug."""
+    """Add the actions of a run to the error that ended it; an exception of other code also gets a note."""
     error.actions = tuple(actions)  # type: ignore[attr-defined]
     for each in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
         tell_actions(each, actions)
-    if actions:
-        error.add_note(f"actions of the run: {'; '.join(map(str, actions))}")
+    if actions and not isinstance(error, PodiumError):
+        error.add_note(actions_told(actions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ def _workflow_acts(workflow: Workflow) -> bool:
 
 
 def acts_first(workflow: Workflow) -> bool:
-    """Return whether a workflow may act before a model has answered: it is no agent of LlamaIndex itself."""
+    """Return whether a workflow may act before a model has answered: its class is unknown."""
     from llama_index.core.agent.workflow import FunctionAgent, ReActAgent  # noqa: PLC0415 - slow
 
     return type(workflow) not in (FunctionAgent, ReActAgent)
