@@ -40,7 +40,8 @@ def stopped(error: Exception) -> Exception:
     the length of the context, it shortens the conversation and asks again; so the text does not mention it if
     the run has acted.
     """
-    kind: Any = _stopping(type(error))
+    kind: Any = type(error)
+    kind = _stopping(kind)
     copy = kind.__new__(kind, *error.args)
     copy.__dict__.update(vars(error))
     again = is_context_length_exceeded(error) or is_native_tool_calling_unsupported_error(error)
