@@ -49,8 +49,6 @@ def conductor_tool(
         except PodiumError as error:
             if (result := getattr(error, "result", None)) is not None:
                 context.usage.add(write_usage(result.usage))
-            if error.actions:  # the SDK passes on only the text
-                error.args = (f"{error}; {_done(error)}",)
             raise
         context.usage.add(write_usage(answer.new_usage))
         return answer.text
