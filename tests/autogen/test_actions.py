@@ -396,7 +396,7 @@ async def test_a_turn_with_results_of_tools_is_continued() -> None:
         team = Conductor(FixedPlanner(plan), [action, writer], retry=once, journal=MemoryJournal())
         lead: Any = Agent(ConductorChatClient(team), name="lead", tools=[look_up])
         session = AgentSession()
-        with pytest.raises(RunFailed, match=r"refund Refund order 1017\.: done"):
+        with pytest.raises(RunFailed, match="refund Refund order 1017"):
             await lead.run("Refund it.", session=session)
         assert (await lead.run("Refund it.", session=session)).text == "It is done."
     assert (refunds, asked) == (["Refund order 1017."], ["Bern"])
