@@ -54,7 +54,7 @@ def crew_of(*plans: str, guardrail: Any = None, **context: Any) -> tuple[Crew, S
 async def test_a_task_knows_the_labels_of_its_context(context: dict[str, Any]) -> None:
     """The planner of the next task, or after a guardrail, is shown only workers that the policy allows."""
     crew, mailer = crew_of(_FIND, _MAIL, _MAIL, **context)
-    with pytest.raises(PlannerError, match="worker 'mailer', which does not exist"):
+    with pytest.raises(PlannerError, match="worker 'mailer', which may not work here"):
         await crew.akickoff()
     assert not mailer.requests
 
