@@ -216,7 +216,7 @@ async def test_a_guardrail_of_a_task_does_not_repeat_actions(run: str | None) ->
 async def test_a_resumed_try_knows_the_actions_of_the_tries_before() -> None:
     """The planner fails after the guardrail has rejected the first answer; the crew is kicked off again."""
     shop, text = Shop(), write_plan(Plan((replace(REFUND, worker=1), Step(2, "Write."))), "rows")
-    replies = iter[Any]([text, WorkerFailed("down"), text])
+    replies: Any = iter([text, WorkerFailed("down"), text])
     answers = iter(["short", "long enough"])
     async with MemoryJournal() as journal:
         manager = ConductorManager(

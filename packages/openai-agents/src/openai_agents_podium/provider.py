@@ -23,7 +23,8 @@ class ConductorProvider(ModelProvider):
     """
 
     def __init__(self, models: Mapping[str, Model], *, otherwise: ModelProvider | None = None) -> None:
-        for name, model in models.items():
+        given: Mapping[str, object] = models
+        for name, model in given.items():
             if not isinstance(model, Model):
                 told = f"the model {name!r} is {model!r:.80}: give a ConductorModel"
                 raise ConfigError(f"{told}, such as ConductorModel(conductor)")
