@@ -187,7 +187,7 @@ def test_an_interrupted_run(  # noqa: PLR0913 - three faces, two ends, whole and
     serve: Serve, upstream: ChatServer, http: Http, orders: Shop, path: str, end: str, *, stream: bool
 ) -> None:
     """The error says what the run has done."""
-    served = serve(models=orders.table, server="drain_seconds = 0.1")
+    served = serve(models=orders.patient, server="drain_seconds = 0.1")
     client, upstream.reply = http(served), stalling(rows(REFUND, WRITE))
 
     def stop(run_id: str) -> None:
@@ -214,7 +214,7 @@ def test_a_response_in_the_background(
     serve: Serve, upstream: ChatServer, http: Http, orders: Shop, end: str
 ) -> None:
     """It has the actions also if it has no answer."""
-    client = http(serve(models=orders.table + ONCE))
+    client = http(serve(models=orders.patient + ONCE))
     upstream.reply = stalling(rows(REFUND, WRITE if end == "cancelled" else {**WRITE, "worker": "one"}))
     body = {"model": "podium", "input": "What?", "background": True}
     path = f"/responses/{client.post('/responses', json=body).json()['id']}"
@@ -260,7 +260,7 @@ def test_approvals_of_actions(serve: Serve, upstream: ChatServer, http: Http, or
 
 def test_a_refused_action(serve: Serve, upstream: ChatServer, http: Http, orders: Shop) -> None:
     """A run that has ended waits for nothing."""
-    client = http(serve(models=orders.table + LATER))
+    client = http(serve(models=orders.patient + LATER))
     upstream.reply = planning(rows(REFUND, {**REFUND, "subtask": '{"order": 1018}'}, WRITE))
     run_id = chat(client).json()["error"]["run_id"]
     refused = client.post(f"/runs/{run_id}/refuse", json={"action": 0, "why": "no"})

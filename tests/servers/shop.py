@@ -28,7 +28,12 @@ class Shop:
     @property
     def table(self) -> str:
         """The table of its worker, whose tool is `shop.refund`."""
-        return f'[workers.shop]\ntype = "mcp"\nurl = "{self.url}"\nseconds = 0.3\n'
+        return f"{self.patient}seconds = 0.3\n"
+
+    @property
+    def patient(self) -> str:
+        """As `table`, with the default timeout: no call ends late."""
+        return f'[workers.shop]\ntype = "mcp"\nurl = "{self.url}"\n'
 
 
 @contextmanager

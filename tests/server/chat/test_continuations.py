@@ -258,7 +258,7 @@ def test_a_conversation_that_has_changed(
     """The calls are those of the run: no action is repeated; with other tools, the turn is planned again."""
     first, second, tools, called = CHANGES[case]
     upstream.reply = _acting
-    post = poster(serve(models=orders.table).url)
+    post = poster(serve(models=orders.patient).url)
     body = {"model": "podium", "tools": TOOLS}
     post("/chat/completions", {**body, "messages": first})
     upstream.calls.clear()
@@ -293,7 +293,7 @@ def test_other_apis_and_a_changed_system_message(
     """As above."""
     upstream.reply = _acting
     clock = iter(f"It is 10:00:0{second}." for second in range(9))
-    post = poster(serve(models=orders.table).url)
+    post = poster(serve(models=orders.patient).url)
 
     def timed(path: str, body: Any) -> Any:
         return post(path, {**body, ("system" if path == "/messages" else "instructions"): next(clock)})

@@ -84,7 +84,7 @@ def ended(reason: str, calls: int) -> Any:
     """Return a turn that has ended, as far as the writer reads it."""
     function = {"name": "add", "arguments": "{}"}
     return SimpleNamespace(
-        answer=SimpleNamespace(finish_reason=reason),
+        finish_reason=reason,
         tool_calls=[{"id": f"c{n}", "type": "function", "function": function} for n in range(calls)],
         usage=Usage(1, 1),
         summary={"run_id": "r"},
@@ -121,7 +121,7 @@ def test_any_order_of_events(
         case "fail":
             events += writer.fail(Fault(status=502, code="worker", message="no"))
         case "cancel":
-            events += writer.cancel()
+            events += writer.cancel(())
         case _:
             events += writer.end(ended(end, calls))
     check(events)
