@@ -28,7 +28,7 @@ class Shop:
     @property
     def table(self) -> str:
         """The table of its worker, whose tool is `shop.refund`."""
-        return f"{self.patient}seconds = 0.3\n"
+        return f"{self.patient}seconds = 0.6\n"
 
     @property
     def patient(self) -> str:

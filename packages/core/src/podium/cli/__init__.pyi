@@ -18,10 +18,10 @@ from .root import (
     app as app,
 )
 from .run_lookup import (
+    check_journal as check_journal,
     find_run as find_run,
     local_time as local_time,
     look as look,
-    probe as probe,
 )
 from .screen import (
     EXIT_CODES as EXIT_CODES,

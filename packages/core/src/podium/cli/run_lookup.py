@@ -37,7 +37,7 @@ def look(journal: Journal, read: Callable[[], Awaitable[T]]) -> T:
     return anyio.run(reading)
 
 
-def probe(screen: Screen, journal: SqlJournal) -> None:
+def check_journal(screen: Screen, journal: SqlJournal) -> None:
     """Check that the journal works, and say so if the command will wait for it.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from podium.cli import ConfigPath, Screen, above_zero, counted, probe, reporting
+from podium.cli import ConfigPath, Screen, above_zero, check_journal, counted, reporting
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
@@ -109,7 +109,7 @@ def _run(screen: Screen, asked: Asked, path: Path | None, *, only_check: bool) -
     if journal is None:
         why = "a hosted conductor has none" if config.is_hosted else "remove `off` in [journal]"
         raise ConfigError(f"{config.path}: podium batch needs a journal: {why}")
-    probe(screen, journal)  # before MCP servers start
+    check_journal(screen, journal)  # before MCP servers start
     catalogue = make_catalogue(config, journal)
     asked.check_files()
     asked.check_prices(catalogue)

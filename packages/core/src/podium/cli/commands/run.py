@@ -28,7 +28,7 @@ from podium.cli.arguments import (
 from podium.cli.job import Job, hosted_job
 from podium.cli.plan_files import read_plan
 from podium.cli.question import read_question
-from podium.cli.run_lookup import probe
+from podium.cli.run_lookup import check_journal
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
 from podium.config import Config, find_config, load_config
@@ -126,7 +126,7 @@ def _run(
         off = f"remove `off` in [journal] of {config.path}" if asked.journaled else "leave out --no-journal"
         raise ConfigError(f"--run-id needs a journal, and this run is not recorded: {off}, or --run-id")
     if journal is not None:
-        probe(screen, journal)  # before MCP servers start
+        check_journal(screen, journal)  # before MCP servers start
     answering = Answering(
         screen,
         as_json=as_json,
