@@ -6,8 +6,8 @@ from typing import assert_never
 
 from podium.budget.limits import Limits
 from podium.errors import ConfigError, JournalBroken
-from podium.resume.action_log import executions_of
 from podium.resume.bills import UNKNOWN, Called, calls_of, unseen_proposal
+from podium.resume.recorded_actions import executions_of
 from podium.types.conclusion import conclusion
 from podium.types.events import (
     ActionDecided,

@@ -8,10 +8,10 @@ from dataclasses import replace
 from math import inf
 from typing import Any, assert_never
 
-from podium.resume.action_log import executions_of
 from podium.resume.bills import calls_of
 from podium.resume.paid_results import PaidResults
 from podium.resume.rebuild import is_aside, renumbered, with_nested
+from podium.resume.recorded_actions import executions_of
 from podium.types.events import (
     ActionDecided,
     AnswerDelta,

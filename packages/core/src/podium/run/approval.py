@@ -12,8 +12,8 @@ from podium.execution.run_context import RunContext
 from podium.execution.step_state import WAITING
 from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest, Asked
-from podium.resume.action_log import executions_of
 from podium.resume.rebuild import waiting_for
+from podium.resume.recorded_actions import executions_of
 from podium.run.forecaster import forecast_plan
 from podium.secrets.boundary import BUGS, Boundary, add_place
 from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunResumed, RunStarted
