@@ -225,7 +225,8 @@ class ChatServer:
             await asyncio.wait(self.tasks)
         for transport in self.transports.copy():  # idle connections of clients
             transport.abort()
-        await asyncio.sleep(0)  # they close in the next turn of the loop
+        for _ in range(5):  # in which they close, and then the clients of libraries that keep them open
+            await asyncio.sleep(0)
 
     @contextmanager
     def in_thread(self) -> Iterator[Self]:
