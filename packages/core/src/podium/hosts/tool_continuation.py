@@ -105,9 +105,7 @@ def read_continuation(
         tools: the tools that the turn offers.
     """
     query, calls = _calls_of(conversation)
-    if not calls or continuation is None:
-        return None
-    if not isinstance(continuation, Mapping):
+    if not calls or not isinstance(continuation, Mapping):
         return None
     try:
         records = [decode(record) for record in continuation["records"]]

@@ -165,9 +165,8 @@ class ConductorNodes:
             yield self.conductor.journal
             return
         kept = await record.read()
-        journal = StateJournal(
-            kept if len(kept) > len(lines) else lines, record.write
-        )  # lines are only added
+        latest = kept if len(kept) > len(lines) else lines  # lines are only added
+        journal = StateJournal(latest, record.write)
         try:
             yield journal
         except BaseException:  # then the node cannot update the state; interrupts and cancellations, too
