@@ -137,7 +137,7 @@ Edits = Annotated[
     Path | None,
     typer.Option("--edits", metavar="FILE", help="Apply these edits (JSON) to the run's last plan."),
 ]
-Edit = Annotated[bool, typer.Option("--edit", help="Open the run's last plan in $EDITOR.")]
+InEditor = Annotated[bool, typer.Option("--edit", help="Open the run's last plan in $EDITOR.")]
 Step = Annotated[int | None, typer.Option("--step", min=0, help="The step of the run's last plan to change.")]
 Subtask = Annotated[str | None, typer.Option(metavar="TEXT", help="The step's new subtask.")]
 Worker = Annotated[str | None, typer.Option(metavar="NAME", help="The step's new worker.")]

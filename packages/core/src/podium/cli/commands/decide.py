@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import anyio
 import typer
 
-from podium.cli.arguments import ConfigPath, Edit, Edits, NewPlan, Run, Step, Subtask, Worker, command
+from podium.cli.arguments import ConfigPath, Edits, InEditor, NewPlan, Run, Step, Subtask, Worker, command
 from podium.cli.plan_files import PlanChange
 from podium.cli.recorded_run import find_recorded_run
 from podium.cli.run_lookup import short_id
@@ -35,7 +35,7 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
     ] = None,
     plan: NewPlan = None,
     edits: Edits = None,
-    edit: Edit = False,
+    edit: InEditor = False,
     step: Step = None,
     subtask: Subtask = None,
     worker: Worker = None,

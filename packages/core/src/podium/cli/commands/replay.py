@@ -3,7 +3,18 @@
 from collections.abc import Callable
 
 from podium.cli.answer import Answering
-from podium.cli.arguments import AsJson, ConfigPath, Edit, Edits, NewPlan, Outputs, Run, Step, Subtask, Worker
+from podium.cli.arguments import (
+    AsJson,
+    ConfigPath,
+    Edits,
+    InEditor,
+    NewPlan,
+    Outputs,
+    Run,
+    Step,
+    Subtask,
+    Worker,
+)
 from podium.cli.plan_files import PlanChange
 from podium.cli.recorded_run import find_recorded_run
 from podium.cli.screen import reporting
@@ -17,7 +28,7 @@ def replay(  # noqa: PLR0913 - one parameter for each argument and option
     *,
     plan: NewPlan = None,
     edits: Edits = None,
-    edit: Edit = False,
+    edit: InEditor = False,
     step: Step = None,
     subtask: Subtask = None,
     worker: Worker = None,

@@ -32,7 +32,7 @@ _parked: dict[tuple[Path, Synchronous], Parked] = {}
 _lock = Lock()
 
 
-def keep(path: Path, synchronous: Synchronous, connection: sqlite3.Connection, tenure: Tenure) -> None:
+def park(path: Path, synchronous: Synchronous, connection: sqlite3.Connection, tenure: Tenure) -> None:
     """Keep a connection that no transaction uses."""
     file = file_id(path)
     if file is None:  # the file was deleted
@@ -47,7 +47,7 @@ def keep(path: Path, synchronous: Synchronous, connection: sqlite3.Connection, t
         each.connection.close()
 
 
-def take(path: Path, synchronous: Synchronous) -> Parked | None:
+def take_parked(path: Path, synchronous: Synchronous) -> Parked | None:
     """Remove the kept connection to a file and return it; `None` if there is none."""
     with _lock:
         kept = _parked.pop((path, synchronous), None)
@@ -57,7 +57,7 @@ def take(path: Path, synchronous: Synchronous) -> Parked | None:
     return kept
 
 
-def drop(path: Path) -> None:
+def drop_parked(path: Path) -> None:
     """Close the kept connections to a file."""
     with FORKS.held_off(path):
         with _lock:

@@ -13,7 +13,6 @@ import anyio
 import anyio.to_thread
 
 from podium.errors import ConfigError, JournalError
-from podium.journal.sql import parked
 from podium.journal.sql.database import (
     BatchRows,
     Database,
@@ -26,7 +25,7 @@ from podium.journal.sql.database import (
     Work,
 )
 from podium.journal.sql.forks import FORKS, FileId, file_id
-from podium.journal.sql.parked import Parked
+from podium.journal.sql.parked import Parked, drop_parked, park, take_parked
 
 BUSY_SECONDS = 0.5
 """How long SQLite waits for the lock of a file before the attempt fails, in seconds."""
@@ -77,14 +76,14 @@ class SqliteUrl(DatabaseUrl):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _create(path)
             with FORKS.held_off(path):
-                database.take(parked.take(path, synchronous))
+                database.take(take_parked(path, synchronous))
         except OSError as error:
             raise JournalError(database.describe(error)) from error
         return database
 
     async def unpark(self) -> None:
         """Close the kept connection to the file."""
-        await anyio.to_thread.run_sync(parked.drop, self._path.absolute())
+        await anyio.to_thread.run_sync(drop_parked, self._path.absolute())
 
 
 def _create(path: Path) -> None:
@@ -203,7 +202,7 @@ class SqliteDatabase(Database):
                 kept = self._idle.pop()
             except IndexError:
                 return
-            parked.keep(self._path, self._synchronous, kept, self.tenure)
+            park(self._path, self._synchronous, kept, self.tenure)
         if self._idle:
             await self._in_thread(self._close)
 
