@@ -23,8 +23,8 @@ class Timeouts:
     """From the call to the end of the response."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if not getattr(self, field.name) > 0:
+        for timeout in fields(self):
+            if not getattr(self, timeout.name) > 0:
                 raise ConfigError(
-                    f"timeout {field.name} is {getattr(self, field.name)!r}: it must be above 0"
+                    f"timeout {timeout.name} is {getattr(self, timeout.name)!r}: it must be above 0"
                 )
