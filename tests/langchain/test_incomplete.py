@@ -22,9 +22,8 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from langchain_podium import ChatPodium, ConductorRunnable, as_worker
-from langchain_podium.graph import conductor_node, create_conductor_agent, to_langgraph
+from langchain_podium.graph import conductor_node, create_conductor_agent
 from podium import Conductor
-from podium.types import Completion
 
 pytestmark = pytest.mark.anyio
 ASKED: Final[dict[str, Any]] = {"messages": [HumanMessage(QUESTION)]}
@@ -117,12 +116,6 @@ async def agent_stream(conductor: Conductor) -> Seen:
     return Seen("".join([chunk.text async for chunk, _ in graph.astream(ASKED, stream_mode="messages")]))
 
 
-async def plan_graph(conductor: Conductor) -> Seen:
-    """Run a plan as a graph, whose answer was cut."""
-    graph: Any = to_langgraph(await conductor.plan(QUESTION), conductor).compile()
-    return Seen((await graph.ainvoke({"question": QUESTION}))["answer"])
-
-
 def _message(message: Any) -> Seen:
     assert isinstance(message, AIMessage)
     return Seen(message.text, message.response_metadata["finish_reason"])
@@ -145,13 +138,6 @@ async def test_a_user_of_text_notices(ask: Ask) -> None:
 async def test_a_user_of_messages_notices(ask: Ask) -> None:
     """By the finish reason, too."""
     await check_noticed(ask, Face(complete="stop", incomplete="length"))
-
-
-async def test_a_plan_as_a_graph_says_that_its_answer_was_cut() -> None:
-    """A step that fails ends this graph."""
-    cut = conductor_of(Completion("All is", "length"), is_complete=True)
-    assert (await plan_graph(cut)).text.startswith("All is\n\n(Not complete: ")
-    assert (await plan_graph(conductor_of(is_complete=True))).text == "All is well."
 
 
 CALL: Final = calling("Value")

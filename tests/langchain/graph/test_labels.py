@@ -10,18 +10,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from typing_extensions import TypedDict
 
-from langchain_podium import (
-    ChatPodium,
-    ConductorRunnable,
-    conductor_node,
-    create_conductor_agent,
-    to_langgraph,
-)
+from langchain_podium import ChatPodium, ConductorRunnable, conductor_node, create_conductor_agent
 from langchain_podium.graph.conductor_nodes import Executor
 from podium import Card, Conductor, ScriptedWorker
-from podium.errors import ConfigError, PlanForbidden, PlannerError
+from podium.errors import ConfigError, PlannerError
 from podium.policy import Policy, Rule
-from podium.types import Plan, Step
 
 pytestmark = pytest.mark.anyio
 
@@ -110,15 +103,6 @@ async def test_labels_and_policy(
     graph = in_graph(conductor(MAIL, policy), executor, **options)
     with pytest.raises(PlannerError, match="mailer"):
         await graph.ainvoke({"messages": [("user", "Mail it.")]}, context=context)
-
-
-async def test_a_plan_as_a_graph() -> None:
-    """Each step has the labels and the policy of the runtime context."""
-    plan = Plan((Step(1, "Mail it."),))
-    graph = to_langgraph(plan, conductor(MAIL)).compile()
-    assert (await graph.ainvoke({"question": "Mail it."}))["answer"] == "sent"
-    with pytest.raises(PlanForbidden, match="secret"):
-        await graph.ainvoke({"question": "Mail it."}, context={"podium_labels": ["secret"]})
 
 
 async def test_a_context_without_a_policy() -> None:

@@ -1,9 +1,5 @@
 from .chat_models import ChatPodium as ChatPodium
-from .graph import (
-    conductor_node as conductor_node,
-    create_conductor_agent as create_conductor_agent,
-    to_langgraph as to_langgraph,
-)
+from .graph import conductor_node as conductor_node, create_conductor_agent as create_conductor_agent
 from .planner import as_planner as as_planner
 from .runnable import ConductorRunnable as ConductorRunnable
 from .workers import as_worker as as_worker
