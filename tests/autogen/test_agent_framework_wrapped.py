@@ -16,8 +16,8 @@ from agent_framework import (
 from agent_framework.orchestrations import SequentialBuilder
 from contracts.adapter_contract import planner_of
 
-from autogen_podium.agent_framework import ConductorAgent, ConductorChatClient, as_worker, to_workflow
-from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+from autogen_podium.agent_framework import ConductorAgent, ConductorChatClient, as_worker
+from podium import Conductor, Limits, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,6 @@ WRAPPED: dict[str, Callable[[ScriptedWorker], Any]] = {
             WorkflowBuilder(start_executor=lead(worker)).build(), id="part", allow_direct_output=True
         )
     ).build(),
-    "plan as a workflow": lambda worker: to_workflow(Plan((Step(0, "Ask."),)), [lead(worker)]),
 }
 
 

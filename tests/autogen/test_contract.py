@@ -13,17 +13,14 @@ from autogen_core import CancellationToken
 from autogen_core.models import UserMessage
 from contracts.adapter_contract import Adapter, AdapterContract, Answer, Face, Speak, Told
 
-from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, to_graph_flow
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
 from autogen_podium.agent_framework import (
     ConductorAgent as FrameworkConductor,
     ConductorChatClient,
     as_worker as framework_worker,
-    to_workflow,
 )
-from autogen_podium.cancellation import cancelling
 from autogen_podium.workers import as_worker
 from podium.aio import run_sync
-from podium.conductor import Conductor
 from podium.planners import Planner
 
 
@@ -204,74 +201,6 @@ class TestModelClient(AdapterContract):
         return ClientAdapter()
 
 
-class FlowFace(Face):
-    """A plan as a flow; a new one for each question, as each is planned."""
-
-    def __init__(self, conductor: Conductor) -> None:
-        self._conductor = conductor
-
-    async def ask(self, question: str) -> Answer:
-        """Plan it, and run the flow."""
-        plan = await self._conductor.plan(question)
-        flow = to_graph_flow(plan, self._conductor)
-        token = CancellationToken()  # a team hears of a cancel by its token alone
-        messages = (await cancelling(token, flow.run(task=question, cancellation_token=token))).messages
-        steps = tuple(
-            Told(
-                step=int(message.metadata["podium_step"]),
-                worker=message.metadata["podium_worker"],
-                status="ok",
-                output=message.content,
-                tokens=0
-                if message.models_usage is None
-                else message.models_usage.prompt_tokens + message.models_usage.completion_tokens,
-            )
-            for message in messages
-            if isinstance(message, TextMessage) and "podium_step" in message.metadata
-        )
-        return Answer(steps[-1].output, "ok", tuple(sorted(steps, key=lambda told: told.step)))
-
-    def ask_sync(self, question: str) -> Answer:
-        """Run it in a loop of its own, as AutoGen has nothing that is not async."""
-        return run_sync(lambda: self.ask(question))
-
-    def stream(self, question: str) -> AsyncGenerator[tuple[int, str], None]:
-        """Stream nothing: steps of a flow answer in one piece."""
-        raise NotImplementedError
-
-
-class FlowAdapter(AutoGenAdapter):
-    """Makes flows."""
-
-    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        """Return what makes flows of plans."""
-        return FlowFace(Conductor(planner, [as_worker(worker) for worker in workers], **options))
-
-
-class TestGraphFlow(AdapterContract):
-    """A plan as a flow of AutoGen's."""
-
-    lacks: ClassVar[Mapping[str, str]] = {
-        "test_there_is_one_outcome_for_each_step": "a flow ends at its first failure",
-        "test_a_failure_tells_the_step_and_its_worker": "a flow ends at its first failure",
-        "test_a_provider_exception_is_told_alike": "a flow ends at its first failure",
-        "test_a_type_error_of_the_hosts_own_worker_fails_its_step": "a flow ends at its first failure",
-        "test_a_run_without_any_answer_fails_with_what_went_wrong": "AutoGen keeps only an error's text",
-        "test_a_mistake_in_a_worker_of_the_users_own_leaves_the_host": "AutoGen keeps only an error's text",
-        "test_a_plan_of_the_fallback_planner_is_marked": "a plan does not say who made it",
-        "test_limits_hold": "a flow has no limits",
-        "test_pieces_are_streamed_with_their_step": "steps of a flow answer in one piece",
-        "test_a_run_may_have_a_second_plan": "a flow has one plan",
-        "test_the_answer_of_the_second_plan_is_streamed": "a flow has one plan",
-        "test_a_run_goes_on_in_another_process": "a flow has no journal",
-    }
-
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        """AutoGen's."""
-        return FlowAdapter()
-
-
 class FrameworkFace(Face):
     """An agent without a session, which remembers nothing."""
 
@@ -369,54 +298,3 @@ class TestAgentFrameworkClient(AdapterContract):
     def adapter(self) -> Adapter:
         """Agent Framework's."""
         return FrameworkClientAdapter()
-
-
-class FrameworkWorkflowFace(FrameworkClientFace):
-    """A workflow made of the plan, for each question."""
-
-    def __init__(self, conductor: Conductor) -> None:
-        self._conductor = conductor
-
-    async def ask(self, question: str) -> Answer:
-        """Plan, and run the plan as a workflow."""
-        plan = await self._conductor.plan(question)
-        run = await to_workflow(plan, self._conductor).run(question)
-        told = dict[int, Told]()
-        for response in (*run.get_intermediate_outputs(), *run.get_outputs()):
-            step, (message,) = response.additional_properties["podium_step"], response.messages
-            usage = response.usage_details or {}
-            tokens = usage.get("input_token_count", 0) + usage.get("output_token_count", 0)
-            told[step] = Told(step, message.author_name, "ok", message.text, tokens)
-        (answer,) = run.get_outputs()
-        return Answer(answer.text, "ok", tuple(told[step] for step in sorted(told)))
-
-
-class FrameworkWorkflowAdapter(FrameworkAdapter):
-    """Makes workflows of Agent Framework's."""
-
-    def face(self, planner: Planner, workers: Sequence[Any], **options: Any) -> Face:
-        """Return what makes workflows of plans."""
-        made = [framework_worker(worker) for worker in workers]
-        return FrameworkWorkflowFace(Conductor(planner, made, **options))
-
-
-class TestAgentFrameworkWorkflow(AdapterContract):
-    """A plan as a workflow of Agent Framework's."""
-
-    lacks: ClassVar[Mapping[str, str]] = {
-        "test_there_is_one_outcome_for_each_step": "a workflow ends at its first failure",
-        "test_a_failure_tells_the_step_and_its_worker": "a workflow ends at its first failure",
-        "test_a_provider_exception_is_told_alike": "a workflow ends at its first failure",
-        "test_a_type_error_of_the_hosts_own_worker_fails_its_step": "a workflow ends at its first failure",
-        "test_a_plan_of_the_fallback_planner_is_marked": "a plan does not say who made it",
-        "test_limits_hold": "a workflow has no limits",
-        "test_pieces_are_streamed_with_their_step": "steps of a workflow answer in one piece",
-        "test_a_run_may_have_a_second_plan": "a workflow has one plan",
-        "test_the_answer_of_the_second_plan_is_streamed": "a workflow has one plan",
-        "test_a_run_goes_on_in_another_process": "a workflow has no journal",
-    }
-
-    @pytest.fixture
-    def adapter(self) -> Adapter:
-        """Agent Framework's."""
-        return FrameworkWorkflowAdapter()

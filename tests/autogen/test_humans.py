@@ -17,9 +17,8 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from contracts.adapter_contract import planner_of, saying
 from servers.chat_server import Call, Reply, says
 
-from autogen_podium import ConductorAgent, ConductorTeam, to_graph_flow
+from autogen_podium import ConductorAgent, ConductorTeam
 from autogen_podium.workers import as_worker
-from podium import Plan, Step
 from podium.errors import ConfigError, RunFailed
 
 pytestmark = pytest.mark.anyio
@@ -113,8 +112,6 @@ def test_an_agent_with_handoffs_is_refused() -> None:
     for each in (agent, filtered):
         with pytest.raises(ConfigError, match="has handoffs"):
             ConductorAgent("lead", [each], PLAN)
-    with pytest.raises(ConfigError, match="has handoffs"):
-        to_graph_flow(Plan((Step(0, "x"),)), [agent])
     as_worker(UserProxyAgent("boss"))
     as_worker(MessageFilterAgent("boss", UserProxyAgent("boss"), MessageFilterConfig(per_source=[])))
 

@@ -13,9 +13,9 @@ from autogen_agentchat.tools import AgentTool, TeamTool
 from contracts.adapter_contract import planner_of
 from servers.chat_server import USAGE, Call, Reply, says, whole
 
-from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam, to_graph_flow
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
 from autogen_podium.workers import as_worker
-from podium import Conductor, Limits, Plan, ScriptedWorker, Step
+from podium import Conductor, Limits, ScriptedWorker
 from podium.execution import Retry
 from podium.usage import Usage
 
@@ -57,9 +57,6 @@ WRAPPED: dict[str, Callable[[ScriptedWorker], Any]] = {
         "filtered",
         ConductorAgent("lead", [worker], CHAIN),
         MessageFilterConfig(per_source=[PerSourceFilter(source="user")]),
-    ),
-    "flow of an agent": lambda worker: as_worker(
-        to_graph_flow(Plan((Step(0, "Ask."),)), [ConductorAgent("lead", [worker], CHAIN)]), name="flow"
     ),
     "tool of an agent": lambda worker: AgentTool(ConductorAgent("lead", [worker], CHAIN)),
     "tool of a team": lambda worker: TeamTool(chat(worker), "room", "Measures."),
