@@ -1,11 +1,9 @@
 """Agents and clients of AutoGen's and Agent Framework's that say what a test scripts."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-import pytest
 from agent_framework import BaseChatClient, ChatResponse, ChatResponseUpdate, Content, Message, ResponseStream
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import Response
@@ -46,19 +44,6 @@ class ModelServer(ChatServer):
         made = client_of(self.url, **options)
         self._clients.append(made)
         return made
-
-    @contextmanager
-    def adopting(self) -> Iterator[None]:
-        """Close the clients that are made in the block, too: those of loaded components."""
-        made, begin = self._clients, OpenAIChatCompletionClient.__init__
-
-        def noted(client: OpenAIChatCompletionClient, **options: Any) -> None:
-            begin(client, **(options | {"api_key": "none"}))
-            made.append(client)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(OpenAIChatCompletionClient, "__init__", noted)
-            yield
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

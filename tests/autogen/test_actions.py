@@ -274,15 +274,6 @@ def test_a_team_acts_as_its_pool(*, acts: bool) -> None:
             wrap(face, acts=not acts)
 
 
-def test_a_component_keeps_what_was_said() -> None:
-    """An agent with a tool that its user says to be harmless."""
-    client = ReplayChatCompletionClient(["x"], model_info=INFO)
-    made = AssistantAgent("one", client, tools=[])
-    lead = ConductorAgent("lead", [as_worker(made, acts=True)])
-    assert lead.conductor.acts
-    assert ConductorAgent.load_component(lead.dump_component()).conductor.acts
-
-
 Turns = Callable[[Callable[[], Conductor]], Awaitable[str]]
 """Has two turns with conductors, of which the second has the results of tools; returns the answer."""
 

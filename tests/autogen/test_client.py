@@ -32,7 +32,6 @@ from servers.chat_server import STALL, USAGE, Call, Reply, says
 
 from autogen_podium import ConductorChatCompletionClient
 from autogen_podium.workers import as_worker
-from autogen_podium.workers.nested import NestedWorker
 from podium import Card, Limits, ScriptedWorker
 from podium.errors import ConfigError, RunFailed
 from podium.execution import Retry
@@ -355,7 +354,7 @@ async def test_a_stream_that_broke_is_continued() -> None:
 
 
 async def test_it_is_a_worker_within_the_limits_around_it() -> None:
-    """As any face of a conductor; and a component still."""
+    """As any face of a conductor."""
     called: list[str] = []
 
     def say(request: Request) -> str:
@@ -369,11 +368,6 @@ async def test_it_is_a_worker_within_the_limits_around_it() -> None:
     with pytest.raises(RunFailed, match=r"Limits\.calls"):
         await outer.create(ASKED)
     assert len(called) <= 2
-    async with ModelServer(model) as server:
-        whole = ConductorChatCompletionClient([server.client()], server.client())
-        stored = ConductorChatCompletionClient([whole], server.client()).dump_component()
-        loaded = ConductorChatCompletionClient.load_component(stored)
-        assert isinstance(loaded.conductor.pool.workers[0], NestedWorker)
 
 
 async def test_tokens_are_counted_and_left() -> None:

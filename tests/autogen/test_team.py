@@ -10,7 +10,7 @@ import pytest
 from autogen.scripts import is_planning, model, shown, team
 from autogen.speaking import READ, WRITTEN, ModelServer, Speaker
 from autogen_agentchat.agents import SocietyOfMindAgent
-from autogen_agentchat.base import TaskResult, TerminationCondition
+from autogen_agentchat.base import ChatAgent, TaskResult, Team, TerminationCondition
 from autogen_agentchat.conditions import (
     ExternalTermination,
     FunctionalTermination,
@@ -23,10 +23,11 @@ from autogen_agentchat.messages import TextMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_agentchat.ui import Console
 from autogen_core import CancellationToken
+from autogen_core.models import ChatCompletionClient
 from contracts.adapter_contract import planner_of, saying
 from servers.chat_server import USAGE, says
 
-from autogen_podium import ConductorTeam
+from autogen_podium import ConductorAgent, ConductorChatCompletionClient, ConductorTeam
 from autogen_podium.team import ANSWERED
 from podium import Conductor, ScriptedWorker
 from podium.errors import ConfigError, QueryError
@@ -254,6 +255,21 @@ async def test_a_state_of_something_else_is_refused() -> None:
         with pytest.raises(ValueError, match="model_context"):
             await chat.agent.load_state(state)
     assert "remember-me" in str(await chat.save_state())
+
+
+@pytest.mark.parametrize(
+    "face",
+    [
+        ConductorAgent("lead", [ScriptedWorker("one", "x")]),
+        ConductorTeam([ScriptedWorker("one", "x")]),
+        ConductorChatCompletionClient([ScriptedWorker("one", "x")]),
+    ],
+    ids=lambda face: type(face).__name__,
+)
+def test_a_conductor_cannot_be_dumped(face: ChatAgent | Team | ChatCompletionClient) -> None:
+    """The error says that the object does not support it."""
+    with pytest.raises(NotImplementedError, match="does not support dumping to config"):
+        face.dump_component()
 
 
 async def test_it_is_a_member_of_other_teams() -> None:

@@ -61,7 +61,7 @@ WRAPPED: dict[str, Callable[[ScriptedWorker], Any]] = {
     "tool of an agent": lambda worker: AgentTool(ConductorAgent("lead", [worker], CHAIN)),
     "tool of a team": lambda worker: TeamTool(chat(worker), "room", "Measures."),
     "tool of a conducting team": lambda worker: TeamTool(
-        ConductorTeam([worker], CHAIN),  # type: ignore[arg-type]  # counts as a group chat
+        ConductorTeam([worker], CHAIN),  # type: ignore[arg-type]
         "room",
         "Measures.",
     ),

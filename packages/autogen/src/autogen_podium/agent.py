@@ -2,32 +2,25 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, Unpack
 from uuid import uuid4
 
 from autogen_agentchat.agents import BaseChatAgent
 from autogen_agentchat.base import ChatAgent, Response, Team
 from autogen_agentchat.messages import BaseAgentEvent, BaseChatMessage, TextMessage
 from autogen_agentchat.state import BaseState
-from autogen_core import CancellationToken, Component, ComponentModel
+from autogen_core import CancellationToken
 from autogen_core.model_context import ChatCompletionContext, UnboundedChatCompletionContext
 from autogen_core.models import AssistantMessage, ChatCompletionClient, LLMMessage
 
 from autogen_podium.cancellation import cancelled_by
-from autogen_podium.components import (
-    ConductorConfig,
-    ConductorParts,
-    load_options,
-    load_participants,
-    load_planner,
-)
-from autogen_podium.conductor_options import ConductorOptions
+from autogen_podium.conductor_options import ConductorOptions, conductor_of
 from autogen_podium.events import RunMessages
 from autogen_podium.messages import from_autogen, to_context, with_question_last
 from autogen_podium.pause import Pause, RunWatcher
 from autogen_podium.workers.agent import AgentWorker, Inner
 from autogen_podium.workers.nested import NestedWorker
-from autogen_podium.workers.wrap import Participant
+from autogen_podium.workers.wrap import Participant, as_planner, as_worker
 from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import QueryError
@@ -35,19 +28,7 @@ from podium.hosts import ConductorFace, RecordedRun, text_answer
 from podium.planners import Planner
 from podium.run import RunOptions
 from podium.types import Event
-from podium.workers import Worker
-
-_DESCRIPTION = "Plans a task and has a team carry it out."
-
-
-class ConductorAgentConfig(ConductorConfig):
-    """The configuration of a `ConductorAgent`."""
-
-    name: str
-    description: str
-    model_context: ComponentModel | None = None
-    emit_plan_events: bool = False
-    model_client_stream: bool = False
+from podium.workers import Card, Worker
 
 
 class ConductorAgentState(BaseState):
@@ -60,7 +41,7 @@ class ConductorAgentState(BaseState):
 
 
 @ConductorFace.register
-class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
+class ConductorAgent(BaseChatAgent):
     """Plans a task and has participants execute the steps.
 
     The worker of a step is shown the question, the steps on its access list and its subtask, and nothing
@@ -86,24 +67,27 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         ConfigError: a participant or an option is invalid.
     """
 
-    component_config_schema = ConductorAgentConfig
-    component_provider_override = "autogen_podium.ConductorAgent"
-
     def __init__(  # noqa: PLR0913 - the signature of AutoGen's agents
         self,
         name: str,
         participants: Sequence[Participant] | Conductor,
         model_client: ChatCompletionClient | Planner | Worker | None = None,
         *,
-        description: str = _DESCRIPTION,
+        description: str = "Plans a task and has a team carry it out.",
         model_context: ChatCompletionContext | None = None,
         emit_plan_events: bool = False,
         model_client_stream: bool = False,
         **options: Unpack[ConductorOptions],
     ) -> None:
         super().__init__(name, description)
-        self._parts = ConductorParts.of(
-            participants, model_client, name, description, options, face=type(self).__name__
+        self._conductor = conductor_of(
+            participants,
+            model_client,
+            card=Card(name=name, description=description),
+            as_worker=as_worker,
+            as_planner=as_planner,
+            options=options,
+            face=type(self).__name__,
         )
         self._context = model_context or UnboundedChatCompletionContext()
         self._emit_plan_events = emit_plan_events
@@ -115,7 +99,7 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
     @property
     def conductor(self) -> Conductor:
         """The conductor that plans and runs each task."""
-        return self._parts.conductor
+        return self._conductor
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
@@ -271,30 +255,6 @@ class ConductorAgent(BaseChatAgent, Component[ConductorAgentConfig]):
         for agent in self._agents():
             if hasattr(agent, "close"):  # a team has nothing to close
                 await agent.close()
-
-    def _to_config(self) -> ConductorAgentConfig:
-        return ConductorAgentConfig(
-            **self._parts.to_config().model_dump(),
-            name=self.name,
-            description=self.description,
-            model_context=self._context.dump_component(),
-            emit_plan_events=self._emit_plan_events,
-            model_client_stream=self._model_client_stream,
-        )
-
-    @classmethod
-    def _from_config(cls, config: ConductorAgentConfig) -> Self:
-        context = config.model_context
-        return cls(
-            config.name,
-            load_participants(config),
-            load_planner(config),
-            description=config.description,
-            model_context=None if context is None else ChatCompletionContext.load_component(context),
-            emit_plan_events=config.emit_plan_events,
-            model_client_stream=config.model_client_stream,
-            **load_options(config),
-        )
 
 
 def _without_team(participant: Any) -> Any:

@@ -3,9 +3,9 @@
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Final, Literal, Self, Unpack, cast
+from typing import Any, Final, Literal, Unpack
 
-from autogen_core import CancellationToken, Component
+from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, ModelInfo, RequestUsage
 from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
@@ -13,17 +13,10 @@ from pydantic import BaseModel
 from autogen_podium.call import ToolChoice, call_sampling, call_tools, create_result, new_call, schema_of
 from autogen_podium.cancellation import cancelled_by
 from autogen_podium.cards import model_info as derived_info
-from autogen_podium.components import (
-    ConductorConfig,
-    ConductorParts,
-    load_options,
-    load_participants,
-    load_planner,
-)
-from autogen_podium.conductor_options import ConductorOptions
+from autogen_podium.conductor_options import ConductorOptions, conductor_of
 from autogen_podium.messages import from_autogen, write_usage
 from autogen_podium.thoughts import Thoughts
-from autogen_podium.workers.wrap import Participant
+from autogen_podium.workers.wrap import Participant, as_planner, as_worker
 from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError
@@ -31,24 +24,15 @@ from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore,
 from podium.planners import Planner
 from podium.types import Message, Result, estimate_usage
 from podium.usage import Usage
-from podium.workers import Worker
+from podium.workers import Card, Worker
 
 MAX_RESULTS: Final = 64
 """Maximum number of results that a client keeps."""
 _NO_ARGS: Final[Mapping[str, Any]] = {}
 
 
-class ConductorClientConfig(ConductorConfig):
-    """The configuration of a `ConductorChatCompletionClient`."""
-
-    model_info: dict[str, Any] | None = None
-    context_window: int | None = None
-    partial: Literal["return", "raise"] = "return"
-    emit_plan_events: bool = False
-
-
 @ConductorFace.register
-class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorClientConfig]):
+class ConductorChatCompletionClient(ChatCompletionClient):
     """A model client that plans the question and has participants execute the plan.
 
     `thought` of a result is the reasoning of the model that wrote the answer, if its client returns it. If
@@ -76,8 +60,6 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
     """
 
     component_type = "model"
-    component_config_schema = ConductorClientConfig
-    component_provider_override = "autogen_podium.ConductorChatCompletionClient"
 
     def __init__(
         self,
@@ -90,11 +72,15 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
         emit_plan_events: bool = False,
         **options: Unpack[ConductorOptions],
     ) -> None:
-        description = "Plans a question and has a team answer it."
-        self._parts = ConductorParts.of(
-            participants, model_client, "conductor", description, options, face=type(self).__name__
+        self._conductor = conductor_of(
+            participants,
+            model_client,
+            card=Card(name="conductor", description="Plans a question and has a team answer it."),
+            as_worker=as_worker,
+            as_planner=as_planner,
+            options=options,
+            face=type(self).__name__,
         )
-        self._given_info = model_info
         self._info = model_info or derived_info(self.conductor.pool.workers)
         self._window = context_window
         self._partial: Literal["return", "raise"] = partial
@@ -106,7 +92,7 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
     @property
     def conductor(self) -> Conductor:
         """The conductor that plans and runs each call."""
-        return self._parts.conductor
+        return self._conductor
 
     @property
     def results(self) -> tuple[Result, ...]:
@@ -237,26 +223,3 @@ class ConductorChatCompletionClient(ChatCompletionClient, Component[ConductorCli
     def model_info(self) -> ModelInfo:
         """The capabilities that any participant has; structured output only if all participants have it."""
         return self._info
-
-    def _to_config(self) -> ConductorClientConfig:
-        given = None if self._given_info is None else dict(self._given_info)
-        config = self._parts.to_config().model_dump()
-        return ConductorClientConfig(
-            **config,
-            model_info=given,
-            context_window=self._window,
-            partial=self._partial,
-            emit_plan_events=self._emit_plan_events,
-        )
-
-    @classmethod
-    def _from_config(cls, config: ConductorClientConfig) -> Self:
-        return cls(
-            load_participants(config),
-            load_planner(config),
-            model_info=cast("ModelInfo | None", config.model_info),
-            context_window=config.context_window,
-            partial=config.partial,
-            emit_plan_events=config.emit_plan_events,
-            **load_options(config),
-        )

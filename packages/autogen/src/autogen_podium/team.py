@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, Unpack
 
 import anyio
 from autogen_agentchat.base import Response, TaskResult, Team, TerminationCondition
@@ -17,12 +17,10 @@ from autogen_agentchat.messages import (
     ThoughtEvent,
 )
 from autogen_agentchat.state import BaseState
-from autogen_agentchat.teams import BaseGroupChat
-from autogen_core import CancellationToken, Component, ComponentModel
+from autogen_core import CancellationToken
 from autogen_core.models import ChatCompletionClient
 
-from autogen_podium.agent import ConductorAgent, ConductorAgentConfig
-from autogen_podium.components import load_options, load_participants, load_planner
+from autogen_podium.agent import ConductorAgent
 from autogen_podium.conductor_options import ConductorOptions
 from autogen_podium.messages import USER, read_usage, write_usage
 from autogen_podium.result_metadata import usage_left
@@ -41,13 +39,6 @@ ANSWERED = "The conductor has answered."
 """Stop reason of a run that ended with an answer; for an incomplete answer, `(Not complete: …)` follows."""
 
 
-class ConductorTeamConfig(ConductorAgentConfig):
-    """The configuration of a `ConductorTeam`."""
-
-    termination_condition: ComponentModel | None = None
-    max_turns: int | None = None
-
-
 class ConductorTeamState(BaseState):
     """The memory of a `ConductorTeam`."""
 
@@ -55,9 +46,8 @@ class ConductorTeamState(BaseState):
     type: Literal["ConductorTeamState"] = "ConductorTeamState"
 
 
-@BaseGroupChat.register  # a TeamTool loads no other teams
 @ConductorFace.register
-class ConductorTeam(Team, Component[ConductorTeamConfig]):
+class ConductorTeam(Team):
     """Plans a task and has participants execute the steps, with termination conditions.
 
     A run ends with the answer, or as soon as a message meets the termination condition; then all running
@@ -74,9 +64,6 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
     Raises:
         ConfigError: a participant or an option is invalid.
     """
-
-    component_config_schema = ConductorTeamConfig
-    component_provider_override = "autogen_podium.ConductorTeam"
 
     def __init__(  # noqa: PLR0913 - the signature of AutoGen's teams
         self,
@@ -276,31 +263,6 @@ class ConductorTeam(Team, Component[ConductorTeamConfig]):
         if self._running:
             raise RuntimeError("The team cannot be loaded while it is running.")
         await self._agent.load_state(ConductorTeamState.model_validate(state).agent_state)
-
-    def _to_config(self) -> ConductorTeamConfig:
-        condition = self._termination_condition
-        return ConductorTeamConfig(
-            **self._agent._to_config().model_dump(),  # noqa: SLF001 - AutoGen's method for writing a component
-            termination_condition=None if condition is None else condition.dump_component(),
-            max_turns=self._max_turns,
-        )
-
-    @classmethod
-    def _from_config(cls, config: ConductorTeamConfig) -> Self:
-        condition = config.termination_condition
-        return cls(
-            load_participants(config),
-            load_planner(config),
-            name=config.name,
-            description=config.description,
-            termination_condition=None
-            if condition is None
-            else TerminationCondition.load_component(condition),
-            max_turns=config.max_turns,
-            emit_plan_events=config.emit_plan_events,
-            model_client_stream=config.model_client_stream,
-            **load_options(config),
-        )
 
 
 class _TerminationWatcher:
