@@ -64,7 +64,6 @@ class Speaker(BaseChatAgent):
         self._streams = streams
         self.heard: list[str] = []
         self.resets = 0
-        self.paused: list[str] = []
 
     @property
     def produced_message_types(self) -> Sequence[type[BaseChatMessage]]:
@@ -96,14 +95,6 @@ class Speaker(BaseChatAgent):
         """Forget."""
         self.heard.clear()
         self.resets += 1
-
-    async def on_pause(self, cancellation_token: CancellationToken) -> None:
-        """Note it."""
-        self.paused.append("pause")
-
-    async def on_resume(self, cancellation_token: CancellationToken) -> None:
-        """Note it."""
-        self.paused.append("resume")
 
 
 class SpeakingClient(BaseChatClient[Any]):

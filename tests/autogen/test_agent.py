@@ -442,66 +442,6 @@ async def test_a_void_answer_is_no_message() -> None:
     assert told == ["?", "The whole.", "The whole."]
 
 
-async def test_a_pause_holds_the_next_step_back() -> None:
-    """Its agents are told; what is under way goes on."""
-    reached, first_told, asked = asyncio.Event(), asyncio.Event(), list[str]()
-
-    async def first(text: str) -> str:
-        await agent.on_pause(CancellationToken())
-        return "one"
-
-    async def second(text: str) -> str:
-        asked.append(text)
-        reached.set()
-        return "two"
-
-    speakers = [Speaker("a", first), Speaker("b", second)]
-    agent = ConductorAgent("lead", speakers, planner_of((0, "x", ()), (1, "y", (0,))))
-    messages: list[str] = []
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as group:
-
-            async def run() -> None:
-                async for message in agent.run_stream(task="?"):
-                    messages.append(getattr(message, "source", ""))
-                    if messages[-1] == "a":
-                        first_told.set()
-
-            group.start_soon(run)
-            await first_told.wait()
-            for _ in range(5):
-                await anyio.lowlevel.checkpoint()
-            assert not reached.is_set()
-            await agent.on_resume(CancellationToken())
-            await reached.wait()
-    assert messages[-2] == "lead"
-    assert speakers[1].paused == ["pause", "resume"]
-
-
-async def test_a_pause_reaches_a_team_that_is_running_and_leaves_others_alone() -> None:
-    """AutoGen raises for a team that never ran, and waits without end for one whose run is over."""
-
-    async def echo(text: str) -> str:
-        return text
-
-    async def during(text: str) -> str:
-        await lead.on_pause(CancellationToken())
-        await lead.on_resume(CancellationToken())
-        return "one"
-
-    members = [Speaker("member", echo), Speaker("idle", echo)]
-    running = RoundRobinGroupChat([Speaker("first", during), members[0]], max_turns=1, name="running")
-    resting = RoundRobinGroupChat([members[1]], max_turns=1, name="resting")
-    lead = ConductorAgent("lead", [running, resting], planner_of((0, "x", ())))
-    with anyio.fail_after(20):
-        await lead.on_pause(CancellationToken())
-        await lead.on_resume(CancellationToken())
-        assert (await lead.run(task="?")).messages[-1].to_text() == "one"  # type: ignore[union-attr]
-        await lead.on_pause(CancellationToken())
-        await lead.on_resume(CancellationToken())
-    assert [member.paused for member in members] == [["pause", "resume"], []]
-
-
 async def test_a_conductor_of_podiums_can_be_given() -> None:
     """Whole, and then nothing that would be part of one."""
     whole = Conductor(planner_of((0, "x", ())), [ScriptedWorker("one", "hello")])

@@ -201,18 +201,32 @@ async def test_a_token_cancels_a_run() -> None:
         assert (await chat.run(task="again")).stop_reason == ANSWERED
 
 
-async def test_a_pause_reaches_the_participants() -> None:
-    """And a resume; those of a team inside too."""
-    speakers = noting([])
-    inner = ConductorTeam(speakers[1:], planner_of((0, "x", ())), name="inner")
-    chat = ConductorTeam([speakers[0], inner], planner_of((0, "x", ()), (1, "y", (0,))))
-    async for message in chat.run_stream(task="?"):
-        if isinstance(message, TextMessage) and message.source == "a":
-            await chat.pause()
+async def test_a_pause_holds_the_next_step_back() -> None:
+    """The running step ends; the next step, which is in a nested team, starts after `resume`."""
+    ended, called = asyncio.Event(), list[str]()
+
+    async def first(text: str) -> str:
+        await chat.pause()
+        return "a has spoken"
+
+    inner = ConductorTeam(noting(called)[1:], planner_of((0, "x", ())), name="inner")
+    chat = ConductorTeam([Speaker("a", first), inner], planner_of((0, "x", ()), (1, "y", (0,))))
+
+    async def run() -> None:
+        async for message in chat.run_stream(task="?"):
+            if isinstance(message, TextMessage) and message.source == "a":
+                ended.set()
+        assert isinstance(message, TaskResult)
+        assert message.stop_reason == ANSWERED
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            await ended.wait()
+            await anyio.wait_all_tasks_blocked()
+            assert called == []
             await chat.resume()
-    assert [speaker.paused for speaker in speakers] == [["pause", "resume"]] * 3
-    assert isinstance(message, TaskResult)
-    assert message.stop_reason == ANSWERED
+    assert called == ["b"]
 
 
 async def test_a_pause_needs_a_run() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Protocol, Unpack
 from uuid import uuid4
 
 from autogen_agentchat.agents import BaseChatAgent
@@ -17,7 +17,6 @@ from autogen_podium.cancellation import cancelled_by
 from autogen_podium.conductor_options import ConductorOptions, conductor_of
 from autogen_podium.events import RunMessages
 from autogen_podium.messages import from_autogen, to_context, with_question_last
-from autogen_podium.pause import Pause, RunWatcher
 from autogen_podium.workers.agent import AgentWorker, Inner
 from autogen_podium.workers.nested import NestedWorker
 from autogen_podium.workers.wrap import Participant, as_planner, as_worker
@@ -27,8 +26,21 @@ from podium.errors import QueryError
 from podium.hosts import ConductorFace, RecordedRun, text_answer
 from podium.planners import Planner
 from podium.run import RunOptions
-from podium.types import Event
-from podium.workers import Card, Worker
+from podium.types import Completion, Event
+from podium.workers import CallMiddleware, Card, Request, Worker
+
+
+class RunWatcher(Protocol):
+    """Watches a run, and may delay its next calls."""
+
+    def tell(self, message: Inner | Response) -> None:
+        """Handle a message, before the reader of the stream gets it."""
+
+    def hear(self, event: Event) -> None:
+        """Handle an event of the run, or of a nested run."""
+
+    async def ready(self) -> None:
+        """Return when the next worker may be called."""
 
 
 class ConductorAgentState(BaseState):
@@ -92,7 +104,6 @@ class ConductorAgent(BaseChatAgent):
         self._context = model_context or UnboundedChatCompletionContext()
         self._emit_plan_events = emit_plan_events
         self._model_client_stream = model_client_stream
-        self._pause = Pause()
         self._resets = 0
         self._session = uuid4().hex
 
@@ -182,8 +193,8 @@ class ConductorAgent(BaseChatAgent):
             )
         resets = self._resets
         try:
-            middleware = self._pause.middleware(run_messages.middleware, watcher)
-            options = RunOptions(middleware=middleware)
+            call: CallMiddleware = run_messages.middleware
+            options = RunOptions(middleware=call if watcher is None else _when_ready(call, watcher))
             result = await RecordedRun(
                 self.conductor, query, options, on_event=hear, session=self._session
             ).run()
@@ -195,44 +206,11 @@ class ConductorAgent(BaseChatAgent):
                     await self._context.add_message(message)
 
     async def on_reset(self, cancellation_token: CancellationToken) -> None:
-        """Forget the conversation, and end a pause."""
+        """Forget the conversation."""
         del cancellation_token
-        self._pause.end()
         self._resets += 1
         self._session = uuid4().hex
         await self._context.clear()
-
-    async def on_pause(self, cancellation_token: CancellationToken) -> None:
-        """Start no further step until `on_resume`, and pause the agents and teams of running steps.
-
-        The pause counts as time of the running calls (`Limits.attempt_seconds`).
-        """
-        self._pause.begin()
-        for agent in map(_without_team, self._running_agents()):
-            await (agent.on_pause(cancellation_token) if not hasattr(agent, "pause") else agent.pause())
-
-    async def on_resume(self, cancellation_token: CancellationToken) -> None:
-        """Continue after a pause."""
-        for agent in map(_without_team, self._running_agents()):
-            await (agent.on_resume(cancellation_token) if not hasattr(agent, "resume") else agent.resume())
-        self._pause.end()
-
-    def end_pause(self) -> None:
-        """End a pause after the end of the run."""
-        self._pause.end()
-
-    def _agents(self) -> list[Any]:
-        workers = self.conductor.pool
-        nested = [worker.face for worker in workers if isinstance(worker, NestedWorker)]
-        agents = [worker.agent for worker in workers if isinstance(worker, AgentWorker)]
-        return [*agents, *(face for face in nested if isinstance(face, ChatAgent | Team))]
-
-    def _running_agents(self) -> list[Any]:
-        """Return all agents, except teams without a running step, which AutoGen cannot pause."""
-        workers = [worker for worker in self.conductor.pool if isinstance(worker, AgentWorker)]
-        teams = [worker for worker in workers if isinstance(worker.agent, Team)]
-        resting = [worker.agent for worker in teams if not worker.is_running]
-        return [agent for agent in self._agents() if not any(agent is team for team in resting)]
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the memory as plain data. Participants keep no memory between steps."""
@@ -252,12 +230,22 @@ class ConductorAgent(BaseChatAgent):
 
     async def close(self) -> None:
         """Close the participants."""
-        for agent in self._agents():
-            if hasattr(agent, "close"):  # a team has nothing to close
+        workers = self.conductor.pool
+        agents: list[Any] = [worker.agent for worker in workers if isinstance(worker, AgentWorker)]
+        nested = [worker.face for worker in workers if isinstance(worker, NestedWorker)]
+        for agent in (*agents, *nested):
+            # AutoGen's teams have nothing to close; the owner of a model client closes it.
+            if isinstance(agent, ChatAgent | Team) and hasattr(agent, "close"):
                 await agent.close()
 
 
-def _without_team(participant: Any) -> Any:
-    """Return the conductor agent of a conductor team; a nested conductor's step does not run the team."""
-    agent = getattr(participant, "agent", None)
-    return agent if isinstance(agent, ConductorAgent) else participant
+def _when_ready(call: CallMiddleware, watcher: RunWatcher) -> CallMiddleware:
+    """Return a middleware that calls a worker when the watcher allows it."""
+
+    async def wait_and_call(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+        await watcher.ready()
+        async with aclosing(call(worker, request)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    return wait_and_call

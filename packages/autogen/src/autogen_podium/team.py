@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Literal, Unpack
@@ -90,6 +90,8 @@ class ConductorTeam(Team):
         self._termination_condition = termination_condition
         self._max_turns = max_turns
         self._running = False
+        self._resumed: anyio.Event | None = None
+        """Set by `resume`; `None` while the team is not paused."""
 
     @property
     def name(self) -> str:
@@ -156,7 +158,7 @@ class ConductorTeam(Team):
         try:
             for message in tuple(said):
                 yield message
-            judge = _TerminationWatcher(self._termination_condition)
+            judge = _TerminationWatcher(self._termination_condition, self._unpaused)
             stop = await judge.begin(asked)
             stream = self._agent.turn(asked, cancellation_token or CancellationToken(), judge)
             async with aclosing(stream):
@@ -181,7 +183,7 @@ class ConductorTeam(Team):
             yield TaskResult(messages=said, stop_reason=stop)
         finally:
             self._running = False
-            self._agent.end_pause()
+            await self.resume()
             if self._termination_condition is not None:
                 await self._termination_condition.reset()
 
@@ -234,20 +236,24 @@ class ConductorTeam(Team):
             await self._termination_condition.reset()
 
     async def pause(self) -> None:
-        """Start no further step until `resume`, and pause the agents of running steps.
-
-        The end of the run ends the pause.
+        """Call no further worker until `resume`. Running steps end; the end of the run ends the pause.
 
         Raises:
             RuntimeError: the team is not running.
         """
         if not self._running:
             raise RuntimeError("The team is not running. It must be run before it can be paused.")
-        await self._agent.on_pause(CancellationToken())
+        self._resumed = self._resumed or anyio.Event()
 
     async def resume(self) -> None:
         """Continue after a pause."""
-        await self._agent.on_resume(CancellationToken())
+        if self._resumed is not None:
+            self._resumed.set()
+            self._resumed = None
+
+    async def _unpaused(self) -> None:
+        while self._resumed is not None:
+            await self._resumed.wait()
 
     async def save_state(self) -> Mapping[str, Any]:
         """Return the memory as plain data."""
@@ -266,10 +272,20 @@ class ConductorTeam(Team):
 
 
 class _TerminationWatcher:
-    """Checks a termination condition for each message, in order, before another worker is called."""
+    """Checks a termination condition for each message, in order, before another worker is called.
 
-    def __init__(self, condition: TerminationCondition | None) -> None:
+    It also delays calls of workers during a pause.
+
+    Args:
+        condition: the condition; `None` ends no run.
+        unpaused: returns when the team is not paused.
+    """
+
+    def __init__(
+        self, condition: TerminationCondition | None, unpaused: Callable[[], Awaitable[None]]
+    ) -> None:
         self._condition = condition
+        self._unpaused = unpaused
         self._told: deque[BaseAgentEvent | BaseChatMessage] = deque()
         self._one = anyio.Lock()
         self._run_id = ""
@@ -310,7 +326,8 @@ class _TerminationWatcher:
             self._planners_usage += event.proposal.usage
 
     async def ready(self) -> None:
-        """Return if no message so far ends the run; otherwise wait until the run is cancelled."""
+        """Return after a pause, if no message so far ends the run; otherwise wait until it is cancelled."""
+        await self._unpaused()
         await self._judge()
         if self._stop is not None:
             await anyio.sleep_forever()

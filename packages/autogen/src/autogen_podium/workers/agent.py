@@ -58,8 +58,6 @@ class AgentWorker(Worker):
         self.agent = agent
         self.uses_tokens = not isinstance(agent, UserProxyAgent)
         self.card = card
-        self.is_running = False
-        """Whether the agent is running for a step of this worker."""
 
     def __repr__(self) -> str:
         return f"AgentWorker({self.card.name!r})"
@@ -129,15 +127,9 @@ class AgentWorker(Worker):
             await agent.reset()
         else:
             await agent.on_reset(token)
-        self.is_running = True
-        try:
-            async for inner in agent.run_stream(
-                task=task, cancellation_token=token, output_task_messages=False
-            ):
-                if not isinstance(inner, TaskResult):
-                    hear(inner)
-        finally:
-            self.is_running = False
+        async for inner in agent.run_stream(task=task, cancellation_token=token, output_task_messages=False):
+            if not isinstance(inner, TaskResult):
+                hear(inner)
 
 
 class _Heard:

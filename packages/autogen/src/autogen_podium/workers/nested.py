@@ -18,7 +18,7 @@ class NestedWorker(Worker):
 
     Args:
         face: the agent, team or client of the nested conductor. Its memory is not used. The worker keeps this
-            object so that it can be paused and closed.
+            object so that it can be closed.
         conductor: its conductor.
         card: the worker's card.
     """
