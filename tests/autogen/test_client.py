@@ -9,7 +9,7 @@ import pytest
 from autogen.scripts import is_planning, model, shown, team
 from autogen.speaking import ModelServer, Speaker
 from autogen_agentchat.agents import AssistantAgent, SocietyOfMindAgent
-from autogen_agentchat.messages import ModelClientStreamingChunkEvent, StructuredMessage, ThoughtEvent
+from autogen_agentchat.messages import ModelClientStreamingChunkEvent, StructuredMessage
 from autogen_agentchat.teams import RoundRobinGroupChat
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.memory import ListMemory, MemoryContent, MemoryMimeType
@@ -25,7 +25,6 @@ from autogen_core.models import (
     UserMessage,
 )
 from autogen_core.tools import FunctionTool
-from autogen_ext.models.replay import ReplayChatCompletionClient
 from contracts.adapter_contract import planner_of, saying
 from pydantic import BaseModel
 from servers.chat_server import STALL, USAGE, Call, Reply, says
@@ -37,7 +36,7 @@ from podium.errors import ConfigError, RunFailed
 from podium.execution import Retry
 from podium.planners import FixedPlanner
 from podium.types import Completion
-from podium.workers import Request, Worker
+from podium.workers import Request
 
 pytestmark = pytest.mark.anyio
 ASKED: list[LLMMessage] = [UserMessage(content="How large?", source="user")]
@@ -83,15 +82,12 @@ def pool(server: ModelServer) -> list[Any]:
 
 
 async def test_it_answers_as_a_model() -> None:
-    """With all tokens as its usage, and with the plan as its thought where that is wanted."""
+    """With all tokens as its usage."""
     async with ModelServer(model) as server:
-        conductor = ConductorChatCompletionClient(team(server), server.client(), emit_plan_events=True)
+        conductor = ConductorChatCompletionClient(team(server), server.client())
         result = await conductor.create(ASKED)
         assert (result.finish_reason, result.content, result.cached) == ("stop", "12 square metres.", False)
         assert result.usage == RequestUsage(4 * READ, 4 * WRITTEN)
-        assert (result.thought or "").splitlines()[2] == "2. writer: Multiply them. (shown step 0, 1)"
-        quiet = ConductorChatCompletionClient(team(server), server.client())
-        assert (await quiet.create(ASKED)).thought is None
         await conductor.create(ASKED)
         assert conductor.actual_usage() == conductor.total_usage() == RequestUsage(8 * READ, 8 * WRITTEN)
 
@@ -107,35 +103,13 @@ async def test_it_streams() -> None:
 
 
 async def test_an_agent_asks_it() -> None:
-    """Its instructions reach planner and steps; the plan is a thought; chunks are streamed."""
+    """Its instructions reach planner and steps; chunks are streamed."""
     async with ModelServer(alone) as server:
-        conductor = ConductorChatCompletionClient([server.client()], server.client(), emit_plan_events=True)
+        conductor = ConductorChatCompletionClient([server.client()], server.client())
         agent = AssistantAgent("solo", conductor, system_message="Be brief.", model_client_stream=True)
         messages = [message async for message in agent.run_stream(task="How large?")]
         assert all("Be brief." in shown(call) for call in server.calls)
-    assert {ModelClientStreamingChunkEvent, ThoughtEvent} <= {type(message) for message in messages}
-
-
-async def test_the_thought_of_the_model_that_answers_is_the_results() -> None:
-    """After the plan, where that is told; thoughts of other steps are not told."""
-
-    def thinking(text: str, thought: str) -> Worker:
-        usage = RequestUsage(prompt_tokens=1, completion_tokens=1)
-        said = CreateResult(finish_reason="stop", content=text, usage=usage, cached=False, thought=thought)
-        return as_worker(ReplayChatCompletionClient([said] * 3), name=text)
-
-    plan = planner_of((0, "height", ()), (1, "area", (0,)))
-    pool = [thinking("3 m", "A ruler."), thinking("12", "Multiply.")]
-    client = ConductorChatCompletionClient(pool, plan)
-    assert (await client.create(ASKED)).thought == "Multiply."
-    *_, last = [item async for item in client.create_stream(ASKED)]
-    assert isinstance(last, CreateResult)
-    assert last.thought == "Multiply."
-    told = ConductorChatCompletionClient(pool, plan, emit_plan_events=True)
-    assert ((await told.create(ASKED)).thought or "").splitlines()[1:] == [
-        "1. 12: area (shown step 0)",
-        "Multiply.",
-    ]
+    assert ModelClientStreamingChunkEvent in {type(message) for message in messages}
 
 
 @pytest.mark.parametrize(
@@ -413,17 +387,11 @@ async def test_no_answer_is_an_error() -> None:
 
 
 async def test_a_partial_answer_is_told() -> None:
-    """In the thought, which says what each step was really shown, and in the results; or it is raised."""
+    """In the results; or it is raised."""
     pool = [ScriptedWorker("good", "3 m"), ScriptedWorker("bad", ValueError("no ruler"))]
     plan = planner_of((0, "height", ()), (1, "width", ()), (0, "area", (0, 1)))
     client = ConductorChatCompletionClient(pool, plan)
-    answer = await client.create(ASKED)
-    assert answer.thought is not None
-    lines = answer.thought.splitlines()
-    assert lines[1].startswith("1. bad: width (failed: ")
-    assert lines[2] == "2. good: area (shown step 0)"
-    assert lines[3].startswith("(Not complete: ")
-    assert "no ruler" in lines[3]
+    assert "no ruler" in str((await client.create(ASKED)).content)
     assert [result.status for result in client.results] == ["partial"]
     strict = ConductorChatCompletionClient(pool, plan, partial="raise")
     with pytest.raises(RunFailed, match="is partial"):

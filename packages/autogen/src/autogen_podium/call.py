@@ -1,20 +1,17 @@
-"""Convert one call of a `ConductorChatCompletionClient` to a run of its conductor."""
+"""Convert the options of a call of a `ConductorChatCompletionClient`, and its answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from autogen_core.models import CreateResult, LLMMessage
+from autogen_core.models import CreateResult
 from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 
-from autogen_podium.messages import from_autogen, tool_schema, write_calls, write_usage
-from podium.conductor import Conductor
+from autogen_podium.messages import tool_schema, write_calls, write_usage
 from podium.errors import ConfigError
-from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, read_sampling, read_tools
-from podium.run import RunOptions
+from podium.hosts import ChatAnswer, read_sampling, read_tools
 from podium.types import Constraint, Part, Sampling, Tools
-from podium.workers import CallMiddleware
 
 ToolChoice = Tool | Literal["auto", "required", "none"]
 _FINISHES: Final[Mapping[str, Literal["stop", "length", "function_calls"]]] = {
@@ -22,30 +19,6 @@ _FINISHES: Final[Mapping[str, Literal["stop", "length", "function_calls"]]] = {
     "length": "length",  # also of other incomplete answers
     "tool_calls": "function_calls",
 }
-
-
-def new_call(
-    conductor: Conductor,
-    messages: Sequence[LLMMessage],
-    *,
-    tools: Tools,
-    sampling: Sampling,
-    store: ContinuationStore,
-    middleware: CallMiddleware,
-) -> ChatCall:
-    """Return the call for a client's messages.
-
-    Raises:
-        QueryError: the messages have no question.
-    """
-    return ChatCall(
-        conductor,
-        from_autogen(messages),
-        tools=tools,
-        sampling=sampling,
-        store=store,
-        options=RunOptions(middleware=middleware),
-    )
 
 
 def call_tools(tools: Sequence[Tool | ToolSchema], choice: ToolChoice) -> Tools:
@@ -83,13 +56,13 @@ def call_sampling(extra: Mapping[str, Any], *, json_output: bool | type[BaseMode
     return sampling
 
 
-def create_result(answer: ChatAnswer, thought: str | None) -> CreateResult:
-    """Return an answer as a model's result."""
-    result = answer.result
+def create_result(answer: ChatAnswer) -> CreateResult:
+    """Return an answer as a model's result. The text beside tool calls is its thought, as in AutoGen."""
+    result, calls = answer.result, write_calls(answer.tool_calls)
     return CreateResult(
         finish_reason=_FINISHES[answer.host_finish_reason],
-        content=write_calls(answer.tool_calls) or answer.text,
+        content=calls or answer.text,
         usage=write_usage(answer.usage),
         cached=bool(result.outcomes) and all(outcome.reused for outcome in result.outcomes),
-        thought=thought,
+        thought=(answer.text or None) if calls else None,
     )

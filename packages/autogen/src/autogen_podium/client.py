@@ -10,12 +10,11 @@ from autogen_core.models import ChatCompletionClient, CreateResult, LLMMessage, 
 from autogen_core.tools import Tool, ToolSchema
 from pydantic import BaseModel
 
-from autogen_podium.call import ToolChoice, call_sampling, call_tools, create_result, new_call, schema_of
+from autogen_podium.call import ToolChoice, call_sampling, call_tools, create_result, schema_of
 from autogen_podium.cancellation import cancelled_by
 from autogen_podium.cards import model_info as derived_info
 from autogen_podium.conductor_options import ConductorOptions, conductor_of
 from autogen_podium.messages import from_autogen, write_usage
-from autogen_podium.thoughts import Thoughts
 from autogen_podium.workers.wrap import Participant, as_planner, as_worker
 from podium.aio import events_of
 from podium.conductor import Conductor
@@ -35,13 +34,12 @@ _NO_ARGS: Final[Mapping[str, Any]] = {}
 class ConductorChatCompletionClient(ChatCompletionClient):
     """A model client that plans the question and has participants execute the plan.
 
-    `thought` of a result is the reasoning of the model that wrote the answer, if its client returns it. If
-    the answer is incomplete, its finish reason is `length`, its text ends with the sentence `(Not complete:
-    …)`, and `thought` also has the plan; a structured answer raises `RunFailed`. `results` has the full
-    results of the latest calls. Tools are offered to the worker of the plan's last step; its tool calls are
-    the result's content. The next turn, which has the tool results, reuses the plan and the outputs of the
-    other steps, if it calls the same client. That worker also gets the `json_output` model and
-    `extra_create_args` (temperature, top_p, max_tokens, seed, stop, reasoning_effort, response_format).
+    If the answer is incomplete, its finish reason is `length`, and its text ends with the sentence `(Not
+    complete: …)`; a structured answer raises `RunFailed`. `results` has the full results of the latest calls.
+    Tools are offered to the worker of the plan's last step; its tool calls are the result's content, and its
+    text beside them is the result's `thought`. The next turn, which has the tool results, reuses the plan and
+    the outputs of the other steps, if it calls the same client. That worker also gets the `json_output` model
+    and `extra_create_args` (temperature, top_p, max_tokens, seed, stop, reasoning_effort, response_format).
 
     Args:
         participants: execute the steps; see `ConductorAgent`.
@@ -50,8 +48,6 @@ class ConductorChatCompletionClient(ChatCompletionClient):
         context_window: maximum tokens of a conversation and its answer; `None` uses the smallest context
             window of the participants' cards.
         partial: whether an incomplete answer is returned, or raised as `RunFailed`.
-        emit_plan_events: whether the plan is the result's `thought`, which an `AssistantAgent` emits as a
-            `ThoughtEvent`.
         options: further options of `podium.Conductor`: `limits`, `policy`, `journal`, ….
 
     Raises:
@@ -69,7 +65,6 @@ class ConductorChatCompletionClient(ChatCompletionClient):
         model_info: ModelInfo | None = None,
         context_window: int | None = None,
         partial: Literal["return", "raise"] = "return",
-        emit_plan_events: bool = False,
         **options: Unpack[ConductorOptions],
     ) -> None:
         self._conductor = conductor_of(
@@ -84,7 +79,6 @@ class ConductorChatCompletionClient(ChatCompletionClient):
         self._info = model_info or derived_info(self.conductor.pool.workers)
         self._window = context_window
         self._partial: Literal["return", "raise"] = partial
-        self._emit_plan_events = emit_plan_events
         self._used = Usage()
         self._kept = deque[Result](maxlen=MAX_RESULTS)
         self._continuations = ContinuationStore()
@@ -110,10 +104,9 @@ class ConductorChatCompletionClient(ChatCompletionClient):
         cancellation_token: CancellationToken | None = None,
     ) -> CreateResult:
         """Answer a conversation."""
-        thoughts = Thoughts()
-        call = self._call(messages, tools, tool_choice, json_output, extra_create_args, thoughts)
+        call = self._call(messages, tools, tool_choice, json_output, extra_create_args)
         result = None
-        async with aclosing(self._results(call, thoughts, cancellation_token, stream=False)) as results:
+        async with aclosing(self._results(call, cancellation_token, stream=False)) as results:
             async for item in results:
                 result = item
         assert isinstance(result, CreateResult)  # a run without an answer raises
@@ -134,9 +127,8 @@ class ConductorChatCompletionClient(ChatCompletionClient):
         If a step is retried after part of its text was sent, the stream continues if the new text begins with
         that part; otherwise `RunFailed` is raised.
         """
-        thoughts = Thoughts()
-        call = self._call(messages, tools, tool_choice, json_output, extra_create_args, thoughts)
-        async with aclosing(self._results(call, thoughts, cancellation_token, stream=True)) as results:
+        call = self._call(messages, tools, tool_choice, json_output, extra_create_args)
+        async with aclosing(self._results(call, cancellation_token, stream=True)) as results:
             async for item in results:
                 yield item
 
@@ -147,40 +139,38 @@ class ConductorChatCompletionClient(ChatCompletionClient):
         tool_choice: ToolChoice,
         json_output: bool | type[BaseModel] | None,  # noqa: FBT001 - AutoGen's
         extra: Mapping[str, Any],
-        thoughts: Thoughts,
     ) -> ChatCall:
         offered = call_tools(tools, tool_choice)
         if offered.offered and not self._info["function_calling"]:
             raise ConfigError("no participant accepts tools: add a model client to the participants")
-        return new_call(
+        return ChatCall(
             self.conductor,
-            messages,
+            from_autogen(messages),
             tools=offered,
             sampling=call_sampling(extra, json_output=json_output),
             store=self._continuations,
-            middleware=thoughts.middleware,
         )
 
     def _results(
-        self, call: ChatCall, thoughts: Thoughts, token: CancellationToken | None, *, stream: bool
+        self, call: ChatCall, token: CancellationToken | None, *, stream: bool
     ) -> AsyncGenerator[str | CreateResult, None]:
         async def answering(emit: Callable[[str | CreateResult], None]) -> None:
             if token is not None:
                 cancelled_by(token)
             if not stream:
-                emit(self._result(await call.run(), thoughts))
+                emit(self._result(await call.run()))
                 return
             async with aclosing(call.stream()) as items:
                 async for item in items:
-                    emit(self._result(item, thoughts) if isinstance(item, ChatAnswer) else item)
+                    emit(self._result(item) if isinstance(item, ChatAnswer) else item)
 
         return events_of(answering)
 
-    def _result(self, answer: ChatAnswer, thoughts: Thoughts) -> CreateResult:
+    def _result(self, answer: ChatAnswer) -> CreateResult:
         self._used += answer.usage
         self._kept.append(answer.result)
         answered(answer.result, partial=self._partial)
-        return create_result(answer, thoughts.thought_of(answer.result, has_plan=self._emit_plan_events))
+        return create_result(answer)
 
     async def close(self) -> None:
         """Do nothing: the owners of the participants close them."""

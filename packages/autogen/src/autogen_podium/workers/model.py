@@ -24,7 +24,6 @@ from podium.secrets import scrubbing
 from podium.types import Completion, Constraint, Part, Sampling, Tools, storable
 from podium.workers import Card, Request, Worker
 
-ThoughtListener = Callable[[str], None]
 _SEVERAL: Final = 2
 _THINKS: Final = ("<think>", "</think>")
 """How clients mark, in a stream, text that is not part of the answer."""
@@ -67,14 +66,8 @@ class ModelWorker(Worker):
         facts = sha256(repr(sorted(told.items(), key=str)).encode("utf-8", "surrogatepass")).hexdigest()
         return repr((type(self.client).__qualname__, self.card.name, self.card.version, facts))
 
-    def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the model; with `request.stream`, as a stream."""
-        return self.call_listened(request, lambda _: None)
-
-    async def call_listened(
-        self, request: Request, listener: ThoughtListener
-    ) -> AsyncGenerator[str | Completion, None]:
-        """Call the model like `call`; the listener gets the model's thought, if there is one."""
         token, name, refusals = CancellationToken(), self.card.name, list[str]()
         with scrubbing():
             with worker_errors(name):
@@ -86,7 +79,7 @@ class ModelWorker(Worker):
             if not request.stream:
                 with worker_errors(name), hearing(self.client, refusals):
                     result = await cancelling(token, self.client.create(**asked))
-                yield self._completion(request, result, "stop", refusals, listener)
+                yield self._completion(request, result, "stop", refusals)
                 return
             thinks, ended, said = False, None, ""
             async with aclosing(self._streamed(asked, refusals)) as pieces:
@@ -104,7 +97,7 @@ class ModelWorker(Worker):
                         yield piece
             # A client reports "unknown" if a stream ended without a finish reason.
             otherwise = "stop" if request.sampling.stop else None
-            yield self._completion(request, ended, otherwise, refusals, listener, said)
+            yield self._completion(request, ended, otherwise, refusals, said)
 
     def _messages(self, request: Request) -> list[LLMMessage]:
         """Return the messages, with one system message if the model accepts only one."""
@@ -158,28 +151,24 @@ class ModelWorker(Worker):
         result: CreateResult | None,
         otherwise: str | None,
         refusals: list[str],
-        listener: ThoughtListener,
         said: str = "",
     ) -> Completion:
         """Return the answer, by the same rules as for every chat model.
 
-        A result with tool calls has no text, so the streamed text is used.
+        A result with tool calls has no text: it is what was streamed, or the thought.
         """
         if not isinstance(result, CreateResult):
             raise WorkerBroken(f"worker {self.card.name!r} ended without a result", maybe_paid=True)
         content = result.content
         finish = {"unknown": otherwise, "function_calls": "tool_calls"}
-        completion = read_completion(
+        return read_completion(
             request.messages,
-            text=content if isinstance(content, str) else said,
+            text=content if isinstance(content, str) else said or result.thought or "",
             finish_reason=finish.get(result.finish_reason, result.finish_reason),
             tool_calls=() if isinstance(content, str) else read_calls(content),
             refusal=storable("".join(refusals)) or None,
             usage=read_usage(result.usage),
         )
-        if result.thought:
-            listener(storable(result.thought))
-        return completion
 
 
 def _tool(tool: Part) -> ToolSchema:
