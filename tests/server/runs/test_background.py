@@ -140,8 +140,8 @@ def test_a_plan_is_approved(serve: Callable[..., Served], upstream: ChatServer, 
     run = ended(client, run_id)
     assert run["status"] == "waiting"
     assert run["waits_for"]["plan"]["steps"][0]["subtask"] == "Collect facts."
-    last = list(frames(client.get(f"/runs/{run_id}/events?format=ag-ui").text))[-1]["data"]
-    assert (last["type"], last["outcome"]["type"]) == ("RUN_FINISHED", "interrupt")
+    last = list(frames(client.get(f"/runs/{run_id}/events").text))[-1]["data"]
+    assert (last["type"], last["result"]["status"]) == ("run_ended", "waiting")
     post(client, run_id, "approve", why="It is fine.")
     run = ended(client, run_id)
     assert (run["status"], run["answer"], run["waits_for"]) == ("ok", "the answer", None)
@@ -206,8 +206,8 @@ def test_a_run_is_cancelled_and_resumed(served: Served, upstream: ChatServer, ht
         time.sleep(0.02)
     run = post(client, run_id, "cancel", 200)
     assert run["status"] == "stopped"
-    last = list(frames(client.get(f"/runs/{run_id}/events?format=ag-ui").text))[-1]["data"]
-    assert (last["type"], last["outcome"]) == ("RUN_FINISHED", {"type": "cancelled"})
+    last = list(frames(client.get(f"/runs/{run_id}/events").text))[-1]["data"]
+    assert (last["type"], last["problem"]["code"]) == ("run_stopped", "cancelled")
     upstream.reply = team
     assert post(client, run_id, "cancel", 200)["status"] == "stopped"
     post(client, run_id, "resume")

@@ -6,8 +6,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from ag_ui.core import Event as AgUiEvent
-from pydantic import TypeAdapter
 from server.chat.test_bounds import until
 from server.chat.test_completions import ASKED, team
 from server.runs.conftest import Http
@@ -15,7 +13,6 @@ from servers.chat_server import STALL, Call, ChatServer, Reply, says, whole
 from servers.podium_server import Served
 
 NewKey = Callable[..., str]
-AG_UI: TypeAdapter[Any] = TypeAdapter(AgUiEvent)
 
 
 def ask(client: httpx2.Client, model: str = "podium", **more: Any) -> str:
@@ -70,7 +67,7 @@ def test_a_failed_run_has_its_problem(served: Served, upstream: ChatServer, http
     assert run["rounds"][0]["steps"][1]["problem"]["code"] == "worker_refused"
     assert "its server answered 400" in run["problem"]["message"]
     path = f"/runs/{run['id']}"
-    for shown in (path, f"{path}/events", f"{path}/events?format=ag-ui"):
+    for shown in (path, f"{path}/events"):
         text = client.get(shown).text
         assert "answered 400" in text
         assert upstream.url.removeprefix("http://").removesuffix("/v1") not in text
@@ -123,7 +120,7 @@ def test_pages_of_runs(served: Served, upstream: ChatServer, http: Http) -> None
         ("/runs?after=none", 404, "run_unknown"),
         ("/runs/none", 404, "run_unknown"),
         ("/runs/none/events", 404, "run_unknown"),
-        ("/runs/none/events?format=xml", 400, "invalid_request"),
+        ("/runs/none/events?pieces=x", 400, "invalid_request"),
         ("/runs/a%00b", 404, "run_unknown"),
         ("/runs/%F0%9F", 404, "run_unknown"),
     ],
@@ -153,45 +150,6 @@ def test_the_events_of_a_run(served: Served, upstream: ChatServer, http: Http) -
     unknown = client.get(path, params={"after": len(sent)})
     assert (unknown.status_code, unknown.json()["error"]["param"]) == (400, "after")
     assert f"has no event {len(sent)} yet" in unknown.text
-
-
-def test_the_events_in_the_form_of_ag_ui(served: Served, upstream: ChatServer, http: Http) -> None:
-    """The models of AG-UI accept them; each step that starts is finished."""
-    upstream.reply = team
-    client = http(served)
-    path = f"/runs/{ask(client)}/events?format=ag-ui"
-    sent = list(frames(client.get(path).text))
-    events = [AG_UI.validate_python(frame["data"]) for frame in sent]
-    kinds = [event.type.value for event in events]
-    assert kinds[:2] == ["RUN_STARTED", "STATE_SNAPSHOT"]
-    assert kinds[-1] == "RUN_FINISHED"
-    assert kinds.count("STEP_STARTED") == kinds.count("STEP_FINISHED") == 2
-    (said,) = [event.delta for event in events if event.type.value == "TEXT_MESSAGE_CONTENT"]
-    assert said == "the answer"
-    assert all(getattr(event, "model_extra", None) in (None, {}) for event in events)
-    state = applied(events)
-    assert (state["status"], state["plan"]["steps"][0]["worker"]) == ("ok", "one")
-    assert state["steps"]["1"]["output"] == "the answer"
-    last = int([frame["id"] for frame in sent if "id" in frame][-1])
-    later = list(frames(client.get(path, headers={"last-event-id": str(last - 1)}).text))
-    assert later == sent[-len(later) :]
-    assert "RUN_STARTED" not in [frame["data"]["type"] for frame in later]
-
-
-def applied(events: list[Any]) -> Any:
-    """Return the state of a run of AG-UI after its events."""
-    state: Any = None
-    for event in events:
-        if event.type.value == "STATE_SNAPSHOT":
-            state = event.snapshot
-        for change in event.delta if event.type.value == "STATE_DELTA" else ():
-            *path, last = change.path.strip("/").split("/")
-            place = state
-            for name in path:
-                place = place[name]
-            assert change.op == "add" or last in place
-            place[last] = change.value
-    return state
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)

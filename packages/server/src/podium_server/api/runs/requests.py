@@ -36,7 +36,6 @@ class EventsQuery(Body):
     """The parameters of `GET /v1/runs/{run_id}/events`."""
 
     after: Annotated[int, Field(ge=-1, lt=2**31)] = -1
-    format: Literal["podium", "ag-ui"] = "podium"
     pieces: Annotated[bool, Field(description="Also pieces of texts, which are not recorded.")] = False
 
 

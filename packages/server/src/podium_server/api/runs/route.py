@@ -7,7 +7,7 @@ from podium.journal import RunRow
 from podium.types import Event, RunStarted
 from podium_server.api.bodies import read_query
 from podium_server.api.endpoint import told_fault
-from podium_server.api.runs.events import AgUiForm, EventStream, PodiumForm, error_frame
+from podium_server.api.runs.events import EventStream, error_frame
 from podium_server.api.runs.forms import RunDetail, RunList, detail
 from podium_server.api.runs.index import RunIndex
 from podium_server.api.runs.prompts import PromptList, prompts_of
@@ -101,18 +101,14 @@ class RunsApi:
         if after >= 0 and not await self._index.has(row.run_id, after):
             told = f"run {row.run_id} has no event {after} yet: send the id of an event that it has sent"
             raise BadRequest(told, param="after")
-        is_agui = query.format == "ag-ui"
-        if is_agui and query.pieces:
-            raise BadRequest("the events of AG-UI have no pieces: leave out pieces or format", param="pieces")
-        form = AgUiForm(row.run_id) if is_agui else PodiumForm()
         live = self._live if query.pieces else None
-        stream = EventStream(self._index, self._table, row.run_id, form, self._stopping, live)
+        stream = EventStream(self._index, self._table, row.run_id, self._stopping, live)
 
         async def answer() -> None:
             await exchange.stream(
                 stream.frames(after),
                 lambda: {"x-podium-run-id": row.run_id},
-                lambda error: error_frame(told_fault(error), is_agui=is_agui),
+                lambda error: error_frame(told_fault(error)),
             )
 
         await exchange.while_connected(answer)
