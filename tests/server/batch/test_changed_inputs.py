@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from server.batch.conftest import Batch, echo, read, write
 from server.batch.test_batch import fails_on
 from servers.chat_server import ChatServer
@@ -79,17 +78,6 @@ def test_a_refused_line_stays_as_it_was(folder: Path, batch: Batch, upstream: Ch
     assert (first["query"], second["text"], third["id"]) == ("Is \ud83d red?", f"{twice}\n", "")
     batch("bad.jsonl", "--model", "alone", code=1)
     assert upstream.calls == []
-
-
-def test_parquet_has_no_half_of_a_character(folder: Path, batch: Batch) -> None:
-    """Its code is written, because Parquet has UTF-8 only."""
-    parquet = pytest.importorskip("pyarrow.parquet")
-    (folder / "in.jsonl").write_text(r'{"id": "a\ud83d", "query": "Is \ud83d red?"}')
-    batch(*WORDS, "--out", "out.parquet", "--failures", "bad.parquet", code=1)
-    (row,) = parquet.read_table(folder / "out.parquet").to_pylist()
-    assert row["id"] == r"a\ud83d"
-    (bad,) = parquet.read_table(folder / "bad.parquet").to_pylist()
-    assert bad["input"] == r'{"id": "a\ud83d", "query": "Is \ud83d red?"}'
 
 
 def test_files_that_cannot_be_used(folder: Path, batch: Batch, upstream: ChatServer) -> None:

@@ -1,12 +1,11 @@
-"""Files of OpenAI's Batch API, and Parquet files."""
+"""Files of OpenAI's Batch API."""
 
 from pathlib import Path
 from typing import Any
 
 from openai.types.chat import ChatCompletion
-from pyarrow import parquet
 from server.batch.conftest import Batch, read, write
-from server.batch.test_batch import QUESTIONS, fails_on
+from server.batch.test_batch import fails_on
 from servers.chat_server import ChatServer
 
 
@@ -62,30 +61,3 @@ def test_openai_files(folder: Path, batch: Batch, upstream: ChatServer) -> None:
     batch("bad.jsonl", code=1)
     fed = {row["custom_id"]: row for row in read(folder / "bad.results.jsonl")}
     assert fed["failed"]["response"]["status_code"] == 200
-
-
-def test_parquet(folder: Path, batch: Batch, upstream: ChatServer) -> None:
-    """Results and failures are written in columns at the end, and a repetition continues."""
-    upstream.reply = fails_on("question 13")
-    write(folder / "in.jsonl", QUESTIONS)
-    words = ("in.jsonl", "--model", "alone", "--out", "out.parquet", "--failures", "bad.parquet")
-    batch(*words, code=1)
-    rows = {row["id"]: row for row in parquet.read_table(folder / "out.parquet").to_pylist()}
-    assert len(rows) == 20
-    assert (rows["q7"]["answer"], rows["q7"]["input_tokens"]) == ("answer to question 7", 211)
-    usage = {row["id"]: row["usage"] for row in read(folder / "out.parquet.jsonl")}
-    for ident, counts in usage.items():
-        assert {name: rows[ident][name] for name in counts} == counts
-    assert (rows["q13"]["status"], rows["q13"]["problem_code"]) == ("failed", "worker_refused")
-    (bad,) = parquet.read_table(folder / "bad.parquet").to_pylist()
-    assert (bad["line"], bad["input"]) == (14, '{"id": "q13", "query": "question 13"}')
-    upstream.reply = fails_on("nothing")
-    batch(*words, "--retry-failed")
-    rows = parquet.read_table(folder / "out.parquet").to_pylist()
-    assert sorted(row["status"] for row in rows) == ["ok"] * 20
-    assert parquet.read_table(folder / "bad.parquet").num_rows == 0
-    write(folder / "one.jsonl", [chat("c", "by chat"), response("r", "by response")])
-    batch("one.jsonl", "--out", "one.parquet")  # the name of the input is no obstacle
-    for row in parquet.read_table(folder / "one.parquet").to_pylist():
-        assert (row["http_status"], row["output_tokens"]) == (200, 7)
-        assert {name: row[name] for name in usage["q7"]} == usage["q7"]

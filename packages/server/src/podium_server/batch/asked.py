@@ -6,10 +6,9 @@ from pathlib import Path
 
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium_server.batch import parquet
 from podium_server.models import Catalogue
 
-_ENDINGS = (".jsonl", ".ndjson", ".parquet")
+_ENDINGS = (".jsonl", ".ndjson")
 """Endings of results and failures."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -30,24 +29,17 @@ class Asked:
     retries: bool
     quiet: bool
 
-    @property
-    def targets(self) -> list[Path]:
-        """The files that the user named, for the results and the failures."""
-        return [each for each in (self.out, self.failures) if each is not None]
-
     def check_files(self) -> None:
-        """Raise `ConfigError` if two files are the same, an ending is unknown, or pyarrow is missing."""
-        for target in self.targets:
+        """Raise `ConfigError` if two files are the same, or an ending is unknown."""
+        targets = [each for each in (self.out, self.failures) if each is not None]
+        for target in targets:
             if target.suffix not in _ENDINGS:
                 told = f"{target} has no ending of a file that podium batch writes"
                 raise ConfigError(f"{told}: choose a name with {' or '.join(_ENDINGS)}")
-        files = [self.questions, *(lines_of(target) for target in self.targets)]
+        files = [self.questions, *targets]
         if len({file.resolve() for file in files}) < len(files):
             told = "the input, the results and the failures need different files"
-            also = "NAME.parquet also uses NAME.parquet.jsonl"
-            raise ConfigError(f"{told} ({also}): choose another --out or --failures")
-        if any(target.suffix == ".parquet" for target in self.targets):
-            parquet.check_installed()
+            raise ConfigError(f"{told}: choose another --out or --failures")
 
     def check_prices(self, catalogue: Catalogue) -> None:
         """Raise `ConfigError` if the budget cannot be kept: a run without a limit, or an unknown price."""
@@ -61,13 +53,6 @@ class Asked:
             if self.max_cost is not None and limits.unpriced is None and unpriced:
                 told = f"--max-cost needs prices, and the price of {unpriced} is unknown"
                 raise ConfigError(f"{told}: set `price`, or `unpriced` in [limits]")
-
-    def write_parquet(self) -> None:
-        """Write the Parquet files that the user named from the files of lines."""
-        if self.out.suffix == ".parquet":
-            parquet.write_results(lines_of(self.out), self.out)
-        if self.failures is not None and self.failures.suffix == ".parquet":
-            parquet.write_failures(lines_of(self.failures), self.failures)
 
 
 def batch_name(named: str | None, questions: Path) -> str:
@@ -92,8 +77,3 @@ def results_of(questions: Path) -> Path:
     if questions.is_dir():
         raise ConfigError(f"{questions} cannot be read: it is a folder")
     return questions.with_suffix(".results.jsonl")
-
-
-def lines_of(target: Path) -> Path:
-    """Return the file to which lines are appended: beside a Parquet file, which cannot be continued."""
-    return target.with_name(f"{target.name}.jsonl") if target.suffix == ".parquet" else target

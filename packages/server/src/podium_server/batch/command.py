@@ -12,7 +12,7 @@ from podium.cli import ConfigPath, Screen, above_zero, check_journal, counted, r
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
-from podium_server.batch.asked import Asked, batch_name, lines_of, results_of
+from podium_server.batch.asked import Asked, batch_name, results_of
 from podium_server.batch.budget import Budget
 from podium_server.batch.check import check as check_input
 from podium_server.batch.input import Input
@@ -47,11 +47,11 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
     *,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The results: .jsonl or .parquet. Default: FILE.results.jsonl."),
+        typer.Option(metavar="FILE", help="The results, as JSON lines. Default: FILE.results.jsonl."),
     ] = None,
     failures: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Also write the lines that are not ok here: .jsonl or .parquet."),
+        typer.Option(metavar="FILE", help="Also write the lines that are not ok, as JSON lines."),
     ] = None,
     name: Annotated[
         str | None,
@@ -116,12 +116,11 @@ def _run(screen: Screen, asked: Asked, path: Path | None, *, only_check: bool) -
     lines = Input(asked.questions, asked.name, catalogue, asked.model)
     kept = Kept(asked.name, asked.retries)
     if only_check:
-        kept.read(lines_of(asked.out))
+        kept.read(asked.out)
         _check(screen, lines, kept, journal, asked.max_cost)
         return
-    failures = None if asked.failures is None else lines_of(asked.failures)
     budget = Budget(asked.budget)
-    with Files(lines_of(asked.out), failures, kept, lines.form) as files:
+    with Files(asked.out, asked.failures, kept, lines.form) as files:
         budget.spent, budget.unknown = kept.cost, kept.unknown
         note = _nothing if asked.quiet else screen.note
         if lines.repeated:
@@ -142,7 +141,6 @@ def _run(screen: Screen, asked: Asked, path: Path | None, *, only_check: bool) -
         except (KeyboardInterrupt, Exception) as error:
             error.add_note("the same command continues the batch")
             raise
-    asked.write_parquet()
     if not asked.quiet:
         screen.note(f"podium: {progress.summary()}")
         screen.note(f"podium: the results are in {asked.out}")
