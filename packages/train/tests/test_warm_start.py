@@ -15,13 +15,13 @@ from podium.plan_text import parse_plan
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Message, Plan, Step
 from podium.workers import FREE, Card, Request, ScriptedWorker
-from podium_evals.calibration import RunScore
 from podium_evals.recorded import JoinParts
 from podium_train import PromptStyle, RecordedAnswers, RecordedSettings, messages
 from podium_train.evaluation import plan_arm, planner_arm, reasoned_arm
 from podium_train.warm_start import (
     Example,
     JournalExamples,
+    RunScore,
     best_of,
     examples_of_journal,
     read_examples,

@@ -46,7 +46,6 @@ ADD_ONS = (
             "gains of a pool.",
             "calibrate": "Ask the workers a few questions of each kind, and measure the share of right "
             "answers.",
-            "drift": "Report workers whose recent answers do not fit their measured rates.",
             "train": "Train planners on recorded answers.",
         },
         planners=("router",),

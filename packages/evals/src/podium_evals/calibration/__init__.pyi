@@ -6,16 +6,6 @@ from .calibrate import (
     Calibration as Calibration,
     Calibrator as Calibrator,
 )
-from .drift import (
-    Drift as Drift,
-    find_drift as find_drift,
-)
-from .graded_runs import (
-    RecentAnswers as RecentAnswers,
-    RunScore as RunScore,
-    read_scores as read_scores,
-    recent_answers as recent_answers,
-)
 from .probe_curve import (
     ProbeCurve as ProbeCurve,
     ProbePoint as ProbePoint,

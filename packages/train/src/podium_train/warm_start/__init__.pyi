@@ -9,5 +9,6 @@ from .examples import (
 )
 from .journal import (
     JournalExamples as JournalExamples,
+    RunScore as RunScore,
     examples_of_journal as examples_of_journal,
 )

@@ -10,13 +10,24 @@ from podium.journal import Journal
 from podium.plan_text import write_plan
 from podium.resume import result_of
 from podium.types import Event, Plan, Result, RunStarted
-from podium_evals.calibration import RunScore
 from podium_train.environments import Episode
 from podium_train.prompts import PromptStyle, messages
 from podium_train.warm_start.examples import Example
 
 KIND = "journal"
 """The kind of a run whose score names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunScore:
+    """The score that a user or a program gave to the answer of a run."""
+
+    run: str
+    """The id of the run, or the beginning of the id."""
+    score: float
+    """0 to 1."""
+    kind: str | None = None
+    """The kind of the example."""
 
 
 @dataclass(slots=True)
@@ -47,7 +58,7 @@ async def examples_of_journal(
         journal: the journal.
         pool: the workers, with their cards.
         style: how the conductor will be asked.
-        scores: scores of runs, see `podium_evals.calibration.read_scores`.
+        scores: scores of runs.
         least: the lowest score of a good run.
         shows_question: whether workers see the question, as the conductor's `show_question` says.
 
