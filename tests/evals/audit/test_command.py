@@ -45,17 +45,16 @@ def test_a_report_on_the_terminal(podium: Podium, export: Path) -> None:
     assert result.stderr == ""
 
 
-def test_reports_in_files(podium: Podium, export: Path) -> None:
-    """HTML and Markdown in files, JSON on stdout; files of earlier reports are replaced."""
-    Path("r.html").write_text("an earlier report")
-    result = podium("audit-costs", "export.jsonl", "--html", "r.html", "--markdown", "r.md", "--json")
+def test_a_report_in_a_file(podium: Podium, export: Path) -> None:
+    """Markdown in a file, JSON on stdout; the file of an earlier report is replaced."""
+    Path("r.md").write_text("an earlier report")
+    result = podium("audit-costs", "export.jsonl", "--markdown", "r.md", "--json")
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
     assert (told["queries"], told["total"]["calls"], told["findings"][0]["kind"]) == (1, 2, "repeat")
-    assert Path("r.html").read_text().startswith("<!doctype html>")
     assert Path("r.md").read_text().startswith("# Cost audit")
-    assert sorted(each.name for each in Path().iterdir()) == ["export.jsonl", "r.html", "r.md"]
-    assert result.stderr == "podium: wrote r.html\npodium: wrote r.md\n"
+    assert sorted(each.name for each in Path().iterdir()) == ["export.jsonl", "r.md"]
+    assert result.stderr == "podium: wrote r.md\n"
 
 
 def test_rows_that_cannot_be_read(podium: Podium, export: Path) -> None:
@@ -123,13 +122,12 @@ def test_journals(podium: Podium, export: Path, postgres_url: str) -> None:
         (("sqlite:///nowhere.db",), "nowhere.db cannot be read"),
         (("--format", "otlp"), "--format otlp needs a file"),
         (("export.jsonl", "export.jsonl"), "export.jsonl is named twice"),
-        (("export.jsonl", "--html", "./export.jsonl"), "export.jsonl is a file to audit"),
-        (("export.jsonl", "--html", "x", "--markdown", "./x"), "x is given for two reports"),
-        (("export.jsonl", "--html", "no/r.html"), "/no"),
-        (("export.jsonl", "--html", "."), ". cannot be written: it is a folder"),
+        (("export.jsonl", "--markdown", "./export.jsonl"), "export.jsonl is a file to audit"),
+        (("export.jsonl", "--markdown", "no/r.md"), "/no"),
+        (("export.jsonl", "--markdown", "."), ". cannot be written: it is a folder"),
         (("export.jsonl", "--markdown", "m" * 300), "cannot be written: File name too long"),
-        (("export.jsonl", "--html", "/dev/full/r.html"), "there is no folder /dev/full"),
-        (("export.jsonl", "--html", "/proc/r.html"), "/proc/r.html cannot be written: "),
+        (("export.jsonl", "--markdown", "/dev/full/r.md"), "there is no folder /dev/full"),
+        (("export.jsonl", "--markdown", "/proc/r.md"), "/proc/r.md cannot be written: "),
         (("export.jsonl", "--prices", "no.toml"), "no.toml cannot be read"),
         (("export.jsonl", "--prices", "export.jsonl"), "export.jsonl is not a table of prices"),
     ],
@@ -174,7 +172,7 @@ def test_an_audit_that_is_stopped(
     """It leaves neither a report nor another file; the next one works."""
     fifo = Path("pipe.jsonl")
     os.mkfifo(fifo)
-    process = spawn("audit-costs", str(export), str(fifo), "--html", "r.html")
+    process = spawn("audit-costs", str(export), str(fifo), "--markdown", "r.md")
     with fifo.open("wb") as pipe:  # waits until the command reads it
         pipe.write(b"{}\n" * 10)
         pipe.flush()

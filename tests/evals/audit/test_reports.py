@@ -2,38 +2,18 @@
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from evals.audit import exports
 from evals.audit.exports import Made, lines
 
-from podium_evals.audit import Report, audit, html_page, markdown_page
+from podium_evals.audit import Report, audit, markdown_page
 
 SCRIPT = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 KEY = "sk-proj-abcdefghijklmnop0123456789"
 CONTROL = "\x1b]0;owned\x07\x1b[31m\x00\x9b"
 MARKS = "| a | b |\n# no title\n[link](https://example.org) ![p](http://example.org/p.png) `x` @all"
-
-
-class Seen(HTMLParser):
-    """The tags, addresses and texts of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a tag."""
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-
-    def handle_data(self, data: str) -> None:
-        """Note a text."""
-        self.text += data
 
 
 def hostile() -> list[exports.Json]:
@@ -61,52 +41,7 @@ def report(tmp_path: Path) -> Report:
     return audit([lines(tmp_path / "a<b>&'c'.jsonl", rows)])
 
 
-def test_html_shows_texts_and_runs_none(report: Report) -> None:
-    """Tags of the export are texts; there is no script, no address, and no event handler."""
-    page = html_page(report)
-    seen = Seen()
-    seen.feed(page)
-    assert seen.tags <= {
-        *(
-            "html",
-            "head",
-            "meta",
-            "title",
-            "style",
-            "body",
-            "h1",
-            "h2",
-            "p",
-            "main",
-            "table",
-            "thead",
-            "tbody",
-            "tr",
-            "th",
-            "td",
-        ),
-        *("ul", "li"),
-    }
-    meta, shown = (
-        {"lang", "charset", "http-equiv", "content", "name"},
-        {"class", "scope", "data-title"},
-    )
-    assert seen.attributes <= meta | shown
-    assert SCRIPT.split("<img", maxsplit=1)[0] in seen.text
-    assert not re.search(r"(src|href)=|url\(|@import", page.replace(escaped(SCRIPT), ""))
-    assert "prefers-color-scheme: dark" in page
-    assert (
-        '<td class="number" data-title="calls">' in page
-    )  # narrow screens show the titles beside the values
-    assert "default-src 'none'" in page
-
-
-def escaped(text: str) -> str:
-    """Write a text as HTML."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
-
-
-@pytest.mark.parametrize("write", [html_page, markdown_page, lambda report: json.dumps(report.as_json())])
+@pytest.mark.parametrize("write", [markdown_page, lambda report: json.dumps(report.as_json())])
 def test_no_secrets_and_no_control_characters(report: Report, write: object) -> None:
     """In no form of the report, although prompts, names, ids and errors have them."""
     assert callable(write)

@@ -1,9 +1,6 @@
 from .auditing import (
     audit as audit,
 )
-from .html_page import (
-    html_page as html_page,
-)
 from .markdown_page import (
     markdown_page as markdown_page,
 )

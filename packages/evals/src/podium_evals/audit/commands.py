@@ -14,13 +14,12 @@ from podium.errors import ConfigError
 from podium.journal import Journal
 from podium_evals.audit.auditing import TURNS, audit
 from podium_evals.audit.formats.readers import FORMATS
-from podium_evals.audit.html_page import html_page
 from podium_evals.audit.markdown_page import markdown_page
 from podium_evals.audit.prices import Prices
 from podium_evals.audit.report import Report
 from podium_evals.audit.sources import source_of
 from podium_evals.audit.table import draw_report
-from podium_evals.audit.written import check_targets, write
+from podium_evals.audit.written import check_target, write
 from podium_evals.recorded.prices import PriceTable
 
 PARTIAL = 3
@@ -43,9 +42,6 @@ def report(  # noqa: PLR0913 - one parameter for each argument and option
     file_format: Annotated[
         str, typer.Option("--format", metavar="NAME", help=f"One of {', '.join(FORMATS)}.")
     ] = "auto",
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the report as an HTML page.")
-    ] = None,
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the report as Markdown.")
     ] = None,
@@ -65,13 +61,14 @@ def report(  # noqa: PLR0913 - one parameter for each argument and option
             raise ConfigError(f"--format {file_format!r}: write {', '.join(FORMATS)}")
         sources = _sources(files or [], file_format, config)
         paths = [source for source in sources if isinstance(source, Path)]
-        check_targets((html, markdown), [Path(file) for file in files or ()])
+        if markdown is not None:
+            check_target(markdown, [Path(file) for file in files or ()])
         table = None if prices is None else PriceTable.read(prices)
         with _bar(screen, paths) as on_bytes:
             made = audit(
                 sources, file_format=file_format, prices=Prices(table), turns=turns, on_bytes=on_bytes
             )
-        _tell(screen, made, html, markdown, as_json=as_json)
+        _tell(screen, made, markdown, as_json=as_json)
 
 
 def _sources(files: list[str], file_format: str, config: Path | None) -> list[Path | Journal]:
@@ -107,11 +104,10 @@ def _bar(screen: Screen, paths: list[Path]) -> Iterator[Callable[[Path, int], ob
         yield told
 
 
-def _tell(screen: Screen, made: Report, html: Path | None, markdown: Path | None, *, as_json: bool) -> None:
-    for target, text in ((html, html_page), (markdown, markdown_page)):
-        if target is not None:
-            write(target, text(made))
-            screen.note(f"podium: wrote {target}")
+def _tell(screen: Screen, made: Report, markdown: Path | None, *, as_json: bool) -> None:
+    if markdown is not None:
+        write(markdown, markdown_page(made))
+        screen.note(f"podium: wrote {markdown}")
     if as_json:
         screen.result_json(made.as_json())
     else:

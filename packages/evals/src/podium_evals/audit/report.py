@@ -1,4 +1,4 @@
-"""The report of an audit: pure data, written as HTML, Markdown, JSON or a table."""
+"""The report of an audit: pure data, written as Markdown, JSON or a table."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Makes the text of a report: sections with tables, which become HTML, Markdown or terminal output."""
+"""Makes the text of a report: sections with tables, which become Markdown or terminal output."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

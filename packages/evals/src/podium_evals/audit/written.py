@@ -1,4 +1,4 @@
-"""Writes reports to files. A failed write leaves no partial file."""
+"""Writes a report to a file. A failed write leaves no partial file."""
 
 import os
 from collections.abc import Iterable
@@ -8,25 +8,17 @@ from tempfile import NamedTemporaryFile
 from podium.errors import ConfigError
 
 
-def check_targets(targets: Iterable[Path | None], sources: Iterable[Path]) -> None:
-    """Check that the reports can be written, before minutes are spent on reading an export.
+def check_target(target: Path, sources: Iterable[Path]) -> None:
+    """Check that the report can be written, before minutes are spent on reading an export.
 
     Raises:
-        ConfigError: two targets are one file, a target is a source, or its folder does not exist.
+        ConfigError: the target is a source, or its folder does not exist.
     """
-    read = {source.resolve() for source in sources}
-    seen = set[Path]()
-    for target in targets:
-        if target is None:
-            continue
-        where = target.resolve()
-        if where in read:
-            raise ConfigError(f"{target} is a file to audit: choose another file for the report")
-        if where in seen:
-            raise ConfigError(f"{target} is given for two reports: choose another file for one of them")
-        if why := _why_not(where):
-            raise ConfigError(f"{target} cannot be written: {why}")
-        seen.add(where)
+    where = target.resolve()
+    if where in {source.resolve() for source in sources}:
+        raise ConfigError(f"{target} is a file to audit: choose another file for the report")
+    if why := _why_not(where):
+        raise ConfigError(f"{target} cannot be written: {why}")
 
 
 def _why_not(target: Path) -> str:
