@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from podium.budget import Limits
-from podium.execution import Hedge, Retry
+from podium.execution import Retry
 
 PAGE = Path(__file__).parents[3] / "docs" / "limits.md"
 ROW = re.compile(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", re.MULTILINE)
 STARTS = {
     Limits: "| field | bounds |",
     Retry: "`Retry`, and `[retry]` in `podium.toml`, have these fields:",
-    Hedge: "`Hedge`, and `hedge = { … }` of `[retry]`, have these fields:",
 }
 
 

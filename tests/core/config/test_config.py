@@ -336,8 +336,6 @@ def test_huge_plan_file_is_refused(path: Path) -> None:
         ("[retry]\nretry_on = 3", "10: 'retry_on' in [retry] is 3: write a list"),
         ("[retry]\nretry_on = ['x']", "9: [retry]: Retry: 'x' is not the code"),
         ("[retry]\nfallbacks = {a = 'b'}", "10: 'a' in [retry.fallbacks] is 'b': write a"),
-        ("[retry]\nhedge = {percent = 1}", "10: unknown key 'percent' in [retry.hedge]"),
-        ("[retry]\nhedge = {percentile = 0}", "10: [retry.hedge]: Hedge.percentile is 0"),
         ("[policy]\ndeny = []", "10: unknown key 'deny' in [policy]: did you mean"),
         ("[policy]\napprove = true", "10: 'approve' in [policy] is true: write one of"),
         ("[[policy.rules]]\nnever = ['x']", "9: [policy.rules.0] lacks 'label': add it"),
@@ -382,7 +380,7 @@ def test_records_are_read_from_their_tables(path: Path) -> None:
         GOOD.replace('model = "qwen"', 'model = "qwen"\nlabels = ["eu"]')
         + "[limits]\ncost = 0.5\nunpriced = 0\n"
         + "[conductor]\non_failure = 'note'\n"
-        + "[retry]\nattempts = 2\nretry_on = ['worker_timeout']\nhedge = {seconds = 3}\n"
+        + "[retry]\nattempts = 2\nretry_on = ['worker_timeout']\n"
         + "[policy]\nsteps = 2\nrequired = ['eu']\napart = [['a', 'b']]\nlabels = ['a', 'b', 'x']\n"
         + "[[policy.rules]]\nlabel = 'x'\nnever = ['solver']\n"
         + "[[policy.pins]]\nwords = 'compute total'\nworker = 'solver'\n"

@@ -11,7 +11,7 @@ from servers.chat_server import CUT, RESET, STALL, Call, ChatServer, Reply, chun
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlannerError
-from podium.execution import Hedge, Retry
+from podium.execution import Retry
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Result, Sampling
 from podium.workers import Card, ChatWorker, Endpoint, Price
@@ -147,21 +147,6 @@ async def test_nothing_is_called_after_a_cancel(script: Reply) -> None:
         assert len(server.calls) == 1
         await anyio.sleep(0.05)
         assert len(server.calls) == 1
-
-
-async def test_the_slower_of_two_hedged_calls_is_hung_up_on() -> None:
-    """The stand-in answers, and the socket of the other is closed at once."""
-    async with ChatServer(lambda call: Reply((STALL,))) as slow, ChatServer(lambda c: says(c, "hi")) as quick:
-        workers = [_worker("a", slow), _worker("b", quick)]
-        retry = Retry(fallbacks={"a": ["b"]}, hedge=Hedge(seconds=0.05))
-        conductor = Conductor(FixedPlanner(PLAN), workers, retry=retry, limits=Limits(attempt_seconds=30.0))
-        async with conductor:
-            result = await conductor.run(PLAN)
-            with anyio.fail_after(5):
-                await slow.calls[0].hung_up.wait()
-        assert (len(slow.calls), len(quick.calls)) == (1, 1)
-    (outcome,) = result.outcomes
-    assert (outcome.text, outcome.worker, outcome.maybe_paid) == ("hi", "b", True)
 
 
 async def test_a_server_that_is_down_is_not_waited_for() -> None:

@@ -14,7 +14,6 @@ from servers.chat_server import ChatServer, says
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerUnavailable
-from podium.execution import Hedge, Retry
 from podium.execution.step_runner import StepRunner
 from podium.journal import Cache, MemoryCache, answer_key
 from podium.policy import Policy
@@ -186,18 +185,6 @@ async def test_what_failed_is_not_kept_and_what_followed_is() -> None:
     assert (outcome.text, outcome.attempts) == ("fine", 2)
     (again,) = await run([worker], cache)
     assert (again.text, again.reused) == ("fine", True)
-
-
-async def test_a_hedged_answer_is_kept_for_who_gave_it() -> None:
-    """The stand-in's answer is not taken for the slow worker's."""
-    cache, slow, quick = MemoryCache(), counting("a", latency=60.0), counting("b")
-    retry = Retry(fallbacks={"a": ["b"]}, hedge=Hedge(seconds=5.0))
-    (first,) = await run([slow, quick], cache, retry=retry)
-    assert first.worker == "b"
-    (own,) = await run([slow, quick], cache, plan_of((1, "do it", ())))
-    assert (own.text, own.reused) == (first.text, True)
-    (again,) = await run([slow], cache)
-    assert not again.reused
 
 
 def test_what_is_no_cache_is_refused() -> None:

@@ -22,7 +22,6 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.execution import Hedge
 from podium.mcp import McpServer, Stdio, StreamableHttp
 from podium.planners import FixedPlanner
 from podium.types import Completion, Message
@@ -246,9 +245,9 @@ async def test_a_server_that_died_is_started_again(log: Path) -> None:
 
 @pytest.mark.long
 async def test_a_tool_that_acts_is_called_once(log: Path) -> None:
-    """Neither retried, nor given to a fallback, nor hedged, after it may have been reached."""
+    """Neither retried, nor given to a fallback, after it may have been reached."""
     workers = await stdio(log).workers(tools=["send", "echo"])
-    retry = Retry(first_wait=0.01, fallbacks={"test.send": ["test.echo"]}, hedge=Hedge(seconds=0.01))
+    retry = Retry(first_wait=0.01, fallbacks={"test.send": ["test.echo"]})
     conductor = Conductor(FixedPlanner(plan_of((0, "hello", ()))), workers, retry=retry)
     result = await conductor.run("q")
     assert lines(log) == ["send hello"]

@@ -10,7 +10,7 @@ from core.actors import Actor, PlanningActor, boss, never, plan_of, rows
 
 from podium import Conductor, FunctionWorker, ScriptedWorker
 from podium.errors import ListenerFailed, PlannerError
-from podium.execution import Hedge, Retry
+from podium.execution import Retry
 from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner, PlanRequest, PlanText
@@ -130,12 +130,11 @@ async def test_a_step_that_starts_early_stops_the_planner() -> None:
 
 
 async def test_a_mistake_is_not_called_again_nor_handed_to_a_fallback() -> None:
-    """Nor is a second call beside it waited for."""
+    """Whatever is retried."""
     other = ScriptedWorker("other", "fine")
     for retry in (
         Retry(retry_on={"worker_failed"}),
         Retry(fallbacks={"own": ("other",)}, fallback_on={"worker_failed"}),
-        Retry(hedge=Hedge(seconds=0.001)),
     ):
         conductor = Conductor(
             FixedPlanner(plan_of((0, "go", ()))), [Own(AttributeError("x")), other], retry=retry

@@ -14,7 +14,7 @@ from core.actors import Actor, PlanningActor, boss, plan_of, rows
 
 from podium import Conductor, FunctionWorker, Limits, ScriptedWorker
 from podium.errors import PlannerError
-from podium.execution import Hedge, Retry
+from podium.execution import Retry
 from podium.planners import PlanRequest, PlanText
 from podium.types import Completion, Result
 from podium.usage import Usage
@@ -122,9 +122,9 @@ async def test_a_judge_that_ignores_its_cancellation_is_left(deaf: Deaf) -> None
     assert not deaf.ended.is_set()
 
 
-@pytest.mark.parametrize("how", ["cancel", "leave", "hedge", "function"])
+@pytest.mark.parametrize("how", ["cancel", "leave", "function"])
 async def test_a_run_that_is_cancelled_does_not_wait_for_such_a_worker(how: str, deaf: Deaf) -> None:
-    """A cancel, an early end of the stream, a faster second call, a coroutine function."""
+    """A cancel, an early end of the stream, a coroutine function."""
     worker = Actor("deaf", deaf.act) if how != "function" else FunctionWorker(deaf.answer)
     with anyio.fail_after(20):
         if how == "leave":
@@ -133,16 +133,6 @@ async def test_a_run_that_is_cancelled_does_not_wait_for_such_a_worker(how: str,
                 if event.type == "step_delta":
                     break
             await stream.aclose()
-        elif how == "hedge":
-            quick = ScriptedWorker("quick", "quick")
-            retry = Retry(hedge=Hedge(seconds=0.01), fallbacks={"deaf": ["quick"]})
-
-            async def silent(request: Request) -> AsyncGenerator[str | Completion, None]:
-                await deaf.wait()
-                yield Completion("late")
-
-            hedged = Conductor(boss(""), [Actor("deaf", silent), quick], retry=retry)
-            assert (await hedged.run(ONE)).answer == "quick"
         else:
             with anyio.move_on_after(0.05) as scope:
                 await _conductor(worker).run(ONE)

@@ -1,15 +1,14 @@
-"""The calls of a step in Chromium: retries, hedges, and nested runs."""
+"""The calls of a step in Chromium: retries and nested runs."""
 
 import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
 from server.chat.test_completions import team
 from server.runs.conftest import Http
 from server.viewer.conftest import STEPS, ended, start
-from servers.chat_server import STALL, Call, ChatServer, Part, Pause, Reply, says, whole
+from servers.chat_server import Call, ChatServer, Reply, whole
 from servers.podium_server import Served
 
 from podium.conductor import Conductor
@@ -44,34 +43,6 @@ def test_the_calls_of_a_retried_step(
     expect(listed.nth(0)).to_contain_text(re.compile("failed two.*then a wait of .*out of memory", re.DOTALL))
     expect(listed.nth(1)).to_contain_text("ok two")
     expect(page.get_by_text("calls 2 of")).to_be_visible()
-
-
-def test_a_hedge(serve: Callable[..., Served], upstream: ChatServer, http: Http, page: Page) -> None:
-    """The second call is marked as a hedge while both run; the slower call is cancelled."""
-    may_answer, calls = threading.Event(), iter(range(10))
-
-    def reply(call: Call) -> Reply:
-        return Reply([STALL]) if next(calls) == 0 else Reply(late(call))
-
-    def late(call: Call) -> Iterator[Part]:
-        while not may_answer.is_set():
-            yield Pause(0.02)
-        yield from says(call, "the answer").parts
-
-    upstream.reply = reply
-    served = serve(models="[retry]\nhedge = { seconds = 0.05 }\n")
-    client = http(served)
-    run_id = start(client, plan={"steps": [{**STEPS[2], "access": []}]})
-    page.goto(f"{served.root}/#/runs/{run_id}/1.0")
-    listed = page.get_by_label("Step 0", exact=True).locator(".attempts li")
-    expect(listed).to_have_count(2)
-    expect(listed.nth(1)).to_contain_text("hedge")
-    expect(listed.nth(1)).to_contain_text("running")
-    may_answer.set()
-    expect(page.get_by_label("Step 0, two, ok")).to_be_visible()
-    expect(listed.nth(0)).to_contain_text("cancelled")
-    expect(listed.nth(1)).to_contain_text("ok")
-    assert ended(client, run_id)["status"] == "ok"
 
 
 def test_a_nested_run(served: Served, page: Page) -> None:

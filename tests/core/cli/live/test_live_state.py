@@ -213,17 +213,6 @@ def test_worker_that_stands_in_is_named() -> None:
     assert re.search(r" 0 foot +a +running", drawn(board))
 
 
-def test_hedged_step_is_one_row() -> None:
-    """A second call beside a slow one is told; whichever wins ends the step."""
-    beside = StepStarted(run_id="r", at=0.0, round=1, step=0, attempt=2, worker="foot", subtask="a")
-    hedged = (planned(Step(0, "a")), started(0, "a"), beside)
-    assert "foot is called too" in drawn(board_of(*hedged))
-    for winner in (1, 2):
-        board = board_of(*hedged, failed(0, 3 - winner), ended(0, "ok", winner))
-        assert statuses(board) == ["ok"]
-        assert "is called too" not in drawn(board)
-
-
 def test_reused_step_says_so() -> None:
     """A step that was paid for before took no time."""
     outcome = Outcome(round=1, step=0, worker="hand", status="ok", reused=True, attempts=1)
@@ -259,7 +248,6 @@ def test_run_that_broke_off() -> None:
     board.take(started(1, "b", 3), 7.0)
     board.take(ended(1, "ok", 3), 8.0)
     assert statuses(board) == ["ok", "ok"]
-    assert "is called too" not in drawn(board)
 
 
 def test_run_that_is_only_told_to_have_ended() -> None:

@@ -388,7 +388,7 @@ class Sections(Section):
     conductor: ConductorSection = ConductorSection()
     """Options of the conductor."""
     retry: Annotated[Retry, AsTable()] = Field(default_factory=Retry)
-    """Retries, fallbacks and hedges."""
+    """Retries and fallbacks."""
     policy: PolicySection = PolicySection()
     """The policy."""
     journal: JournalSection = JournalSection()

@@ -1,4 +1,4 @@
-"""Runs the steps of one round: schedule, call, retry, fall back, hedge."""
+"""Runs the steps of one round: schedule, call, retry, fall back."""
 
 import lazy_loader
 

@@ -4,6 +4,6 @@ from .external_scheduler import (
     Pause as Pause,
     StepStarter as StepStarter,
 )
-from .retry_policy import Hedge as Hedge, OnFailure as OnFailure, Retry as Retry
+from .retry_policy import OnFailure as OnFailure, Retry as Retry
 from .run_context import Accept as Accept, outside_of_calls as outside_of_calls
 from .step_state import WAITING as WAITING

@@ -123,7 +123,7 @@ class Attempt:
             charged=self.charged,
         )
 
-    async def run(self, on_text: Callable[["Attempt", str], None]) -> None:
+    async def run(self, on_text: Callable[[str], None]) -> None:
         """Call the worker and wait for its end. A failure is stored in `error`; a cancellation is raised.
 
         The exception of a bug in the worker's code is also stored in `bug`.
@@ -132,7 +132,7 @@ class Attempt:
         recorded. The earlier events include the plan and the ends of the visible steps.
 
         Args:
-            on_text: called with this attempt and each piece of text.
+            on_text: called with each piece of text.
         """
         outer = outer_run(self.request.caller)
         assert outer is not None
@@ -179,7 +179,7 @@ class Attempt:
         assert caller is not None
         return self.context.during(caller.round, caller.step, caller.attempt)
 
-    async def _read(self, on_text: Callable[["Attempt", str], None]) -> None:
+    async def _read(self, on_text: Callable[[str], None]) -> None:
         who, is_own = f"worker {self.card.name!r}", self.reservation.books_itself
         left = self.context.settings.limits.output_chars
         async with aclosing(foreign_batches(self._call, who, self.until, is_own=is_own)) as batches:
@@ -191,7 +191,7 @@ class Attempt:
         if self.completion is None:
             raise self._broken("ended without a completion")
 
-    def _take(self, piece: object, on_text: Callable[["Attempt", str], None]) -> str:
+    def _take(self, piece: object, on_text: Callable[[str], None]) -> str:
         """Take a piece or the completion; return the text of a piece."""
         if isinstance(piece, Completion):
             self.completion = self._in_time(self._checked(piece))
@@ -199,7 +199,7 @@ class Attempt:
         if not isinstance(piece, str):
             raise self._broken(f"yielded a {type(piece).__name__}, not text")
         self.pieces.append(storable(piece))
-        on_text(self, self.pieces[-1])
+        on_text(self.pieces[-1])
         return piece
 
     async def _call(self, emit: Callable[[object], Awaitable[None]]) -> None:

@@ -127,11 +127,6 @@ class FallbackOrder:
         self._order = [*ready, *(other for other in others if other not in ready), *back]
         return 0.0
 
-    def beside(self, number: int) -> int:
-        """Return the worker of a hedged call: a fallback, or the same worker."""
-        others = (other for other in self._listed() if other != number and not self.rest(other))
-        return next(others, number)
-
     def _wait(
         self, attempt: Attempt, error: WorkerError, made: list[Attempt], deadline: float
     ) -> tuple[float, str]:

@@ -1,4 +1,4 @@
-"""The settings of retries, fallbacks and hedging.
+"""The settings of retries and fallbacks.
 
 `step_runner` makes the calls, and `fallback` picks the next worker.
 """
@@ -30,7 +30,6 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.workers.call_history import CallHistory
 from podium.workers.pool import Pool
 
 OnFailure = Literal["note", "skip", "replan", "fail"]
@@ -52,35 +51,6 @@ _CODES = _REFUSALS.union(kind.code for kind in _FAILURES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hedge:
-    """Starts a second call while a slow call is running; the first good answer is used.
-
-    A call that has written text is not hedged. While two calls run, their text is held back. When one call
-    has given a good answer, its text is sent in one piece, and the other call is cancelled. The cost of the
-    cancelled call is an estimate, because no complete response arrived.
-    """
-
-    percentile: float = 95.0
-    """A call is slow if it takes longer than this percentile of its worker's latest calls."""
-    seconds: float = 15.0
-    """A call is slow after this time if its worker has fewer than `samples` good calls."""
-    samples: int = 20
-    """Number of good calls of a worker that must be known before the percentile is used."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.percentile < 100:
-            raise ConfigError(f"Hedge.percentile is {self.percentile!r}: it must be above 0 and below 100")
-        _check_positive("Hedge.seconds", self.seconds)
-        if self.samples < 1:
-            raise ConfigError(f"Hedge.samples is {self.samples!r}: it must be 1 or more")
-
-    def patience(self, history: CallHistory) -> float:
-        """Return the seconds after which a call is slow, given its worker's latest calls."""
-        known = history.seconds(self.percentile / 100, least=self.samples)
-        return self.seconds if known is None else known
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
     """The settings for retries of failed calls of steps and planners.
 
@@ -95,8 +65,8 @@ class Retry:
     """
 
     attempts: int = 3
-    """Maximum calls of one step, including fallbacks and hedged calls, and maximum calls of a planner for one
-    plan text; 1 means no retries.
+    """Maximum calls of one step, including fallbacks, and maximum calls of a planner for one plan text; 1
+    means no retries.
     """
     retry_on: frozenset[str] = frozenset({WorkerUnavailable.code, WorkerBroken.code, WorkerTimeout.code})
     """Error codes after which the same worker or a fallback is called."""
@@ -126,8 +96,6 @@ class Retry:
 
     After this time, one test call finds out if the worker works again.
     """
-    hedge: Hedge | None = None
-    """Settings for hedged calls; `None` disables them."""
 
     def __post_init__(self) -> None:
         _check_whole("Retry.attempts", self.attempts)

@@ -1,6 +1,6 @@
 """Runs one step: calls workers until one answers, and returns the step's outcome.
 
-Implements retries, fallbacks, hedging and caching, within the run's limits, policy and slots.
+Implements retries, fallbacks and caching, within the run's limits, policy and slots.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,8 +13,6 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from podium.errors import LimitExceeded, PodiumError, WorkerFailed, WorkerTimeout
 from podium.execution.attempt import Attempt
 from podium.execution.fallback import FallbackOrder, RetriesExhausted
-from podium.execution.hedge import Race
-from podium.execution.retry_policy import Hedge
 from podium.execution.run_context import OuterRun, RunContext
 from podium.journal.answer_cache import Cache, answer_key, asking, look_up, remember
 from podium.prompts.render import for_card, worker_messages
@@ -67,8 +65,6 @@ class StepRunner:
     bug: Exception | None = None
     """The exception of a bug in the user's code, which the run raises."""
     _made: list[Attempt] = field(default_factory=list)
-    _heard: Attempt | None = None
-    """The call whose pieces are sent. `None` while two calls run: their pieces are held back."""
     _execution: Execution | None = None
     """The latest call of the action in the log of actions."""
     _reused: Completion | None = None
@@ -117,11 +113,11 @@ class StepRunner:
         out_of_time = context.clock() >= ledger.deadline
         if out_of_time:
             limit = f"the run's {ledger.limits.seconds:g} s (Limits.seconds)"
-        unsent = any(attempt.is_open and not attempt.is_sent for attempt in self._made)
-        did = "was not called: the journal did not record the call" if unsent else self._waits
-        running = next((attempt for attempt in self._made if attempt.is_sent and attempt.is_open), None)
-        if running is not None:
-            worker, did = running.worker, "did not answer"
+        did, latest = self._waits, self._latest
+        if latest is not None and latest.is_open and not latest.is_sent:
+            did = "was not called: the journal did not record the call"
+        elif latest is not None and latest.is_open:
+            worker, did = latest.worker, "did not answer"
             if not out_of_time:  # at the run's deadline, the call may have just started
                 context.settings.pool.breaker(worker).ended(context.clock(), well=False, tried=False)
         message = f"worker {context.settings.pool.names[worker]!r} {did} within {limit}"
@@ -132,25 +128,25 @@ class StepRunner:
         return self._ended("cancelled", problem)
 
     def left(self, problem: Problem) -> None:
-        """Emit `AttemptFailed` for calls that the host left; the host runs the step again later."""
-        for attempt in (each for each in self._made if each.left is not None):
-            attempt.problem = problem
-            self._tell_failed(attempt, None)
+        """Emit `AttemptFailed` for a call that the host left; the host runs the step again later."""
+        if (latest := self._latest) is not None and latest.left is not None:
+            latest.problem = problem
+            self._tell_failed(latest, None)
 
     @property
     def written(self) -> str:
-        """The text that was sent so far."""
-        return "" if self._heard is None else "".join(self._heard.pieces)
+        """The text that the latest call has sent so far."""
+        return "" if self._latest is None else "".join(self._latest.pieces)
 
     @property
     def current(self) -> int:
-        """Number of the call whose pieces are sent."""
-        return self.number if self._heard is None else self._heard.number
+        """Number of the latest call."""
+        return self.number if self._latest is None else self._latest.number
 
     @property
     def is_calling(self) -> bool:
         """Whether a call is running, or has given the answer."""
-        return any(attempt.problem is None for attempt in self._made)
+        return self._latest is not None and self._latest.problem is None
 
     @property
     def has_called(self) -> bool:
@@ -167,12 +163,16 @@ class StepRunner:
         """Number of the next call."""
         return self.number + len(self.before) + len(self._made)
 
+    @property
+    def _latest(self) -> Attempt | None:
+        return self._made[-1] if self._made else None
+
     async def _try(self) -> None:
         number, deadline = self.step.worker, self._deadline
         while True:
             attempt = await self._ask(number)
-            for bug in filter(None, (self.bug, *(each.bug for each in self._made))):
-                raise bug
+            if attempt is not None and attempt.bug is not None:
+                raise attempt.bug
             if self._reused is not None or (attempt is not None and attempt.completion is not None):
                 return
             order = self._fallback_order()
@@ -206,7 +206,7 @@ class StepRunner:
                 return None
             attempt = await self._in_slot(number)
             if attempt is not None and attempt.completion is not None:
-                await remember(cache, self._key(attempt.worker), attempt.completion)
+                await remember(cache, key, attempt.completion)
             return attempt
 
     async def _in_slot(self, number: int) -> Attempt | None:
@@ -221,11 +221,7 @@ class StepRunner:
             if breaker.failures and breaker.rest(context.clock(), retry.break_after, retry.break_seconds):
                 return None
             attempt = await self._begin_once_it_fits(number, breaker)
-            # A recorded nested run is not hedged: the second call would wait for the first.
-            books_here = attempt.reservation.amount.calls or context.journal is None
-            if retry.hedge is not None and books_here and not self.acts:
-                return await self._hedged(retry.hedge, attempt, held)
-            await attempt.run(self._on_text)
+            await attempt.run(lambda text: self.on_text(self, text, attempt.number))
             return attempt
         finally:
             for taken in held:
@@ -278,7 +274,6 @@ class StepRunner:
         for earlier in self._made:  # the new call asks for the same actions again
             context.actions.forget(earlier.actions)
         self._made.append(attempt)
-        self._heard = attempt
         if context.emit is not None:
             context.tell(
                 StepStarted,
@@ -350,41 +345,6 @@ class StepRunner:
         request = self._request(number, inf)
         return answer_key(identity, request.messages, request.sampling)
 
-    async def _hedged(self, hedge: Hedge, attempt: Attempt, held: list[anyio.Semaphore]) -> Attempt:
-        """Run a call, and a second call if it is slow; return the call that is used."""
-        context = self.context
-
-        def begin() -> Attempt | None:
-            """Begin the second call if the retries, a slot and the limits allow it now."""
-            if len(self._made) >= context.settings.retry.attempts:
-                return None
-            number = self._fallback_order().beside(attempt.worker)
-            try:
-                if (slot := context.settings.pool.slot(number)) is not None:
-                    slot.acquire_nowait()
-                    held.append(slot)
-                second = self._begin(number, context.settings.pool.breaker(number))
-            except (anyio.WouldBlock, PodiumError):
-                return None
-            except BUGS as bug:
-                self.bug = bug
-                return None
-            self._heard = None
-            return second
-
-        def left(failed: Attempt, other: Attempt) -> None:
-            self._tell_failed(failed, None)
-            self._heard = other
-            if other.pieces:
-                self.on_text(self, self.written, other.number)
-
-        patience = hedge.patience(context.settings.pool.history(attempt.worker))
-        return await Race(attempt, self._on_text, left).run(patience, begin)
-
-    def _on_text(self, attempt: Attempt, text: str) -> None:
-        if attempt is self._heard:
-            self.on_text(self, text, attempt.number)
-
     def _tell_failed(self, attempt: Attempt, wait: float | None) -> None:
         if self._execution is not None:  # only calls that did not reach the worker are repeated
             self._execution.decide(done=False)
@@ -392,17 +352,14 @@ class StepRunner:
         self.context.tell(AttemptFailed, **ids, call=attempt.call(), wait=wait)
 
     def _ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
-        good = None
-        for attempt in self._made:
-            if attempt.problem is None:
-                if attempt.completion is None:  # it was stopped
-                    attempt.problem = problem
-                else:
-                    good = good or attempt
-        whole = self._reused if good is None else good.completion
+        whole, latest = self._reused, self._latest
+        if latest is not None and latest.problem is None:
+            if latest.completion is None:  # it was stopped
+                latest.problem = problem
+            else:
+                whole = latest.completion
         if whole is not None:  # paid for, even if its worker failed during its cleanup
             status, problem = "ok", shortfall(whole) or self.repeats
-        latest = good or (self._made[-1] if self._made else None)
         bill: Sequence[Attempt | Call] = [*self.before, *self._made] if self.before else self._made
         now = self.context.now()
         started = now if self._reused is not None else None

@@ -116,9 +116,9 @@ async def look_up(cache: Cache, key: str) -> Completion | None:
         return None
 
 
-async def remember(cache: Cache, key: str | None, answer: Completion) -> None:
+async def remember(cache: Cache, key: str, answer: Completion) -> None:
     """Store a complete answer. A failure of the cache is logged, and does not fail the step."""
-    if key is None or answer.finish_reason != "stop" or answer.missing is not None:
+    if answer.finish_reason != "stop" or answer.missing is not None:
         return
     try:
         with Boundary("the cache", PodiumError):

@@ -228,7 +228,7 @@ class AttemptFailed(_Event):
     attempt: int
     call: Call
     wait: float | None = None
-    """Seconds until the next call; `None` if another call is already running."""
+    """Seconds until the next call; `None` if a host left the call and runs the step again later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Keeps the duration and cost of recent calls in memory, for forecasts and hedges."""
+"""Keeps the duration and cost of recent calls in memory, for forecasts and the reservation of the answer."""
 
 from collections import deque
 from typing import NamedTuple
@@ -27,9 +27,6 @@ class CallHistory:
         self._lengths: list[int] | None = None
         """The sorted lengths of the answers, in tokens; `None` until they are needed."""
 
-    def __len__(self) -> int:
-        return len(self._calls)
-
     @property
     def calls(self) -> tuple[CallRecord, ...]:
         """The calls, oldest first."""
@@ -50,15 +47,3 @@ class CallHistory:
         if lengths is None:
             lengths = self._lengths = sorted(call.output_tokens for call in self._calls.copy() if call.ok)
         return lengths[min(int(quantile * len(lengths)), len(lengths) - 1)] if lengths else None
-
-    def seconds(self, quantile: float, *, least: int = 1) -> float | None:
-        """Return a quantile of the durations of successful calls, in seconds.
-
-        Args:
-            quantile: from 0 to 1.
-            least: minimum number of successful calls; with fewer, the result is `None`.
-        """
-        ended = sorted(call.seconds for call in self._calls.copy() if call.ok)
-        if len(ended) < max(least, 1):
-            return None
-        return ended[min(int(quantile * len(ended)), len(ended) - 1)]

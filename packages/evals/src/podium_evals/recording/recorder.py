@@ -69,7 +69,7 @@ class Recorder:
         at_once: maximum number of calls at the same time. The `concurrency` of a card also limits its worker.
         grader: a grader, or a function that chooses the grader of each row. With a grader, only the final
             answer and its score are recorded. `None` records the whole text without a score.
-        retry: which failed calls are retried; fallbacks and hedges do not apply.
+        retry: which failed calls are retried; fallbacks do not apply.
         on_sample: called after each recorded answer.
         name_of: returns the name under which the answers of a worker are recorded.
 

@@ -32,9 +32,6 @@ class StepRow:
     """Failed calls that did not end the step."""
     again: float | None = None
     """When the step is retried, on the caller's clock; `None` if no retry is scheduled."""
-    beside: str = ""
-    """The worker of the second call (the hedge) while a slow first call is running; empty if there is
-    none."""
     outcome: Outcome | None = None
     """The outcome; `None` before the end."""
     runs: list["RunRow"] = field(default_factory=list)

@@ -184,9 +184,6 @@ class LiveState:
                 _end(current, row, event)
             case AttemptFailed() if row is not None:
                 row.failed.append(event.call)
-                if row.beside and event.attempt < row.last:
-                    row.worker = row.beside
-                row.beside = ""
                 row.again = None if event.wait is None else now + event.wait
             case StepDelta() if row is not None:
                 row.chars += len(event.text)
@@ -203,9 +200,6 @@ def _call(current: RoundRow, row: StepRow | None, event: StepStarted, now: float
         number, sees = ("", ()) if row is None else (row.number, row.sees)
         row = StepRow(event.worker, event.subtask, number, sees, first=event.attempt)
         current.steps[event.step] = row
-    elif row.since is not None and len(row.failed) < event.attempt - row.first:
-        row.beside, row.last = event.worker, event.attempt
-        return
     if row.since is None:
         row.since, row.first = now, event.attempt - len(row.failed)
     row.worker, row.last, row.chars, row.again = event.worker, event.attempt, 0, None
@@ -216,12 +210,11 @@ def _end(current: RoundRow, row: StepRow | None, event: StepEnded) -> None:
     if outcome.problem is None or outcome.problem.code != "superseded":
         if row is None:
             row = current.steps[event.step] = StepRow(outcome.worker, "")
-        row.worker, row.outcome, row.again, row.beside = outcome.worker, outcome, None, ""
+        row.worker, row.outcome, row.again = outcome.worker, outcome, None
     elif row is None or not event.attempt or row.outcome is not None:
         return
-    elif row.last > event.attempt:  # the hedged call becomes the first call of the new step
-        row.worker, row.first, row.chars = row.beside or row.worker, row.last, 0
-        row.beside = ""
+    elif row.last > event.attempt:  # the new step of the plan has started
+        row.first = row.last
     elif current.is_planned:  # the new step of the plan has not started
         first = event.attempt + 1
         current.steps[event.step] = StepRow(row.worker, row.subtask, row.number, row.sees, first=first)

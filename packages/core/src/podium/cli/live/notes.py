@@ -62,8 +62,6 @@ def _of_step(step: StepRow, name: str) -> Iterator[Note]:
         told = "" if call.problem is None else call.problem.message
         paid = ", perhaps paid" if call.maybe_paid else ""
         yield Note(f"{name}, call {call.attempt} of {call.worker}: {told}{paid}", "yellow")
-    if step.beside:
-        yield Note(f"{name}: slow, {step.beside} is called too", "yellow")
     problem = None if step.outcome is None else step.outcome.problem
     if problem is not None and step.status != "skipped":
         how = "" if step.status == "ok" else f" {step.status}"

@@ -100,9 +100,8 @@ const HANDLERS = {
   step_started(run, event) {
     run.calls += 1;
     const step = stepOf(run, event);
-    const isHedge = step.attempts.some((each) => each.status === "running");
     const { attempt, worker, at } = event;
-    step.attempts.push({ attempt, worker, at, status: "running", isHedge });
+    step.attempts.push({ attempt, worker, at, status: "running" });
     step.subtask ??= event.subtask;
     Object.assign(step, { status: "running", worker, started: step.started ?? at });
     if (event.action) Object.assign(step, { acts: true, asked: event.asked, isBegun: true, decided: null });
@@ -121,15 +120,13 @@ const HANDLERS = {
     const step = stepOf(run, event);
     step.isBegun = false;  // the call of an action is repeated only if it did not reach the worker
     const attempt = attemptOf(step, event.attempt);
-    // The slower of two calls was not wrong.
-    const status = event.call.problem?.code === "hedged" ? "cancelled" : "failed";
-    Object.assign(attempt, { status, ended: event.at, wait: event.wait }, event.call);
+    Object.assign(attempt, { status: "failed", ended: event.at, wait: event.wait }, event.call);
   },
   step_ended(run, event) {
     const step = stepOf(run, event);
     const outcome = event.outcome;
     if (outcome.problem?.code === "superseded") return reset(step);
-    for (const each of step.attempts) if (each.status === "running") each.status = ended(each, outcome);
+    for (const each of step.attempts) if (each.status === "running") each.status = outcome.status;
     for (const call of outcome.calls) Object.assign(attemptOf(step, call.attempt), call);
     Object.assign(step, { outcome, status: outcome.status, text: outcome.text, worker: outcome.worker });
   },
@@ -194,11 +191,6 @@ function attemptOf(step, number) {
   let found = step.attempts.find((each) => each.attempt === number);
   if (!found) step.attempts.push((found = { attempt: number, status: "failed" }));
   return found;
-}
-
-function ended(attempt, outcome) {
-  if (attempt.attempt === outcome.attempts) return outcome.status;
-  return "cancelled";
 }
 
 function reset(step) {

@@ -100,7 +100,6 @@ function Attempts({ step }) {
   if (step.attempts.length < 2) return null;
   return html`<h3>Calls</h3><ol class="attempts">${step.attempts.map((each) => html`<li>
     <${Badge} status=${each.status} /> ${line(each.worker ?? "", 40)}
-    ${each.isHedge && html` <span class="chip">hedge</span>`}
     ${each.cost !== undefined && html` <span class="dim">${usd(each.cost)}</span>`}
     ${each.wait != null && html` <span class="dim">then a wait of ${seconds(each.wait)}</span>`}
     ${each.problem && html`<div class="dim">${visible(each.problem.message)}</div>`}
