@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-verl test-ray train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check browser balancer $(PYTHONS:%=test-%)
+.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check browser balancer $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -108,18 +108,6 @@ $(OPEN_WEBUI)/installed:
 test-open-webui: $(UV) $(OPEN_WEBUI)/installed
 	$(RUN) $(PYTEST) -n 0 tests/server/clients/test_open_webui.py
 
-# verl has an environment of its own, because it needs other releases than TRL. No job is run.
-VERL := .venv-verl
-VERL_PIP := python3 -m pip --disable-pip-version-check --python $(VERL)/bin/python install --quiet
-$(VERL)/installed: $(TRAIN)/verl.txt $(TRAIN)/pyproject.toml
-	python3 -m venv --clear --without-pip $(VERL)
-	$(VERL_PIP) torch==2.13.0
-	$(VERL_PIP) -r $(TRAIN)/verl.txt -e packages/core -e packages/evals -e $(TRAIN)
-	touch $@
-
-test-verl: $(VERL)/installed
-	$(VERL)/bin/python -m pytest -q $(TRAIN)/tests/test_verl_schema.py
-
 # Batches on a Ray cluster of this machine, whose processes are killed, and programs on Ray Data and Ray Serve.
 RAY := .venv-ray
 test-ray: $(UV)
@@ -135,7 +123,7 @@ train-tiny: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m podium_train.tiny --seeds 1 --out .tiny
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
-nightly: $(PYTHONS:%=test-%) lowest properties soak mutation wheels newest-mcp test-trainers test-trainers-long test-clients test-open-webui test-verl test-ray train-tiny
+nightly: $(PYTHONS:%=test-%) lowest properties soak mutation wheels newest-mcp test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny
 
 $(PYTHONS:%=test-%): test-%: $(UV)
 	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST) --timeout 300 -m 'not nightly'

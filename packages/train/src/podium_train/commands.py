@@ -218,20 +218,6 @@ def export(
     typer.echo(f"  [limits]\n  plan_steps = {found.prompt.style.max_steps}")
 
 
-@app.command()
-def verl(
-    config: Config,
-    out: Annotated[Path, typer.Option(help="The folder to write, which all machines see.")],
-    nodes: Annotated[int, typer.Option(min=1, help="Number of machines.")] = 1,
-    gpus: Annotated[int, typer.Option(min=1, help="GPUs of each machine.")] = 8,
-) -> None:
-    """Write the data, the settings and the script of a job for verl on Ray."""
-    from podium_train.verl import write_job  # noqa: PLC0415 - used by this command only
-
-    write_job(_with(config, "grpo"), config.parent, out, nodes=nodes, gpus=gpus)
-    typer.echo(f"Start the reward server, then run {out / 'job.sh'} where Ray and verl are installed.")
-
-
 @app.command("serve-rewards")
 def serve_rewards(
     config: Config,

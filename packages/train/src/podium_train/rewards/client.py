@@ -2,27 +2,15 @@
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import anyio
 import httpx2
 
 from podium.errors import ConfigError
+from podium_train.environments import Environment
 from podium_train.rewards.scorer import Score, Scorer, ScoreRequest
 from podium_train.rewards.wire import BATCH, PATH, SCORES, Batch
-
-
-class Named(Protocol):
-    """What a client needs of an environment."""
-
-    @property
-    def name(self) -> str:
-        """The name of the environment."""
-
-    @property
-    def version(self) -> str:
-        """Its version."""
-
 
 _UNREACHED = Score(value=None, why_unknown="server", cost=None)
 
@@ -43,7 +31,7 @@ class RewardClient(Scorer):
     def __init__(
         self,
         url: str,
-        environment: Named,
+        environment: Environment,
         *,
         token: str = "",
         timeout_s: float = 1800,

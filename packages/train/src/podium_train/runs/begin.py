@@ -22,7 +22,7 @@ _FREE = frozenset(
     }
 )
 """Settings with which a run may continue although they differ."""
-_MODELS = ("best", "final", "checkpoints")
+_MODELS = ("best", "final")
 
 
 def begin(run: Path, record: TrainingRecord) -> list[str]:
