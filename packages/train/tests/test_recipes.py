@@ -6,16 +6,15 @@ from pathlib import Path
 import anyio
 import pytest
 from small_recording import WORKERS, small_recording
-from typer.testing import CliRunner
 
 from podium import Plan, Step
 from podium.errors import ConfigError
 from podium.workers import Price
 from podium_evals.recorded import DatedPrice, PriceTable, Recordings, write_recordings
 from podium_train import PromptStyle, RecordedAnswers, RecordedSettings, fingerprint, messages
-from podium_train.commands import app
 from podium_train.recipes import (
     PromptSection,
+    check_environment,
     check_model,
     environment_of,
     fingerprint_of,
@@ -160,13 +159,12 @@ def test_the_cost_of_plans_needs_prices(tmp_path: Path) -> None:
     for name, recording in (("plain", plain), ("some", Recordings(plain, prices=PriceTable(prices[:4])))):
         write_recordings(recording, tmp_path / f"{name}.jsonl")
         path = written(tmp_path, COST.format(f"{name}.jsonl"))
-        shown = CliRunner().invoke(app, ["forecast", "--config", str(path)])
         who = ", ".join(WORKERS) if name == "plain" else "eve"
-        assert isinstance(shown.exception, ConfigError)
-        assert f"the price of {who} is unknown" in str(shown.exception)
+        with pytest.raises(ConfigError, match=f"the price of {who} is unknown"):
+            check_environment(load_recipe(path), tmp_path)
     write_recordings(priced, tmp_path / "priced.jsonl")
     path = written(tmp_path, COST.format("priced.jsonl"))
-    assert CliRunner().invoke(app, ["forecast", "--config", str(path)]).exit_code == 0
+    check_environment(load_recipe(path), tmp_path)
     environment = environment_of(load_recipe(path).environment, tmp_path)
     assert environment.version != RecordedAnswers(plain, RecordedSettings(sizes=(2,))).version
     (episode,) = environment.episodes("train", 1, seed=1)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +14,6 @@ import typer
 from podium.errors import ConfigError, PodiumError
 from podium.installing import install_hint
 from podium_train.environments import Split
-from podium_train.forecasts import forecast_compare, forecast_eval, forecast_grpo, forecast_sft
 from podium_train.guards import PLANS_ARE_LEARNT, WrittenText, held_out_told, lines_of, second_told
 from podium_train.progress import reporter
 from podium_train.recipes import Recipe, check_environment, check_model, load_recipe, shipped_recipes
@@ -22,11 +21,10 @@ from podium_train.recipes import Recipe, check_environment, check_model, load_re
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="The recipe.")]
 ReportTo = Annotated[
-    str, typer.Option(metavar="NAME", help="Where the trainer logs besides its folder, as in tensorboard.")
+    str, typer.Option(metavar="NAME", help="Where TRL reports its measures: tensorboard, wandb, trackio.")
 ]
 Model = Annotated[Path | None, typer.Option(help="Folder of the model. Default: the best checkpoint.")]
 _KEPT = "The log and the last checkpoint are kept; the same command continues from the checkpoint"
-Yes = Annotated[bool, typer.Option("--yes", help="Start without a question.")]
 
 
 @app.callback()
@@ -75,21 +73,16 @@ def sft(config: Config, report_to: ReportTo = "none") -> None:
     found, trainers = _with(config, "sft"), _trainers()
     check_model(found, config.parent)
     with reporter() as report:
-        _tell(forecast_sft(found, config.parent), report.line)
         with _interruptible(f"sft --config {config}", _KEPT):
             trained = trainers.run_sft(found, config.parent, report=report, report_to=report_to)
         report.line(f"The trained model is in {trained}; `podium-train grpo` starts from it.")
 
 
 @app.command()
-def grpo(config: Config, *, report_to: ReportTo = "none", yes: Yes = False) -> None:
+def grpo(config: Config, report_to: ReportTo = "none") -> None:
     """Train by reinforcement on the outcome of plans. An interrupted run continues."""
     found, trainers = _with(config, "grpo"), _trainers()
     check_model(found, config.parent)
-    with reporter() as report:
-        _tell(forecast_grpo(found, config.parent), report.line)
-    if found.environment.type == "live" and not yes and sys.stdin.isatty():
-        typer.confirm("Start?", abort=True)
     with reporter() as report:
         with _interruptible(f"grpo --config {config}", _KEPT):
             stop = trainers.run_grpo(found, config.parent, report=report, report_to=report_to)
@@ -111,7 +104,6 @@ def evaluate(
     found = _with(config, "grpo")
     texts: list[tuple[str, WrittenText]] = []
     folder, trainers = model or config.parent / found.folder / "best", _trainers()
-    _tell(forecast_eval(found, config.parent))
     with _interruptible(f"eval --config {config}", "Nothing is kept; the same command measures again"):
         measured = trainers.evaluate(found, config.parent, folder, lambda *each: texts.append(each))
     for split, each in measured.items():
@@ -120,37 +112,10 @@ def evaluate(
             if second is not None:
                 typer.echo(f"  {how}{second_told(second)}")
         for text in [text for of, text in texts if of == split][:show]:
-            _tell(("", *lines_of(text)))
+            for line in ("", *lines_of(text)):
+                typer.echo(line)
     if not any(text.has_plan for _, text in texts):
         _fail(f"none of the {len(texts)} texts has a valid plan. {PLANS_ARE_LEARNT}.")
-
-
-@app.command("forecast")
-def tell_forecast(config: Config) -> None:
-    """Forecast the cost and the duration of sft, grpo and eval, and start nothing."""
-    found = load_recipe(config)
-    check_model(found, config.parent)
-    check_environment(found, config.parent)
-    parts = {"sft": forecast_sft, "grpo": forecast_grpo, "eval": forecast_eval}
-    for name, forecast in parts.items():
-        if getattr(found, "sft" if name == "sft" else "grpo") is not None:
-            typer.echo(f"{name}:")
-            _tell(f"  {line}" for line in forecast(found, config.parent))
-
-
-@app.command()
-def plot(
-    run: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of the run.")],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The picture. Default: steps.svg in the folder.")
-    ] = None,
-) -> None:
-    """Draw reward, entropy, lengths of plans and shares of workers of a run, as SVG."""
-    from podium_train.plotting import draw_run  # noqa: PLC0415 - used by this command only
-
-    path = out or run / "steps.svg"
-    draw_run(run, path)
-    typer.echo(f"The picture is in {path}.")
 
 
 @app.command()
@@ -167,17 +132,13 @@ def compare(
 ) -> None:
     """Compare a served conductor with baselines on a split, with intervals. It needs no trainer."""
     from podium_train.comparing import compare_served  # noqa: PLC0415 - used by this command only
-    from podium_train.evaluation import as_json, as_table, card_arms  # noqa: PLC0415
+    from podium_train.evaluation import as_json, as_table  # noqa: PLC0415
 
     recipe = load_recipe(config)
     if out is not None and out.exists():
         raise ConfigError(f"{out} exists: name another file with --out")
     if out is not None and not out.parent.is_dir():
         raise ConfigError(f"{out} cannot be written: there is no folder {out.parent}")
-    if recipe.environment.type == "live":
-        arms = len(card_arms()) + (planner is not None)
-        for line in forecast_compare(recipe, config.parent, episodes=episodes, arms=arms):
-            typer.echo(line, err=True)
     found = anyio.run(
         lambda: compare_served(
             recipe,
@@ -246,11 +207,6 @@ def _fail(reason: str) -> NoReturn:
     """End the command with the exit code 3 of a conductor that does not plan."""
     typer.echo(reason, err=True)
     raise typer.Exit(3)
-
-
-def _tell(lines: Iterable[str], line: Callable[[str], object] = typer.echo) -> None:
-    for each in lines:
-        line(each)
 
 
 def _trainers() -> Any:

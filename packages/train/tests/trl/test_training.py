@@ -431,7 +431,7 @@ def test_the_hub_is_asked_once(tmp_path: Path, status: int | None, told: str) ->
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
-@pytest.mark.parametrize("command", ["forecast", "sft", "grpo"])
+@pytest.mark.parametrize("command", ["sft", "grpo"])
 def test_a_type_of_weights_that_needs_a_gpu(tmp_path: Path, base: Path, command: str) -> None:
     """It is refused before anything else, and the default is possible on each machine."""
     recipe = prepare(tmp_path, base, RECIPE.replace("float32", "bfloat16"))

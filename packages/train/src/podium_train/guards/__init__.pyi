@@ -20,7 +20,6 @@ from .held_out import (
 from .measures import (
     Sample as Sample,
     StepMeasures as StepMeasures,
-    Update as Update,
     measure as measure,
     relative_entropy as relative_entropy,
 )
@@ -35,9 +34,7 @@ from .second_rounds import (
 )
 from .step_log import (
     STEPS as STEPS,
-    UPDATES as UPDATES,
     StepLog as StepLog,
-    read_log as read_log,
     read_steps as read_steps,
 )
 from .texts import (

@@ -81,17 +81,6 @@ class StepMeasures:
     first rounds only."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
-    """What an update of supervised training showed: one line of its log."""
-
-    step: int
-    """Number of the update, from 1."""
-    loss: float
-    seconds: float
-    """Duration of the update."""
-
-
 def measure(
     step: int,
     samples: Sequence[Sample],

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from podium.errors import ConfigError
-from podium_train.guards.measures import StepMeasures, Update
+from podium_train.guards.measures import StepMeasures
 from podium_train.guards.texts import WrittenText
 
 STEPS: Final = "steps.jsonl"
 """The name of the log in the folder of a run."""
-UPDATES: Final = "updates.jsonl"
-"""The name of the log of supervised training, in `sft` in the folder of a run."""
 
 
 class StepLog:
@@ -39,7 +37,7 @@ class StepLog:
         except OSError as error:
             raise ConfigError(f"the log {path} cannot be written: {error.strerror}") from error
 
-    def write(self, measures: StepMeasures | Update | WrittenText) -> None:
+    def write(self, measures: StepMeasures | WrittenText) -> None:
         """Append a line."""
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(measures)) + "\n")
@@ -51,25 +49,15 @@ class StepLog:
 
 
 def read_steps(folder: Path) -> Sequence[dict[str, Any]]:
-    """Return the lines of a run's log; a line that a crash cut off is left out.
+    """Return the lines of a run's log; none without a log. A line that a crash cut off is left out.
 
     Args:
         folder: the folder of the run.
 
     Raises:
-        ConfigError: the folder has no log, or the log cannot be read.
-    """
-    if not (path := folder / STEPS).exists():
-        raise ConfigError(f"{folder} is not the folder of a run: it has no {STEPS}")
-    return read_log(path)
-
-
-def read_log(path: Path) -> Sequence[dict[str, Any]]:
-    """Return the lines of a log; none if there is no such file. A line that a crash cut off is left out.
-
-    Raises:
         ConfigError: the log cannot be read.
     """
+    path = folder / STEPS
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

@@ -2,7 +2,6 @@
 
 import re
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from podium.errors import ConfigError
@@ -49,14 +48,12 @@ def base_of(model: ModelSection, folder: Path) -> str:
 
 
 def check_dtype(model: ModelSection) -> None:
-    """Check the type of the weights, if torch is installed, without which nothing is trained here.
+    """Check the type of the weights.
 
     Raises:
         ConfigError: the weights are to be in bfloat16, and there is no GPU.
     """
-    if model.dtype != "bfloat16" or find_spec("torch") is None:
-        return
-    if not import_module("torch").cuda.is_available():
+    if model.dtype == "bfloat16" and not import_module("torch").cuda.is_available():
         raise ConfigError(
             "'dtype' in [model] is 'bfloat16', and there is no GPU: write \"float32\", or leave it out"
         )

@@ -77,11 +77,6 @@ class RewardStore:
         facts = json.loads(row[0])
         return PlanOutcome(**{**facts, "outputs": tuple(facts["outputs"])})
 
-    def costs(self) -> list[float]:
-        """Return the known costs of the executed plans."""
-        rows = self._database.execute("SELECT json_extract(outcome, '$.cost') FROM outcomes").fetchall()
-        return [float(cost) for (cost,) in rows if cost is not None]
-
     @property
     def spent(self) -> float:
         """What was spent, and what is reserved for plans in execution or was when their process died."""

@@ -9,8 +9,7 @@ from accelerate import PartialState
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from podium_train.forecasts import rest_of_grpo
-from podium_train.guards import STEPS, HeldOut, Stop, ended_without_plans, last_checkpoint, read_log
+from podium_train.guards import HeldOut, Stop, ended_without_plans, last_checkpoint, read_steps
 from podium_train.progress import Reporter
 from podium_train.recipes import GrpoSection, Recipe, base_of, environment_of, messages_of
 from podium_train.rewards import Score, ScoreRequest, episode_json
@@ -43,7 +42,7 @@ def run_grpo(
         recipe: the settings, with `[grpo]`.
         folder: the folder of the recipe, at which relative paths start.
         report: tells people of each step; `None` prints lines.
-        report_to: where TRL logs, for example `tensorboard`.
+        report_to: where TRL reports its measures: `tensorboard`, `wandb`, `trackio`.
 
     Returns:
         Why the guards stopped the run, or that its last step has no valid plan; else `None`.
@@ -85,7 +84,6 @@ def run_grpo(
         held_out=held_out,
         every=recipe.held_out.every,
         report=report,
-        rest=lambda done: rest_of_grpo(recipe, read_log(run / STEPS), done),
         tensorboard="tensorboard" in report_to,
     )
     reward.heard = callback.hear
@@ -104,7 +102,7 @@ def run_grpo(
     trainer.save_model(str(run / "final"))
     if is_first:
         mark_model(run / "final", run)
-    return callback.stop or ended_without_plans(read_log(run / STEPS))
+    return callback.stop or ended_without_plans(read_steps(run))
 
 
 def grpo_config(recipe: Recipe, run: Path, report_to: str = "none") -> GRPOConfig:

@@ -10,7 +10,6 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from transformers import TrainerCallback
 
-from podium_train.forecasts import REMEASURED
 from podium_train.guards import (
     MEMORY,
     STEPS,
@@ -44,7 +43,6 @@ class GuardCallback(TrainerCallback):
         held_out: measures held-out splits; the first chooses the best checkpoint.
         every: steps between these measurements.
         report: tells people of each step.
-        rest: returns a sentence about the steps that are left after a step.
         tensorboard: whether the measures are also written to `tensorboard` in the folder.
     """
 
@@ -57,7 +55,6 @@ class GuardCallback(TrainerCallback):
         held_out: Callable[[], Mapping[str, HeldOut]],
         every: int,
         report: Reporter,
-        rest: Callable[[int], str],
         tensorboard: bool = False,
     ) -> None:
         self._is_first = PartialState().is_main_process
@@ -68,7 +65,6 @@ class GuardCallback(TrainerCallback):
         self._log = StepLog(folder / STEPS, resumed_at=step) if self._is_first else None
         self._texts = StepLog(folder / TEXTS, resumed_at=step) if self._is_first else None
         self._best = BestCheckpoint(folder)
-        self._rest = rest
         self._folder, self._held_out, self._every, self._report = folder, held_out, every, report
         self._board = None
         if tensorboard and self._is_first:
@@ -100,8 +96,6 @@ class GuardCallback(TrainerCallback):
             if self._board is not None:
                 self._board.write(measures)
             self._report.step(step, state.max_steps, _told(measures))
-            if step == REMEASURED < state.max_steps:
-                self._report.line(self._rest(step))
         self.stop = self._guards.check(measures)
         if self.stop is not None:
             control.should_training_stop = True

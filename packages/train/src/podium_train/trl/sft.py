@@ -1,7 +1,6 @@
 """Supervised training on plans with TRL's `SFTTrainer`."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ from transformers import TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from podium.errors import ConfigError
-from podium_train.forecasts import REMEASURED, rest_of_sft
-from podium_train.guards import MEMORY, UPDATES, StepLog, Update, last_checkpoint, read_log, step_of
+from podium_train.guards import MEMORY, last_checkpoint
 from podium_train.prefill import whole_text
 from podium_train.progress import Reporter
 from podium_train.recipes import Recipe, base_of
@@ -29,22 +27,14 @@ from podium_train.trl.loading import (
 
 
 class _Progress(TrainerCallback):
-    """Logs and tells each update, forecasts the others, and marks whole checkpoints."""
+    """Tells each update, and marks whole checkpoints."""
 
-    def __init__(self, folder: Path, checkpoint: Path | None, report: Reporter) -> None:
+    def __init__(self, folder: Path, report: Reporter) -> None:
         self._folder, self._report = folder, report
-        self._log = StepLog(folder / UPDATES, resumed_at=step_of(checkpoint))
-        self._began = time.monotonic()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002 - of transformers
-        if not (state.is_world_process_zero and logs and "loss" in logs):
-            return
-        seconds, self._began = time.monotonic() - self._began, time.monotonic()
-        step, loss = state.global_step, float(logs["loss"])
-        self._log.write(Update(step=step, loss=loss, seconds=seconds))
-        self._report.step(step, state.max_steps, f"loss {loss:.4f}")
-        if step == REMEASURED < state.max_steps:
-            self._report.line(rest_of_sft(read_log(self._folder / UPDATES), state.max_steps - step))
+        if state.is_world_process_zero and logs and "loss" in logs:
+            self._report.step(state.global_step, state.max_steps, f"loss {float(logs['loss']):.4f}")
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - of transformers
         if state.is_world_process_zero:
@@ -61,7 +51,7 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
         recipe: the settings, with `[sft]`.
         folder: the folder of the recipe, at which relative paths start.
         report: tells people of each step; `None` prints lines.
-        report_to: where TRL logs, for example `tensorboard`.
+        report_to: where TRL reports its measures: `tensorboard`, `wandb`, `trackio`.
 
     Returns:
         The folder with the trained model, from which `run_grpo` starts.
@@ -92,7 +82,7 @@ def run_sft(recipe: Recipe, folder: Path, *, report: Reporter | None = None, rep
         train_dataset=Dataset.from_list(examples),
         processing_class=tokenizer,
         peft_config=lora_of(recipe.model),
-        callbacks=[_Progress(run, checkpoint, report)],
+        callbacks=[_Progress(run, report)],
     )
     without_extras(trainer)
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
