@@ -5,12 +5,12 @@ ratio is 1 and clipping never acts; an entropy bonus that falls to zero; texts w
 out of their group's mean, and get no advantage.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from podium_train.environments import Environment
 from podium_train.tiny.batches import Scores, scores_of
@@ -66,13 +66,15 @@ def train(
         seed: seed of episodes and texts.
         after: called after each update; training stops when it returns true.
     """
-    optimizer = new_optimizer(conductor.model.parameters(), settings)
+    optimizer = torch.optim.AdamW(
+        conductor.model.parameters(), lr=settings.lr, betas=(0.9, 0.95), weight_decay=0.0
+    )
     random = Random(f"grpo {seed}")
     generator = torch.Generator().manual_seed(seed)
     for number in range(settings.updates):
         left = 1 - number / settings.updates
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(settings, number)
+            group["lr"] = settings.lr * min((number + 1) / 10, 0.1 + 0.9 * left)
         drawn = environment.episodes("train", settings.prompts, seed=random.getrandbits(40))
         episodes = [settings.variation.placed(episode, random) for episode in drawn]
         rollouts = roll_out(
@@ -99,17 +101,6 @@ def train(
         )
         if after(update):
             return
-
-
-def new_optimizer(weights: Iterable[nn.Parameter], settings: Grpo) -> torch.optim.AdamW:
-    """Return the optimizer of a training."""
-    return torch.optim.AdamW(weights, lr=settings.lr, betas=(0.9, 0.95), weight_decay=0.0)
-
-
-def learning_rate(settings: Grpo, number: int) -> float:
-    """Return the learning rate of an update; `number` is its number from 0."""
-    left = 1 - number / settings.updates
-    return settings.lr * min((number + 1) / 10, 0.1 + 0.9 * left)
 
 
 def advantages(rewards: Tensor) -> Tensor:
