@@ -10,9 +10,9 @@ import anyio
 from rich.console import Console
 
 from podium import ChatPlanner, Conductor, ScriptedWorker
-from podium.cli.job import follow
-from podium.cli.live import LiveState, RunTable, run_notes
-from podium.cli.result_json import status_line
+from podium.cli.answer import status_line
+from podium.cli.drawing.run_table import RunTable
+from podium.cli.live import LiveState, follow, run_notes
 from podium.plan_text import write_plan
 from podium.types import Plan, Step
 from podium.workers import Card, Price

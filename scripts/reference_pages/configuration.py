@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from podium.config.sections import Sections
-from podium.config.tables import AsTable
+from podium.config.sections import AsTable, Sections
 from scripts.reference_pages.attribute_docs import attribute_docs
 
 WORDS: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool: "true or false"}

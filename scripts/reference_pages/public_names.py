@@ -7,7 +7,6 @@ ROOT = Path(__file__).parents[2]
 INTERNAL = {
     "podium.cli",
     "podium.cli.drawing",
-    "podium.cli.live",
     "podium.prompts",
     "podium_server.http",
     "podium_server.metrics",
@@ -18,6 +17,7 @@ INTERNAL = {
 MODULES = (
     "core/src/podium/errors.py",
     "core/src/podium/replay.py",
+    "core/src/podium/secrets.py",
     "core/src/podium/usage.py",
     "evals/src/podium_evals/errors.py",
     "langchain/src/langchain_podium/shadow/runnable.py",

@@ -7,7 +7,7 @@ import anyio
 
 from podium.budget import Ledger, Limits
 from podium.execution import Retry
-from podium.execution.run_context import ConductorSettings, RunContext, RunRequest
+from podium.execution.context import ConductorSettings, RunContext, RunRequest
 from podium.journal import Cache
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
@@ -15,7 +15,7 @@ from podium.policy import Policy
 from podium.types import Completion, Event, Plan, Query, Step, StepDelta, StepEnded, StepStarted, read_query
 from podium.usage import Usage
 from podium.workers import FREE, Card, Pool, Request, ScriptedWorker, Worker
-from podium.workers.scripted import Reply
+from podium.workers.simple import Reply
 
 Act = Callable[[Request], AsyncGenerator[str | Completion, None]]
 

@@ -12,7 +12,6 @@ ROOT = Path(podium.__file__).parent
 ORDER = (
     "usage",
     "errors",
-    "installing",
     "budget",
     "secrets",
     "types",
@@ -23,7 +22,7 @@ ORDER = (
     "workers",
     "prompts",
     "planners",
-    "resume",
+    "run_state",
     "execution",
     "telemetry",
     "run",
@@ -52,15 +51,30 @@ SOURCES = {module_name(path): path for path in ROOT.rglob("*.py")}
 FOLDERS = sorted(path.parent for path in ROOT.rglob("__init__.py"))
 
 
+def behind_faces() -> dict[str, str]:
+    """Return the module of each name of a face, as in `types.Plan` and `types.plan`."""
+    found: dict[str, str] = {}
+    for stub in ROOT.rglob("__init__.pyi"):
+        face = module_name(stub.with_suffix(".py"))
+        for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom):
+                module = f"{face}.{node.module}".removeprefix(".")
+                found |= {f"{face}.{alias.name}".removeprefix("."): module for alias in node.names}
+    return found
+
+
+BEHIND = behind_faces()
+
+
 def imported(path: Path) -> set[str]:
-    """Return the modules of Podium that a file imports, anywhere in it."""
+    """Return the modules of Podium that a file imports, anywhere in it, also through faces."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            names = [node.module or ""] + [f"{node.module}.{a.name}" for a in node.names]
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "podium":
+            names = [node.module or "", *(f"{node.module}.{a.name}" for a in node.names)]
         found |= {name.removeprefix("podium.") for name in names if name.startswith("podium.")}
-    return found & set(SOURCES)
+    return {BEHIND.get(name, name) for name in found} & set(SOURCES)
 
 
 IMPORTS = {name: imported(path) - {name} for name, path in SOURCES.items() if name}
@@ -93,6 +107,12 @@ def test_no_name_of_a_face_is_that_of_its_module() -> None:
         for node in ast.parse(stub.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ImportFrom):
                 assert node.module not in {alias.name for alias in node.names}, stub
+
+
+def test_a_module_is_at_most_500_lines_long() -> None:
+    """A module is one noun, which a reader takes in at once."""
+    long = [name for name, path in SOURCES.items() if path.read_text("utf-8").count("\n") > 500]
+    assert long == []
 
 
 def test_every_folder_says_in_one_line_what_it_is_for() -> None:

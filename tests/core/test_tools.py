@@ -11,7 +11,7 @@ from podium.errors import QueryError
 from podium.journal import MemoryJournal, export
 from podium.planners import FixedPlanner
 from podium.policy import Policy
-from podium.resume import unbilled
+from podium.run_state import unbilled
 from podium.types import Completion, Event, Sampling, Tools
 
 pytestmark = pytest.mark.anyio

@@ -20,7 +20,7 @@ import anyio
 import asyncpg  # noqa: F401  (this and others below are else imported when they are first used)
 from faults.diamonds import PARTS, plan_of
 
-import podium.journal.sql.fenced_store
+import podium.journal.sql.commits
 import podium.journal.sql.postgres
 import podium.journal.sql.sqlite
 import podium.workers.openai.json_client  # noqa: F401

@@ -112,7 +112,7 @@ def test_the_fingerprint_changes_with_each_text_of_the_prompt() -> None:
         "    if file != name: return text\n"
         "    return text.replace('violin', 'cello') if file.endswith('json') else 'Really. ' + text\n"
         "render.read_prompt = changed\n"
-        "import podium.planners.planner_prompt as prompt\n"
+        "import podium.planners.chat as prompt\n"
         "prompt.read_prompt = changed\n"
         "print(json.dumps(fingerprint(PromptStyle())))\n"
     )

@@ -18,8 +18,8 @@ from podium.workers import (
     StepInput,
     Worker,
 )
-from podium.workers.token_estimate import PER_ATTACHMENT, PER_MESSAGE, PER_REQUEST, most_tokens
-from podium.workers.worst_case import bounded, check_prices
+from podium.workers.pool import bounded, check_prices
+from podium.workers.worker import PER_ATTACHMENT, PER_MESSAGE, PER_REQUEST, most_tokens
 
 PRICE = Price(input=1.0, output=10.0)
 AROUND = PER_REQUEST + PER_MESSAGE

@@ -10,10 +10,10 @@ import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
-from podium.cli.probe import price_told, window_told
+from podium.cli.commands.check import price_told, window_told
 from podium.config import load_config
 from podium.workers import ChatWorker, Endpoint
-from podium.workers.measured_file import identity_of
+from podium.workers.rates import identity_of
 
 Podium = Callable[..., Result]
 

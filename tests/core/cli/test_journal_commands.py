@@ -25,7 +25,7 @@ from typer.testing import Result
 
 from podium import ChatPlanner, Conductor, ScriptedWorker
 from podium.budget import Spend
-from podium.cli.numbers import money
+from podium.cli.screen import money
 from podium.journal import SqlJournal
 from podium.types import PlannerStarted, RoundStarted
 from podium.workers import Card

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from podium import Conductor
 from podium.cli import app
-from podium.config import added_tables, find_journal, load_config
+from podium.config import added as added_tables, find_journal, load_config
 from podium.errors import ConfigError
 from podium.planners import CachedPlanner
 
@@ -19,7 +19,7 @@ from podium import Plan, Step
 from podium.config import AddedPlanner
 from podium.errors import ConfigError
 from podium.planners import FixedPlanner
-from podium.workers.offline.gather import Gather
+from podium.workers.simple import Gather
 
 class Dice(AddedPlanner):
     sides: int

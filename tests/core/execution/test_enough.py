@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 import anyio
 import pytest
 from core.actors import Actor, boss, never, rows
-from core.resume.test_resume import prefix, recorded
+from core.run_state.test_resume import prefix, recorded
 from core.virtual_clock import BACKEND
 
 from podium.budget import Limits

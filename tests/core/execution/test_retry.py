@@ -21,7 +21,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.execution import Retry
-from podium.execution.step_runner import StepRunner
+from podium.execution.step import StepRunner
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import (
@@ -37,7 +37,7 @@ from podium.types import (
 )
 from podium.usage import Usage
 from podium.workers import Card, Pool, Price, Request, ScriptedWorker, Worker
-from podium.workers.scripted import Reply
+from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
 

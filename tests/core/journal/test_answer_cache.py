@@ -14,7 +14,7 @@ from servers.chat_server import ChatServer, says
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerUnavailable
-from podium.execution.step_runner import StepRunner
+from podium.execution.step import StepRunner
 from podium.journal import Cache, MemoryCache, answer_key
 from podium.policy import Policy
 from podium.types import Completion, Message, Outcome, Plan, RunEnded, Sampling, Step, StepStarted
@@ -216,7 +216,7 @@ async def test_a_cache_that_fails_costs_no_answer(caplog: pytest.LogCaptureFixtu
     """The worker is asked, its answer stands, and the log says why."""
     (outcome,) = await run([counting()], _Broken())
     assert (outcome.status, outcome.text) == ("ok", "a says 0")
-    assert [record.name for record in caplog.records].count("podium.journal.answer_cache") == 2
+    assert [record.name for record in caplog.records].count("podium.journal.cache") == 2
 
 
 async def test_two_steps_that_ask_the_same_at_once_ask_once() -> None:

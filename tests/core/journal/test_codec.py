@@ -12,9 +12,20 @@ from hypothesis import given, strategies as st
 
 from podium.budget import Limits
 from podium.errors import JournalBroken
-from podium.journal import decode, encode
-from podium.journal.codec import PIECES, TYPES
-from podium.types import Event, Outcome, Plan, Result, Round, RunEnded, Step, StepEnded, StepStarted
+from podium.types import (
+    Event,
+    Outcome,
+    Plan,
+    Result,
+    Round,
+    RunEnded,
+    Step,
+    StepEnded,
+    StepStarted,
+    decode,
+    encode,
+)
+from podium.types.codec import PIECES, TYPES
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)))
 JSON = st.recursive(

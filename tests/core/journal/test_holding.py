@@ -13,9 +13,7 @@ from core.journal.happenings import ended, started, step_ended, stopped
 
 from podium.errors import JournalError, RunDead, RunHeld, RunLost
 from podium.journal import Log, SqlJournal, verify
-from podium.journal.sql.batch import Batch
-from podium.journal.sql.fenced_store import FencedStore
-from podium.journal.sql.run_log import SqlLog
+from podium.journal.sql.commits import Batch, FencedStore, SqlLog
 
 pytestmark = pytest.mark.anyio
 

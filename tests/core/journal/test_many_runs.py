@@ -20,8 +20,8 @@ from podium.journal import (
     verify_each,
     verify_runs,
 )
-from podium.journal.sql import deletion, run_list
-from podium.journal.sql.sql_journal import SCHEMA
+from podium.journal.sql import runs as deletion, runs as run_list
+from podium.journal.sql.journal import SCHEMA
 
 pytestmark = pytest.mark.anyio
 COUNT = 25

@@ -17,9 +17,7 @@ from podium import Conductor, ScriptedWorker
 from podium.errors import JournalError, RunUnknown
 from podium.journal import Schema, SqlJournal, SqlTables, verify_runs
 from podium.journal.sql import postgres, sqlite
-from podium.journal.sql.batch import Batch
-from podium.journal.sql.fenced_store import FencedStore
-from podium.journal.sql.run_log import SqlLog
+from podium.journal.sql.commits import Batch, FencedStore, SqlLog
 from podium.workers import Card, FunctionWorker
 
 pytestmark = pytest.mark.anyio
@@ -60,7 +58,7 @@ async def test_an_event_that_cannot_be_encoded_fails_its_run_alone(
     async with SqlJournal(tmp_path / "journal.db") as journal:
         good = await journal.begin(started("good"), minted=False)
         with monkeypatch.context() as patched:
-            patched.setattr("podium.journal.sql.batch.encode", fault)
+            patched.setattr("podium.journal.sql.commits.encode", fault)
             with anyio.fail_after(5), pytest.raises(JournalError, match="RecursionError: too deep"):
                 await journal.begin(started("bad"), minted=False)
         good.append(ended("good"))

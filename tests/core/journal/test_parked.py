@@ -13,7 +13,7 @@ from core.actors import boss, plan_of
 
 from podium import Conductor, ScriptedWorker
 from podium.journal import SqlJournal
-from podium.journal.sql import parked
+from podium.journal.sql import sqlite as parked
 
 PLAN = plan_of((0, "first", ()), (0, "second", (0,)))
 SCRIPT = """

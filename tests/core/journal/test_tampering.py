@@ -31,7 +31,7 @@ from podium.journal import (
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import NestedRunEnded
-from podium.workers.scripted import Reply
+from podium.workers.simple import Reply
 
 TABLES = ("podium_runs", "podium_events", "podium_cache")
 FREE = {"holder", "fence", "recoveries"}

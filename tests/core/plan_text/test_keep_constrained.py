@@ -10,7 +10,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.plan_text import Spelling, write_plan
 from podium.planners import ChatPlanner
-from podium.planners.planner_prompt import round_feedback
+from podium.planners.chat import round_feedback
 from podium.types import Plan, Result
 from podium.workers import ChatWorker, Endpoint
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from podium.plan_text.stemming import words
+from podium.plan_text.literals import words
 
 
 @pytest.mark.parametrize(

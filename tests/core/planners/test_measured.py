@@ -6,11 +6,11 @@ from datetime import date
 import pytest
 
 from podium.planners import CachedPlanner, Planner, PlanRequest, PlanText, RulePlanner
-from podium.planners.kind_matcher import kind_of
-from podium.planners.planner_prompt import MAX_KINDS, planner_messages
+from podium.planners.chat import MAX_KINDS, planner_messages
 from podium.types import read_query
 from podium.usage import estimate_tokens
 from podium.workers import Calculator, Card, Kind, MeasuredRate, Price
+from podium.workers.rates import kind_of
 
 pytestmark = pytest.mark.anyio
 

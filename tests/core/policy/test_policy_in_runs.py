@@ -19,7 +19,7 @@ from podium.planners import FixedPlanner, RulePlanner
 from podium.policy import Pin, Policy, Rule
 from podium.types import Plan, Step, read_query
 from podium.workers import FREE, Card, Request, ScriptedWorker
-from podium.workers.scripted import Reply
+from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner, PlanRequest, PlanText
 from podium.policy import Policy
-from podium.resume.rebuild import result_of
+from podium.run_state.state import result_of
 from podium.secrets import register
 from podium.types import Completion, Event, Plan, RunEnded, RunStopped, StepEnded, StepStarted
 from podium.workers import FREE, Card, Request, StepInput, Worker

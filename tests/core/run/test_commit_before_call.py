@@ -13,9 +13,7 @@ from core.actors import boss, plan_of, tags
 from podium import Conductor, Limits, Retry, ScriptedWorker
 from podium.errors import JournalError, RunExists, WorkerUnavailable
 from podium.journal import SqlJournal
-from podium.journal.sql.batch import Batch
-from podium.journal.sql.fenced_store import FencedStore
-from podium.journal.sql.run_log import SqlLog
+from podium.journal.sql.commits import Batch, FencedStore, SqlLog
 from podium.planners import ChatPlanner, FixedPlanner, PlanRequest, PlanText
 from podium.types import Event, StepDelta, StepEnded
 from podium.workers import Card, FunctionWorker, StepInput

@@ -12,7 +12,7 @@ from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 from podium.types import Result
 from podium.workers import Card, ScriptedWorker
-from podium.workers.scripted import Reply
+from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
 FIRST = rows((0, "Collect.", ()), (1, "Check.", ()), (0, "Answer.", (0, 1)))

@@ -6,12 +6,12 @@ import pytest
 from core.actors import plan_of
 
 from podium.budget import Limits
-from podium.run.forecaster import ENOUGH, forecast
+from podium.run.forecast import ENOUGH, forecast
 from podium.types import Call, Forecast, Interval, Outcome, Plan, Step, read_query
-from podium.types.forecast import compare, explain_forecast, within
+from podium.types.result import compare, explain_forecast, within
 from podium.usage import Usage
 from podium.workers import FREE, Card, Gather, Pool, Price, ScriptedWorker, Worker
-from podium.workers.call_history import CallRecord
+from podium.workers.pool import CallRecord
 
 PRICE = Price(input=1.0, output=10.0)
 DIAMOND = plan_of((0, "find", ()), (1, "look", (0,)), (2, "search", (0,)), (0, "join", (1, 2)))

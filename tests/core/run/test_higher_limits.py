@@ -15,7 +15,7 @@ from podium.execution import Retry
 from podium.types import Completion, Plan, Result, Step
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker
-from podium.workers.scripted import Reply
+from podium.workers.simple import Reply
 
 Policy = Literal["note", "skip", "replan", "fail"]
 WORST = {"failed": 0, "partial": 1, "ok": 2}

@@ -20,7 +20,7 @@ from podium.run.planning import PlanRequester
 from podium.types import Completion, Event, Plan, PlannerEnded, PlannerStarted, StepStarted
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker, Worker
-from podium.workers.scripted import Reply
+from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
 

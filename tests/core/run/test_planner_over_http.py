@@ -16,10 +16,10 @@ from podium.budget import Limits
 from podium.errors import PlannerError, WorkerBroken, WorkerRefused, WorkerTimeout, WorkerUnavailable
 from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.resume.bills import spent_by
+from podium.run_state.state import spent_by
 from podium.types import Event, PlannerEnded, PlannerStarted, Result, RunEnded
 from podium.workers import Pool
-from podium.workers.scripted import Reply as Scripted
+from podium.workers.simple import Reply as Scripted
 
 PLAN = rows((0, "go", ()))
 

@@ -11,7 +11,7 @@ from podium.plan_text import KEEP, Change, edit_plan, read_edits, write_plan
 from podium.policy import ApprovalRequest, Policy, Rule
 from podium.types import Completion, Plan, Step
 from podium.workers import Card, Request, ScriptedWorker
-from podium.workers.scripted import Reply
+from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
 

@@ -10,20 +10,19 @@ import anyio
 import pytest
 from core.actors import Actor, boss
 from core.execution.test_scheduler_properties import on_virtual_clock
-from core.resume.test_resume import prefix, recorded
+from core.run_state.test_resume import prefix, recorded
 from hypothesis import given, strategies as st
 
 from podium.budget import Ledger, Limits, Spend
 from podium.conductor import Conductor
 from podium.errors import PlannerError, WorkerBroken, WorkerRefused, WorkerUnavailable
 from podium.execution import OnFailure, Retry
-from podium.execution.run_context import outer_run
+from podium.execution.context import outer_run
 from podium.hosts import answer_sources
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, FixedPlanner
-from podium.resume.paid_results import step_key
-from podium.resume.reuse import paid_results_of
+from podium.run_state.reuse import paid_results_of, step_key
 from podium.types import (
     Completion,
     Event,

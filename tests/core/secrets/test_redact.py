@@ -10,9 +10,9 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import given, strategies as st
 
+from podium import secrets as redact
 from podium.errors import PodiumError, WorkerFailed, WorkerRefused
-from podium.secrets import Boundary, redact, register, scrub, scrubbing
-from podium.secrets.patterns import MARK
+from podium.secrets import MARK, Boundary, register, scrub, scrubbing
 
 KEY = "zq-Canary/7+x&y=\u003c1\u003e"
 DULL = "correct-horse-battery"

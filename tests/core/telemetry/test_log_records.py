@@ -120,7 +120,7 @@ Conductor(RulePlanner(), [ScriptedWorker("a", WorkerUnavailable("down"))], limit
 )
 def test_is_silent_until_logging_is_configured(more: str, lines: int) -> None:
     """Not even warnings are printed to a program that has not asked for logs."""
-    more += "\nfrom podium.execution.retry_policy import Retry\n"
+    more += "\nfrom podium.execution.retry import Retry\n"
     code = RUN.format(more=more).replace(
         "limits=None", "retry=Retry(attempts=3, first_wait=0.001, max_wait=0.002)"
     )

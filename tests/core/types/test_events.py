@@ -17,7 +17,7 @@ from podium.planners import PlanRequest, PlanText
 from podium.policy import Policy
 from podium.types import ActionDecided, Event, Message, RunStarted
 from podium.workers import Card, FunctionWorker, ScriptedWorker, StepInput
-from podium.workers.scripted import Reply
+from podium.workers.simple import Reply
 
 pytestmark = pytest.mark.anyio
 

@@ -1,7 +1,7 @@
 """What calls took lately."""
 
 from podium.workers import Pool, ScriptedWorker
-from podium.workers.call_history import KEPT, CallRecord
+from podium.workers.pool import KEPT, CallRecord
 
 
 def test_a_pool_remembers_what_calls_took() -> None:

@@ -6,38 +6,40 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, Unpack
 
-from podium.aio.event_stream import events_of
-from podium.aio.per_loop import LoopLocal
-from podium.aio.resources import ResourceGroup, Resources
-from podium.aio.sync import run_sync
-from podium.budget.limits import Limits
-from podium.budget.spend import Spend
+from podium.aio.loops import LoopLocal, ResourceGroup, Resources
+from podium.aio.sync import events_of, run_sync
+from podium.budget.limits import Limits, Spend
 from podium.errors import ConfigError
-from podium.execution.external_scheduler import StepStarter
-from podium.execution.retry_policy import OnFailure, Retry
-from podium.execution.run_context import Accept, ConductorSettings, RunRequest
-from podium.journal.answer_cache import Cache
+from podium.execution.context import Accept, ConductorSettings, RunRequest, StepStarter
+from podium.execution.retry import OnFailure, Retry
+from podium.journal.cache import Cache
 from podium.journal.journal import Journal
-from podium.planners.direct import with_direct
 from podium.planners.planner import Planner
+from podium.planners.rule import with_direct
 from podium.policy import Policy
-from podium.resume.paid_results import PaidResults
 from podium.run.approval import decide
-from podium.run.first_cost import first_cost
-from podium.run.forecaster import forecast_plan
-from podium.run.listeners import Listener, with_listener
+from podium.run.delivery import Listener, with_listener
+from podium.run.forecast import forecast_plan
 from podium.run.nested import run_nested
-from podium.run.request import RunOptions, checked_labels, journal_of, new_request, within_call
+from podium.run.plan_request import first_cost
+from podium.run.request import (
+    RunOptions,
+    check_planner,
+    check_settings,
+    checked_labels,
+    journal_of,
+    logged_warnings,
+    new_request,
+    within_call,
+)
 from podium.run.runner import RunSession
-from podium.run.settings_check import check_planner, check_settings, logged_warnings
+from podium.run_state.reuse import PaidResults
 from podium.types.events import ActionDecided, ApprovalGiven, Event
-from podium.types.forecast import Forecast
 from podium.types.messages import Completion, Query
 from podium.types.plan import Plan
-from podium.types.result import Result
-from podium.workers.pool import Pool
+from podium.types.result import Forecast, Result
+from podium.workers.pool import Pool, check_prices, unpriced
 from podium.workers.worker import CallMiddleware, Card, Request, Worker
-from podium.workers.worst_case import check_prices, unpriced
 
 CARD = Card(name="conductor", description="Plans a task and has a team carry it out.")
 """The default card of a conductor."""

@@ -13,14 +13,12 @@ from uuid import uuid4
 
 import anyio
 
-from podium.aio.event_stream import events_of
-from podium.aio.resources import ResourceGroup
-from podium.aio.sync import run_sync
+from podium.aio.loops import ResourceGroup
+from podium.aio.sync import events_of, run_sync
 from podium.errors import AnswerToolCalls, ConfigError, PodiumError, WorkerBroken, WorkerError, WorkerTimeout
-from podium.secrets import scrubbing
-from podium.secrets.boundary import Boundary
+from podium.secrets import Boundary, scrubbing
 from podium.telemetry import start_trace
-from podium.telemetry.log_records import start_log
+from podium.telemetry.log import start_log
 from podium.types.events import AnswerDelta, Event, RunEnded, RunStarted
 from podium.types.messages import (
     Completion,
@@ -35,11 +33,11 @@ from podium.types.messages import (
 from podium.types.outcome import Problem, shortfall
 from podium.types.result import Result
 from podium.usage import Usage
-from podium.workers.openai.chat_request import chat_body, merge_sampling
+from podium.workers.openai.chat import chat_body, merge_sampling
 from podium.workers.openai.chat_response import AnswerReader
 from podium.workers.openai.endpoint import Endpoint
-from podium.workers.openai.error_mapping import ReportedFault
-from podium.workers.openai.responses_api import ResponsesReader, responses_body
+from podium.workers.openai.errors import ReportedFault
+from podium.workers.openai.responses import ResponsesReader, responses_body
 from podium.workers.worker import Price
 
 Api = Literal["responses", "chat"]

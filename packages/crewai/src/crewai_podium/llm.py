@@ -26,8 +26,8 @@ from podium.errors import RunFailed, RunWaiting
 from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ConductorFace, ContinuationStore, answered
 from podium.policy import Policy
-from podium.secrets import scrub, scrub_data
-from podium.types import Result, printable
+from podium.secrets import printable, scrub, scrub_data
+from podium.types import Result
 
 _UNKNOWN_WINDOW: Final = 128_000
 _OPTIONS: Final = (

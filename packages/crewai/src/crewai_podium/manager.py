@@ -54,7 +54,8 @@ from podium.journal import Journal
 from podium.planners import ChatPlanner, Planner
 from podium.policy import AnswerLabels, Policy
 from podium.run import Listener
-from podium.types import Completion, Event, PlanReady, Result, RunEnded, Sampling, printable
+from podium.secrets import printable
+from podium.types import Completion, Event, PlanReady, Result, RunEnded, Sampling
 from podium.usage import Usage
 from podium.workers import Card, Pool, Request, Worker
 

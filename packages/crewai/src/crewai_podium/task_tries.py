@@ -11,8 +11,8 @@ from typing import Final, Self
 from crewai import Task
 
 from podium.conductor import Conductor
-from podium.resume import PaidResults, unbilled
 from podium.run import Listener
+from podium.run_state import PaidResults, unbilled
 from podium.types import AnswerDelta, Event, PlanDelta, StepDelta
 
 _PIECES: Final = (AnswerDelta, PlanDelta, StepDelta)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from time import time
 from typing import Any, Self
 
-from podium.journal import Location, Schema, SqlJournal, SqlTables, Transaction, read_record, write_record
+from podium.journal import Location, Schema, SqlJournal, SqlTables, Transaction
 from podium.secrets import scrub
+from podium.types import read_record, write_record
 from podium_shadow.pair import Pair, Tally
 from podium_shadow.pair_store import MOST_PAIRS, Pairs
 

@@ -11,8 +11,7 @@ from typing import Annotated, Any, NoReturn, cast
 import anyio
 import typer
 
-from podium.errors import ConfigError, PodiumError
-from podium.installing import install_hint
+from podium.errors import ConfigError, PodiumError, install_hint
 from podium_train.environments import Split
 from podium_train.guards import PLANS_ARE_LEARNT, WrittenText, held_out_told, lines_of, second_told
 from podium_train.progress import reporter

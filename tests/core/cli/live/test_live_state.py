@@ -7,11 +7,9 @@ import pytest
 from rich.console import Console
 
 from podium import ChatPlanner, Conductor, RulePlanner, ScriptedWorker
-from podium.cli.job import follow
-from podium.cli.live.live_state import LiveState
-from podium.cli.live.notes import run_notes
-from podium.cli.live.run_table import RunTable
-from podium.execution.step_state import SUPERSEDED
+from podium.cli.drawing.run_table import RunTable
+from podium.cli.live import LiveState, follow, run_notes
+from podium.execution.graph import SUPERSEDED
 from podium.types import (
     ApprovalAsked,
     ApprovalGiven,

@@ -29,7 +29,7 @@ from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.replay import replay
-from podium.resume import result_of
+from podium.run_state import result_of
 from podium.types import Completion, Result
 from podium.usage import Usage
 from podium.workers import FREE, Worker

@@ -22,10 +22,10 @@ from podium.workers import (
     StepInput,
     VisibleStep,
     Worker,
+    calculator as expression_finder,
     complete,
 )
-from podium.workers.offline import expression_finder
-from podium.workers.offline.expression_finder import REWRITES, find_expressions
+from podium.workers.calculator import REWRITES, find_expressions
 
 pytestmark = pytest.mark.anyio
 

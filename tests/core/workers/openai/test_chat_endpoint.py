@@ -16,7 +16,7 @@ from podium.errors import ConfigError
 from podium.secrets import scrub
 from podium.types import Message
 from podium.workers import ChatWorker, Endpoint, Request, Timeouts, complete
-from podium.workers.openai.proxies import find_proxy
+from podium.workers.openai.transport import find_proxy
 
 KEY = "sk-abcdefghijklmnop"
 WHY = Request(messages=(Message("user", "why?"),))

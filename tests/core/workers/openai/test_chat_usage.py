@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from podium.usage import Usage
-from podium.workers.openai.usage import read_usage
+from podium.workers.openai.chat_response import read_usage
 
 OPENAI = {
     "prompt_tokens": 100,

@@ -8,7 +8,7 @@ from typing import Any
 
 import lazy_loader
 
-from podium.installing import install_hint
+from podium.errors import install_hint
 
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

@@ -1,7 +1,5 @@
-from .agent_worker import (
-    AgentWorker as AgentWorker,
-)
-from .remote_agent import (
+from .agent import (
     ACTS_EXTENSION as ACTS_EXTENSION,
+    AgentWorker as AgentWorker,
     RemoteAgent as RemoteAgent,
 )

@@ -1,27 +1,124 @@
-"""The bridge from sync code to async code: `run_sync` for a function, `iterate` for a generator.
-
-All calls of the process run in one event loop, in a daemon thread that lives as long as the
-process. Async clients keep their connections between calls, and a connection works only in one loop. With a
-new loop for each call, the second call would use a dead connection. If code inside the shared loop makes a
-call, the call blocks this loop, so it runs in a second loop.
-
-docs/decisions/0006-one-sync-bridge.md explains why anyio's `BlockingPortal` does not fit.
-"""
+"""The bridges between sync and async code, and between tasks and generators."""
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing
 from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
-from threading import Event, Lock, Thread
-from typing import Any, Final, Generic, TypeVar
+from threading import Event, Lock, Semaphore, Thread
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
+import anyio
 from anyio.to_thread import current_default_thread_limiter
 
-from podium.aio.daemon_threads import DaemonThreads
-
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class DaemonThreads(ThreadPoolExecutor):
+    """An executor whose running calls do not delay the exit of the interpreter.
+
+    When Python exits, it waits for all calls of a normal `ThreadPoolExecutor`. After a time limit or Ctrl-C,
+    a blocking call continues in its thread, and would keep the process alive. `DaemonThreads` is a subclass
+    of `ThreadPoolExecutor`, because an event loop accepts no other executor.
+
+    Args:
+        most: maximum number of calls at once; further calls wait in order.
+        name: the name of the threads.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        super().__init__(most, name)  # its own threads never start, because `submit` is replaced
+        self._most, self._name = most, name
+        self._calls = SimpleQueue[Callable[[], None]]()
+        self._idle, self._started, self._starting = Semaphore(0), 0, Lock()
+
+    def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call a function in a thread, with the arguments given."""
+        future = Future[T]()
+        self._calls.put(lambda: _call(future, function, args, kwargs))
+        with self._starting:
+            if not self._idle.acquire(blocking=False) and self._started < self._most:
+                self._started += 1
+                Thread(target=self._serve, name=self._name, daemon=True).start()
+        return future
+
+    def _serve(self) -> None:
+        while True:
+            self._calls.get()()
+            self._idle.release()
+
+
+def _call(future: Future[T], function: Callable[..., T], args: Any, kwargs: Any) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = function(*args, **kwargs)
+    except BaseException as error:  # noqa: BLE001 - raised again where the result is awaited
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+async def events_of(
+    run: Callable[[Callable[[T], None]], Coroutine[Any, Any, object]],
+) -> AsyncGenerator[T, None]:
+    """Start `run`, and yield the events that it emits.
+
+    Leaving the iteration early cancels `run` and waits until `run` has ended. `run` is a plain task, because
+    a generator must not hold a task group open. A task group must be closed in the task that opened it, but
+    the garbage collector may close a generator in another task.
+
+    Args:
+        run: a coroutine function; its argument is a function that emits an event.
+
+    Yields:
+        The events, in order.
+
+    Raises:
+        BaseException: whatever `run` raises, after its events.
+    """
+    events = deque[T]()
+    woken = asyncio.Event()
+
+    def emit(event: T) -> None:
+        events.append(event)
+        woken.set()
+
+    task = asyncio.create_task(run(emit))
+    task.add_done_callback(lambda _: woken.set())
+    try:
+        while events or not task.done():
+            if events:
+                yield events.popleft()
+            else:
+                woken.clear()
+                await woken.wait()
+        await task
+    finally:
+
+        def over(task: asyncio.Task[object]) -> None:
+            if not task.cancelled():
+                task.exception()  # retrieved, so asyncio does not log it
+
+        task.cancel()
+        task.add_done_callback(over)  # runs even if the wait below is cancelled
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([task])
+
+
+def interrupt_of(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
+    """Return the first `KeyboardInterrupt` or `SystemExit` in an exception group; `None` if it has none."""
+    for each in group.exceptions:
+        found = interrupt_of(each) if isinstance(each, BaseExceptionGroup) else each
+        if isinstance(found, KeyboardInterrupt | SystemExit):
+            return found
+    return None
+
+
 _MAX_THREADS: Final = 256
 """Maximum number of blocking calls at once in a loop.
 

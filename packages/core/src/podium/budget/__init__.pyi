@@ -1,4 +1,9 @@
-from .charging import UNREPORTED as UNREPORTED, Charged as Charged, charge as charge, charged_by as charged_by
-from .ledger import Ledger as Ledger, Reservation as Reservation
-from .limits import Limits as Limits
-from .spend import NOTHING as NOTHING, Remaining as Remaining, Spend as Spend
+from .ledger import (
+    UNREPORTED as UNREPORTED,
+    Charged as Charged,
+    Ledger as Ledger,
+    Reservation as Reservation,
+    charge as charge,
+    charged_by as charged_by,
+)
+from .limits import NOTHING as NOTHING, Limits as Limits, Remaining as Remaining, Spend as Spend

@@ -1,24 +1,209 @@
-"""Counts what a run has spent and reserved, and enforces its limits.
+"""Counts what a run has spent and reserved, and enforces its limits."""
 
-One ledger covers a whole run: its rounds, retries, fallbacks, planner calls and nested
-runs. Before a call, the most that the call can spend (its worst case) is reserved. After the call, the actual
-amount replaces the reservation.
-
-A worker's code may start a nested run in another thread, so each method holds the lock of all books.
-"""
-
-from asyncio import get_running_loop
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from asyncio import AbstractEventLoop, get_running_loop
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import add, sub
 from threading import Lock
+from typing import Literal
 
 import anyio
 
-from podium.budget.book import BILLION, NAMES, ZERO, Book, Counts, amount_text, told_spend, total
-from podium.budget.limits import Limits
-from podium.budget.spend import NOTHING, Remaining, Spend
+from podium.budget.limits import NOTHING, Limits, Remaining, Spend
 from podium.errors import LimitExceeded
+from podium.usage import Usage
+
+Charged = Literal["usage", "received", "reservation"]
+"""What a call is charged for.
+
+- `usage`: the reported usage, or nothing if the call used no tokens.
+- `received`: no usage was reported, and the whole response was received: its text bounds the answer.
+- `reservation`: no usage was reported, and the call may have used as much as was reserved.
+"""
+UNREPORTED: dict[Charged, str] = {
+    "reservation": "charged at the reservation: no usage reported",
+    "received": "charged by the received text: no usage reported",
+}
+"""The charges of calls whose usage was not reported, in words; the weakest first."""
+
+
+def charged_by(usage: Usage) -> Charged:
+    """Return what a call with a complete answer is charged for."""
+    return "reservation" if usage.estimated else "usage"
+
+
+def weakest(charged: Iterable[Charged]) -> Charged:
+    """Return what several calls are charged for: the least known of them."""
+    found = set(charged)
+    return next((each for each in UNREPORTED if each in found), "usage")
+
+
+def charge(reserved: Spend, usage: Usage, cost: float | None, charged: Charged) -> Spend:
+    """Return the amount that counts for a call.
+
+    For a call that is charged at the reservation, this is the larger of the reservation and the estimate.
+
+    Args:
+        reserved: the reserved worst case of the call.
+        usage: the tokens of the call, reported or estimated.
+        cost: the cost of the call in USD; `None` means unknown, and the reserved cost counts.
+        charged: what the call is charged for.
+    """
+    told = Spend.of(usage, reserved.cost if cost is None else cost, calls=reserved.calls)
+    if charged != "reservation":
+        return told
+    known = [cost for cost in (told.cost, reserved.cost) if cost is not None]
+    return Spend(
+        told.calls,
+        max(told.input_tokens, reserved.input_tokens),
+        max(told.output_tokens, reserved.output_tokens),
+        max(known, default=None),
+    )
+
+
+def beside_nested(
+    usage: Usage, cost: float | None, nested: Spend, price: Callable[[Usage], float | None]
+) -> tuple[Usage, float | None, Spend]:
+    """Return the usage and cost of a call whose worker started nested runs.
+
+    The worker may report the spending of the nested runs completely, in part, or not at all. So the amount of
+    the call is the larger of the reported amount and the amount of the nested runs.
+
+    Args:
+        usage: the tokens that the worker reported.
+        cost: the cost that the worker reported, in USD; `None` when unknown.
+        nested: the spending of the nested runs, which the outer ledgers have counted already.
+        price: returns the cost in USD of the worker's own tokens; `None` when unknown.
+
+    Returns:
+        The tokens and the cost of the whole call, and the amount that is not yet counted.
+    """
+    read, written = usage.total_input_tokens, usage.total_output_tokens
+    if read < nested.input_tokens or written < nested.output_tokens:  # the report is incomplete
+        known = Usage() if usage.estimated else usage  # an estimate is not a report
+        read = max(known.total_input_tokens, nested.input_tokens)
+        written = max(known.total_output_tokens, nested.output_tokens)
+        usage = Usage(read, written)
+    own = Usage(read - nested.input_tokens, written - nested.output_tokens)
+    own_cost = price(own) if cost is None else max(cost - (nested.cost or 0.0), 0.0)
+    whole = None if own_cost is None or nested.cost is None else own_cost + nested.cost
+    return usage, whole, Spend.of(own, own_cost, calls=int(own != Usage() or own_cost != 0))
+
+
+Counts = tuple[int, ...]
+"""Calls, input tokens, output tokens, cost in billionths of a dollar (an integer, so sums are exact), and
+the number of calls with unknown cost."""
+NAMES = ("calls", "input_tokens", "output_tokens", "cost")
+"""The names of the counts in `Spend` and `Limits`."""
+BILLION = 1_000_000_000
+ZERO: Counts = (0, 0, 0, 0, 0)
+
+
+def total(amounts: Iterable[Counts]) -> Counts:
+    """Return the sum of amounts."""
+    return tuple(map(sum, zip(ZERO, *amounts, strict=True)))
+
+
+def told_spend(counts: Counts) -> Spend:
+    """Return counts as an amount; its cost is unknown if the cost of one call is unknown."""
+    calls, read, written, money, unknown = counts
+    return Spend(calls, read, written, None if unknown else money / BILLION)
+
+
+class Book:
+    """The limits of one run, and the amounts that count against them."""
+
+    __slots__ = (
+        "aside",
+        "aside_steps",
+        "kept",
+        "kept_steps",
+        "limits",
+        "most",
+        "reserved",
+        "spent",
+        "steps",
+        "waiters",
+    )
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        cost = None if limits.cost is None else round(limits.cost * BILLION)
+        most = (limits.calls, limits.input_tokens, limits.output_tokens, cost)
+        self.most = [(index, limit) for index, limit in enumerate(most) if limit is not None]
+        """The limits that are set, each with its index in `Counts`."""
+        self.steps = 0
+        self.spent = ZERO
+        self.reserved = ZERO
+        self.aside = ZERO
+        """What the run may not spend yet."""
+        self.aside_steps = 0
+        """The number of steps that the run may not start yet."""
+        self.kept: dict[int | None, Spend] = {}
+        """The amounts that are kept, by the index of a step."""
+        self.kept_steps: set[int | None] = set()
+        """The indices of the steps for which a start is kept."""
+        self.waiters: list[tuple[AbstractEventLoop, anyio.Event]] = []
+        """The events to set when the next call is settled, each with its event loop."""
+
+    def wake(self) -> None:
+        """Wake all tasks that wait in `freed`."""
+        for loop, event in self.waiters:
+            loop.call_soon_threadsafe(event.set)
+        self.waiters.clear()
+
+    def counts(self, amount: Spend, otherwise: float | None = None) -> Counts:
+        """Return an amount as counts; an unknown cost counts as `otherwise`, or as `Limits.unpriced`."""
+        cost = otherwise if amount.cost is None else amount.cost
+        if cost is None:
+            cost = (self.limits.unpriced or 0.0) * amount.calls
+        money = round(cost * BILLION) if cost else 0
+        return (amount.calls, amount.input_tokens, amount.output_tokens, money, amount.cost is None)
+
+    def free(self, index: int, most: int, kept: Counts) -> int:
+        """Return the part of a limit that is not spent, reserved, set aside or kept."""
+        return max(most - self.spent[index] - self.reserved[index] - self.aside[index] - kept[index], 0)
+
+    def free_steps(self, kept: int) -> int:
+        """Return the number of steps that are not started, set aside or kept."""
+        return max(self.limits.steps - self.steps - self.aside_steps - kept, 0)
+
+    def check(self, worst: Spend, kept: Counts, whose: str) -> Counts:
+        """Return an amount as counts; raise `LimitExceeded` unless it fits in addition to the kept amount."""
+        if worst.cost is None:
+            self.check_known(worst, whose)
+        needed = self.counts(worst)
+        for index, most in self.most:
+            if (free := self.free(index, most, kept)) < needed[index] > 0:
+                raise self._refused(index, needed[index], free, kept[index] + self.aside[index], whose)
+        return needed
+
+    def _refused(self, index: int, needed: int, free: int, kept: int, whose: str) -> LimitExceeded:
+        name, most = NAMES[index], dict(self.most)[index]
+        besides = f" (another {amount_text(name, kept)} kept for the steps that the answer needs)"
+        message = (
+            f"a call may need {amount_text(name, needed)}, and {whose} has {amount_text(name, free)} "
+            f"left of its {amount_text(name, most)}{besides if kept else ''}: raise Limits.{name} for more"
+        )
+        return LimitExceeded(name, message)
+
+    def check_known(self, amount: Spend, whose: str) -> None:
+        """Raise `LimitExceeded` if the cost is unknown and limited, and `Limits.unpriced` is not set."""
+        if amount.cost is None and self.limits.cost is not None and self.limits.unpriced is None:
+            message = (
+                f"{whose} is limited to ${self.limits.cost:g}, and the price of a call is unknown: "
+                "set the `price` of the worker, or set Limits.unpriced, the assumed cost of such a "
+                "call in USD"
+            )
+            raise LimitExceeded("unpriced", message)
+
+
+def amount_text(name: str, count: int) -> str:
+    """Return a count with its unit."""
+    if name == "cost":
+        return f"${count / BILLION:.9f}".rstrip("0").rstrip(".")
+    word = name.replace("_", " ")
+    return f"{count:,} {word.removesuffix('s') if count == 1 else word}"
 
 
 @dataclass(slots=True, eq=False)

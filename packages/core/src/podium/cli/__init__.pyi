@@ -9,22 +9,20 @@ from .arguments import (
 from .entry import (
     main as main,
 )
-from .numbers import (
-    counted as counted,
-    duration as duration,
-    money as money,
-)
-from .root import (
-    app as app,
-)
-from .run_lookup import (
+from .lookup import (
     check_journal as check_journal,
     find_run as find_run,
     local_time as local_time,
     look as look,
 )
+from .root import (
+    app as app,
+)
 from .screen import (
     EXIT_CODES as EXIT_CODES,
     Screen as Screen,
+    counted as counted,
+    duration as duration,
+    money as money,
     reporting as reporting,
 )

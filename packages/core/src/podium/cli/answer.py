@@ -1,23 +1,214 @@
-"""Runs a job for a command and shows its result."""
+"""Runs a job for a command, asks for approval, and shows the result."""
 
 import re
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
+import anyio.to_thread
 import typer
 
-from podium.cli import drawing, live
-from podium.cli.arguments import OPTION_OF_LIMIT, command
-from podium.cli.job import Job, follow
-from podium.cli.live.live_state import LiveState
-from podium.cli.result_json import charge_line, problem_line, result_json, status_line, step_outputs
-from podium.cli.run_lookup import short_id
-from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen
-from podium.errors import JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
+from podium.cli import drawing
+from podium.cli.arguments import OPTION_OF_LIMIT, command, edited
+from podium.cli.live import Job, LiveState, follow
+from podium.cli.lookup import short_id
+from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen, duration, money
+from podium.conductor import Conductor
+from podium.config.files import in_toml
+from podium.errors import ConfigError, JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
+from podium.policy import ApprovalRequest, Approve
 from podium.run.no_plan import FALLBACK
-from podium.types.conclusion import STALE, missing
-from podium.types.result import Result
+from podium.types.plan import Plan
+from podium.types.result import STALE, Result, missing, steps_of, within
+
+if TYPE_CHECKING:
+    from podium.cli.drawing.run_table import View
+
+
+_ENDS = {
+    "ok": "answered",
+    "partial": "partial answer",
+    "failed": "no answer",
+    "waiting": "waiting for approval",
+}
+
+
+def result_json(result: Result) -> dict[str, Any]:
+    """Return a result as JSON data."""
+    return {
+        "run_id": result.run_id,
+        "status": result.status,
+        "answer": result.answer,
+        "problem": None if result.problem is None else asdict(result.problem),
+        "planner": None if result.planner is None else asdict(result.planner),
+        "workers": list(result.workers),
+        "plans": [plan.to_json() for plan in result.plans],
+        "proposals": [asdict(proposal) for proposal in result.proposals],
+        "outcomes": [asdict(outcome) for outcome in result.outcomes],
+        "actions": [asdict(action) for action in result.actions],
+        "usage": asdict(result.usage),
+        "estimated_usage": asdict(result.estimated_usage),
+        "usage_by_worker": {name: asdict(usage) for name, usage in result.usage_by_worker.items()},
+        "cost": result.cost,
+        "cost_by_worker": result.cost_by_worker,
+        "maybe_paid": result.maybe_paid,
+        "usage_note": result.usage_note,
+        "seconds": result.seconds,
+        "forecast": _forecast_json(result),
+        "tool_calls": [dict(call) for call in result.tool_calls],
+        "explain": result.explain(),
+    }
+
+
+def _forecast_json(result: Result) -> dict[str, Any] | None:
+    """Return the forecast of the first plan, and whether the run stayed within it, as JSON data."""
+    if result.forecast is None:
+        return None
+    outcomes = result.rounds[0].outcomes if result.rounds else ()
+    return {**asdict(result.forecast), "within": within(result.forecast, outcomes) if outcomes else None}
+
+
+def step_outputs(result: Result) -> list[str]:
+    """Return the output of each step that has text, under a line that names the step."""
+    several = len(result.plans) > 1
+    texts = []
+    for outcome in result.outcomes:
+        if outcome.text:
+            place = f"round {outcome.round}, step {outcome.step}" if several else f"step {outcome.step}"
+            texts.append(f"--- {place} ({outcome.worker}): {outcome.status} ---\n{outcome.text}")
+    return texts
+
+
+def status_line(result: Result) -> str:
+    """Return one line with the run's status, steps, tokens, cost and time."""
+    about = "about " if result.usage.estimated else ""
+    cost = "cost unknown" if result.cost is None else money(result.cost)
+    facts = [*_steps(result), f"{about}{result.usage.total_tokens:,} tokens", cost, duration(result.seconds)]
+    return f"{_ENDS[result.status]}{_answered_by(result)}: {', '.join(facts)}"
+
+
+def charge_line(result: Result) -> str:
+    """Return why the cost may differ from what is billed; empty if it does not."""
+    unsure = "part of the cost may not be billed" if result.maybe_paid else ""
+    return ": ".join(filter(None, [unsure, result.usage_note]))
+
+
+def problem_line(result: Result) -> str:
+    """Return the code and the message of the run's problem; empty if there is none or the run waits."""
+    if result.problem is None or result.status == "waiting":
+        return ""
+    return f"{result.problem.code}: {in_toml(result.problem.message)}"
+
+
+def _answered_by(result: Result) -> str:
+    """Return ` by ` and the worker that wrote the answer; empty if there is no answer or no such step."""
+    for current in reversed(result.rounds):
+        steps = steps_of(current)
+        if result.answer and steps and steps[-1].text == result.answer:
+            return f" by {steps[-1].worker}"
+    return ""
+
+
+def _steps(result: Result) -> list[str]:
+    """Return the number of steps per status, and the planner."""
+    steps = [outcome for current in result.rounds for outcome in steps_of(current)]
+    if result.status == "waiting":  # the steps that have not begun are recorded as cancelled
+        steps = [outcome for outcome in steps if outcome.started is not None]
+    ends = Counter(outcome.status for outcome in steps)
+    facts = [
+        f"{ends[status]} {status}" for status in ("ok", "failed", "skipped", "cancelled") if ends[status]
+    ]
+    if facts:
+        first, _, end = facts[0].partition(" ")
+        facts[0] = f"{first} step{'' if first == '1' else 's'} {end}"
+    if result.rounds and result.planner is not None:
+        fallback = ", the fallback" if result.planner.is_fallback else ""
+        facts.append(f"planned by {result.planner.name}{fallback}")
+    return facts
+
+
+_QUESTION = "Run this plan? [y]es, [N]o, [e]dit, [?] help: "
+_ACTION = "Carry out this action? [y]es, [N]o: "
+_HELP = """\
+  y, yes   run the plan as shown
+  n, no    refuse the plan: the run ends without calling a step (default: the Enter key)
+  e, edit  change the plan in $VISUAL or $EDITOR, then answer again
+  ?        show this help
+  Ctrl-C   leave: the run waits for approval, and `podium resume` continues it"""
+_ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "": "no", "e": "edit", "edit": "edit"}
+
+
+def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -> Approve:
+    """Return an approver that asks the person at the terminal.
+
+    Args:
+        screen: shows the plan.
+        view: the live view of the run, which is hidden during the question; `None` if there is none.
+        conductor: forecasts the cost of a plan.
+
+    Raises:
+        ConfigError: stdin, stdout or stderr is not a terminal.
+    """
+    if not screen.interactive or not screen.can_ask:
+        raise ConfigError(
+            '--approve needs a terminal: without one, write approve = "later" in [policy] '
+            "and approve with `podium decide RUN approve`"
+        )
+
+    async def ask(request: ApprovalRequest) -> bool | str | Plan:
+        with nullcontext() if view is None else view.aside():
+            if request.action is not None:
+                action = request.action
+                return await verdict_on_action(screen, action.step, f"{action.worker} {action.asked}")
+            return await verdict_on(screen, request.plan, conductor)
+
+    return ask
+
+
+async def verdict_on_action(screen: Screen, step: int, action: str) -> bool | str:
+    """Show an action with its arguments, and ask the person at the terminal whether it may be carried out."""
+    screen.note(f"step {step}: {screen.shown(action)}")
+    while (said := (await screen.ask(_ACTION)).strip().lower()) not in ("y", "yes", "n", "no", ""):
+        screen.note(f"podium: {said!r} is not an answer")
+    return said in ("y", "yes") or "refused at the terminal"
+
+
+async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Literal[True] | str | Plan:
+    """Show a plan with its forecast, and ask the person at the terminal whether it may run.
+
+    Returns:
+        `True` if the plan may run, a text with the reason if it is refused, or the changed plan.
+    """
+    plan, workers = shown, conductor.pool.names
+    while True:
+        screen.draw_note(drawing.plan_table(plan, workers, screen.shown, conductor.actions_of(plan)))
+        screen.draw_note(*drawing.forecast(conductor.forecast(plan), screen.shown))
+        said = await _answer(screen)
+        if said == "yes":
+            return True if plan is shown else plan
+        if said == "no":
+            return "refused at the terminal"
+        try:
+            most = conductor.limits.plan_steps
+            changed = await anyio.to_thread.run_sync(partial(edited, plan, workers, most))
+            plan = plan if changed is None else changed
+        except PodiumError as error:
+            screen.note(f"podium: {error}")
+
+
+async def _answer(screen: Screen) -> str:
+    """Ask until the person answers `yes`, `no` or `edit`, and return the answer."""
+    while (said := _ANSWERS.get((typed := await screen.ask(_QUESTION)).strip().lower())) is None:
+        if typed.strip() != "?":
+            screen.note(f"podium: {typed.strip()!r} is not an answer")
+        screen.note(_HELP)
+    return said
+
 
 _EXITS = {"partial": PARTIAL, "failed": NO_ANSWER, "waiting": WAITING}
 
@@ -51,7 +242,7 @@ class Answering:
         self._recorded = recorded
         self._config = config
         self._state = LiveState()
-        self.view = live.View(screen, self._state) if screen.interactive and not as_json else None
+        self.view = drawing.View(screen, self._state) if screen.interactive and not as_json else None
 
     def carry_out(self, job: Job) -> None:
         """Run the job, show its result, and exit with its exit code.

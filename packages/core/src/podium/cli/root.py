@@ -1,12 +1,9 @@
-"""The command `podium` and its list of commands. A command's module is imported when the command runs.
-
-A command of core is the attribute `<name>` of `podium.cli.commands.<name>`: a function or a `typer.Typer`.
-Other packages add commands by entry points, as `podium.config.add_ons` describes.
-"""
+"""The command `podium` and its list of commands."""
 
 import io
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -16,9 +13,26 @@ from typer.main import get_command
 
 from podium import __version__
 from podium.cli.screen import EXIT_CODES, Screen, reporting
-from podium.cli.usage_errors import plain_usage_errors
 from podium.config import add_ons
 from podium.errors import ConfigError
+
+
+@contextmanager
+def plain_usage_errors() -> Iterator[None]:
+    """Reword the `typer.BadParameter` of the block: the value, and what to write."""
+    try:
+        yield
+    except typer.BadParameter as error:
+        from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and only errors need it
+
+        from podium.config.source import remedy_of  # noqa: PLC0415 - for the same reason
+
+        if isinstance(error.__cause__, ValidationError):
+            details = error.__cause__.errors(include_url=False)[0]
+            refused = details.get("ctx", {}).get("error")
+            error.message = str(refused) if refused else f"{details['input']!r}: {remedy_of(details)}"
+        raise
+
 
 COMMANDS = {
     "run": "Answer a question, or run a saved plan.",

@@ -1,8 +1,4 @@
-"""The output of a command: results on stdout, everything else on stderr.
-
-All output of the command line goes through this module. The module defines the exit codes, and removes
-secrets and control characters from all text.
-"""
+"""The output of a command: results on stdout, everything else on stderr."""
 
 import json
 import os
@@ -18,11 +14,13 @@ import anyio.to_thread
 import typer
 
 from podium.cli import drawing
-from podium.cli.remedies import remedies
-from podium.config.toml_names import in_toml
+from podium.config.files import in_toml
 from podium.errors import (
     ConfigError,
+    JournalError,
+    JournalVersion,
     PlanError,
+    PlannerError,
     PodiumError,
     QueryError,
     RunDead,
@@ -30,11 +28,74 @@ from podium.errors import (
     RunHeld,
     RunUnknown,
 )
-from podium.secrets import scrub
-from podium.types.controls import escaped, printable
+from podium.secrets import escaped, printable, scrub
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+
+def money(cost: float | None) -> str:
+    """Format a cost in USD; `None` as `unknown`."""
+    if cost is None:
+        return "unknown"
+    if not cost:
+        return "$0"
+    if cost < 0.00005:
+        return "<$0.0001"
+    return f"${cost:.4f}" if cost < 0.99995 else f"${cost:,.2f}"
+
+
+def short_count(count: int) -> str:
+    """Format a count in at most six characters, as in 9,999, 12.3k, 123k and 1.2M."""
+    if count < 10_000:
+        return f"{count:,}"
+    if count < 99_950:
+        return f"{count / 1_000:.1f}k"
+    if count < 999_500:
+        return f"{count / 1_000:.0f}k"
+    return f"{count / 1_000_000:.1f}M"
+
+
+def duration(seconds: float) -> str:
+    """Format a time span, as in 1.2 s, 2 min 5 s and 1 h 2 min."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def counted(count: int, what: str) -> str:
+    """Format a count with its noun, as in 1 run and 2,000 runs."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+_EXCERPT = 200
+"""Longest excerpt of a planner's text, in characters."""
+
+
+def remedies(error: PodiumError) -> Iterator[str]:
+    """Yield the lines that follow the message of an error."""
+    if error.code in (JournalError.code, JournalVersion.code):  # not the errors about one run
+        do = "name another file with" if isinstance(error, JournalVersion) else "check"
+        yield f"{do} `path` in [journal] of podium.toml, or `url`; `podium run --no-journal` records nothing"
+    if isinstance(error, PlannerError) and error.code == "planner_unusable":
+        yield from _of_unusable(error)
+
+
+def _of_unusable(error: PlannerError) -> Iterator[str]:
+    own = [call for call in error.calls if call.role != "fallback"]
+    written = next((call for call in reversed(own) if call.text.strip()), None)
+    if written is not None:
+        text = " ".join(written.text.split())
+        cut = "…" if len(text) > _EXCERPT else ""
+        yield f"the text of planner {written.planner!r} begins: {text[:_EXCERPT]}{cut}"
+    if any(call.problem is not None and call.problem.code == "truncated" for call in own):
+        yield "raise `max_tokens` in `sampling` of [planner]"
+    if len(own) == len(error.calls):  # else there is a fallback planner, and it failed too
+        yield 'let another worker plan (`worker` in [planner]), or let rules plan then (`fallback = "rule"`)'
+
 
 NO_ANSWER, BAD_INPUT, PARTIAL, WAITING, INTERRUPTED = 1, 2, 3, 4, 130
 EXIT_CODES = (

@@ -1,13 +1,12 @@
-from .added_planner import (
+from .added import (
     AddedPlanner as AddedPlanner,
-)
-from .complaints import (
-    complaints_of as complaints_of,
 )
 from .config import (
     Config as Config,
+    Variant as Variant,
 )
 from .files import (
+    lines_of as lines_of,
     why_unreadable as why_unreadable,
     why_unwritable as why_unwritable,
 )
@@ -18,13 +17,10 @@ from .load import (
     load_config as load_config,
     read_table as read_table,
 )
-from .tables import (
+from .sections import (
     AsTable as AsTable,
     Section as Section,
 )
-from .toml_lines import (
-    lines_of as lines_of,
-)
-from .variant import (
-    Variant as Variant,
+from .source import (
+    complaints_of as complaints_of,
 )

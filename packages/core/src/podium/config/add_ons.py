@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Literal
 
-from podium.errors import ConfigError
-from podium.installing import install_hint
+from podium.errors import ConfigError, install_hint
 
 Group = Literal["podium.commands", "podium.config", "podium.planners"]
 

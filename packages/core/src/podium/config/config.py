@@ -1,15 +1,15 @@
-"""A checked config, which builds a conductor and its parts. Errors name the line of the key."""
+"""A checked config, which builds a conductor and its parts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
 from podium.conductor import CARD, Conductor
-from podium.config.added_planner import AddedPlanner
-from podium.config.endpoints import Endpoints
+from podium.config.added import AddedPlanner
+from podium.config.endpoints import Endpoints, read_variable
 from podium.config.files import read_text, why_unreadable
 from podium.config.sections import (
     A2aSection,
@@ -26,29 +26,65 @@ from podium.config.sections import (
     Sections,
 )
 from podium.config.source import Findings, Source
-from podium.config.variables import read_variable
-from podium.config.variant import Variant, policy_within, retry_within
 from podium.errors import ConfigError
+from podium.execution.retry import Retry
 from podium.hosted import HostedConductor
 from podium.journal import SqlCache, SqlJournal
-from podium.journal.answer_cache import Cache, MemoryCache
+from podium.journal.cache import Cache, MemoryCache
+from podium.journal.journal import Journal
 from podium.plan_text.parser import MAX_CHARS
-from podium.planners.cached import CachedPlanner
 from podium.planners.chat import ChatPlanner
-from podium.planners.fixed import FixedPlanner
-from podium.planners.planner import Planner
+from podium.planners.planner import CachedPlanner, FixedPlanner, Planner
 from podium.planners.rule import RulePlanner
 from podium.policy import Policy
-from podium.workers.measured_file import put_on_cards, read_measured
-from podium.workers.offline.calculator import Calculator
-from podium.workers.offline.document_search import Documents
-from podium.workers.offline.gather import Gather
+from podium.workers.calculator import Calculator
+from podium.workers.documents import Documents
 from podium.workers.openai.chat import ChatWorker
 from podium.workers.pool import Pool
+from podium.workers.rates import put_on_cards, read_measured
+from podium.workers.simple import Gather
 from podium.workers.worker import Card, Worker
 
 if TYPE_CHECKING:
     from podium.mcp import McpServer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """The differences from the conductor of a config; `None` means no difference."""
+
+    name: str | None = None
+    """The name of the conductor, which its runs record."""
+    workers: Sequence[str] | None = None
+    """Names of the tables `[workers.NAME]` whose workers are in the pool."""
+    planner: Planner | None = None
+    """Writes the plans; the judge and the fallback planner of the config are then not used."""
+    accept: Worker | None = None
+    """Judges each answer."""
+    direct: bool | str | None = None
+    """See `Conductor`."""
+    journal: Journal | None = None
+    """Records the runs, so that several conductors can share a journal."""
+
+
+def retry_within(retry: Retry, pool: Pool) -> Retry:
+    """Return the retries for a part of the workers: without fallbacks that are not in the pool."""
+    fallbacks = {
+        name: known
+        for name, others in retry.fallbacks.items()
+        if name in pool.names and (known := [other for other in others if other in pool.names])
+    }
+    shared = {
+        label for label in retry.fallback_labels if sum(label in card.labels for card in pool.cards) > 1
+    }
+    return replace(retry, fallbacks=fallbacks, fallback_labels=frozenset(shared))
+
+
+def policy_within(policy: Policy, pool: Pool, workers: Sequence[Worker]) -> Policy:
+    """Return the policy for a part of the workers: without the pins to the other workers."""
+    gone = {worker.card.name for worker in workers} - {*pool.names}
+    return replace(policy, pins=[pin for pin in policy.pins if pin.worker not in gone])
+
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _SAME = Variant()
@@ -246,7 +282,7 @@ class Config:
             with self._source.at("workers", name):
                 return server.workers_sync(tools=section.tools, resources=section.resources)
         if isinstance(section, A2aSection):
-            from podium.config.remote_workers import make_agent_worker  # noqa: PLC0415 - jsonschema is slow to import
+            from podium.config.endpoints import make_agent_worker  # noqa: PLC0415 - jsonschema is slow to import
 
             return (make_agent_worker(name, section, self._source),)
         with self._source.at("workers", name):
@@ -274,7 +310,7 @@ class Config:
         Raises:
             ConfigError: see `conductor`.
         """
-        from podium.config.remote_workers import make_mcp_server  # noqa: PLC0415 - jsonschema is slow to import
+        from podium.config.endpoints import make_mcp_server  # noqa: PLC0415 - jsonschema is slow to import
 
         section = self._sections.workers[name]
         assert isinstance(section, McpSection)

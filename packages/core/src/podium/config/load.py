@@ -10,14 +10,11 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from podium.config.added_planner import AddedPlanner
-from podium.config.added_tables import read_added_tables
-from podium.config.complaints import Complaint, complaints_of, dangling, wrong_journal
+from podium.config.added import AddedPlanner, read_added_tables
 from podium.config.config import Config
-from podium.config.files import read_text, why_unreadable
+from podium.config.files import KeyPath, lines_of, read_text, why_unreadable
 from podium.config.sections import Sections
-from podium.config.source import Source
-from podium.config.toml_lines import KeyPath, lines_of
+from podium.config.source import Complaint, Source, complaints_of, dangling, wrong_journal
 from podium.errors import ConfigError
 from podium.journal import Journal, SqlCache, SqlJournal
 

@@ -1,9 +1,10 @@
-from .external_scheduler import (
+from .context import (
+    Accept as Accept,
     ExternalScheduler as ExternalScheduler,
     HostExit as HostExit,
     Pause as Pause,
     StepStarter as StepStarter,
+    outside_of_calls as outside_of_calls,
 )
-from .retry_policy import OnFailure as OnFailure, Retry as Retry
-from .run_context import Accept as Accept, outside_of_calls as outside_of_calls
-from .step_state import WAITING as WAITING
+from .graph import WAITING as WAITING
+from .retry import OnFailure as OnFailure, Retry as Retry

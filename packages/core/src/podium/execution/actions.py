@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from podium.errors import PlanInvalid, PodiumError
-from podium.execution.run_context import RunContext
-from podium.execution.step_state import StepState
-from podium.execution.stored_calls import StoredCalls
+from podium.execution.context import RunContext
+from podium.execution.graph import StepState
+from podium.execution.paid import StoredCalls
 from podium.prompts.subtask import step_input
-from podium.resume.action_log import (
+from podium.run_state.action_log import (
     Execution,
     Level,
     action_key,

@@ -7,10 +7,9 @@ from functools import partial
 from http import HTTPStatus
 from typing import get_args
 
-from podium.aio.foreign_call import foreign_batches
-from podium.budget.charging import Charged, beside_nested, charge, charged_by
-from podium.budget.ledger import Ledger, Reservation
-from podium.budget.spend import MAX_COST, NOTHING, Spend, is_cost
+from podium.aio.calls import foreign_batches
+from podium.budget.ledger import Charged, Ledger, Reservation, beside_nested, charge, charged_by
+from podium.budget.limits import MAX_COST, NOTHING, Spend, is_cost
 from podium.errors import (
     AnswerRefused,
     AnswerToolCalls,
@@ -25,18 +24,15 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.execution.external_scheduler import HostExit
-from podium.execution.run_context import RunContext, answering, outer_run
-from podium.resume.action_log import ActionLog
-from podium.secrets.boundary import BUGS, Boundary
+from podium.execution.context import HostExit, RunContext, answering, outer_run
+from podium.run_state.action_log import ActionLog
+from podium.secrets import BUGS, Boundary
 from podium.types.events import WorkerRunEnded
 from podium.types.messages import Completion, FinishReason, Part, storable, usage_or_estimate
 from podium.types.outcome import ActionEnd, Call, Problem, total_cost
 from podium.usage import Usage, is_well_formed
-from podium.workers.call_history import CallRecord
-from podium.workers.circuit_breaker import CircuitBreaker
-from podium.workers.token_estimate import unreported_usage
-from podium.workers.worker import Card, Request, is_free, pieces_of
+from podium.workers.pool import CallRecord, CircuitBreaker
+from podium.workers.worker import Card, Request, is_free, pieces_of, unreported_usage
 
 _FAILED = partial(WorkerFailed, maybe_paid=True)
 _NOTHING = Usage()

@@ -10,7 +10,7 @@ import anyio
 
 from podium.errors import PodiumError, WorkerError, WorkerUnavailable
 from podium.execution.attempt import Attempt
-from podium.execution.run_context import RunContext
+from podium.execution.context import RunContext
 
 
 class RetriesExhausted(Exception):

@@ -1,9 +1,6 @@
-"""Schedules the steps of one round: each step starts as soon as its inputs exist.
+"""Schedules the steps of one round: each step starts as soon as its inputs exist."""
 
-Steps can be added one by one before the plan is complete, and then the whole plan.
-"""
-
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -11,21 +8,27 @@ from typing import Self
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from podium.aio.interrupts import interrupt_of
+from podium.aio.sync import interrupt_of
 from podium.errors import ConfigError, WorkerActs
 from podium.execution.actions import Approver, RoundActions
-from podium.execution.answer_reserve import AnswerReserve
-from podium.execution.dependencies import DependencyGraph
-from podium.execution.early_steps import EarlySteps
-from podium.execution.external_scheduler import HostExit, Pause
-from podium.execution.paid_steps import PaidSteps
-from podium.execution.run_context import RunContext
-from podium.execution.step_runner import StepRunner
-from podium.execution.step_state import ABORTED, ENOUGH, STOPPED, SUPERSEDED, UNSEEN, WAITING, StepState
-from podium.execution.stored_calls import StoredCalls
+from podium.execution.context import NO_OUTCOMES, ExternalScheduler, HostExit, Pause, RunContext
+from podium.execution.fit import AnswerReserve
+from podium.execution.graph import (
+    ABORTED,
+    ENOUGH,
+    STOPPED,
+    SUPERSEDED,
+    UNSEEN,
+    WAITING,
+    DependencyGraph,
+    EarlySteps,
+    StepState,
+)
+from podium.execution.paid import PaidSteps, StoredCalls
+from podium.execution.step import StepRunner
 from podium.policy import after
-from podium.resume.paid_results import PaidResults
-from podium.secrets.boundary import BUGS
+from podium.run_state.reuse import PaidResults
+from podium.secrets import BUGS
 from podium.types.events import AnswerDelta, StepDelta
 from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Plan, Step
@@ -452,3 +455,30 @@ class RoundScheduler:
             )
         self._context.tell_step_ended(outcome, state.key, state.took)
         self._reserve.update(state)
+
+
+class ExternalRound(ExternalScheduler):
+    """A round whose steps a host starts."""
+
+    def __init__(self, context: RunContext, number: int, plan: Plan, scheduler: RoundScheduler) -> None:
+        self.run_id = context.request.run_id
+        self.round = number
+        self.plan = plan
+        self.workers = context.settings.pool.names
+        self._scheduler = scheduler
+
+    async def run(self, index: int, known: Mapping[int, Outcome] = NO_OUTCOMES) -> Outcome:
+        """Run a step and return its outcome."""
+        for other, outcome in known.items():
+            self.take(other, outcome)
+        if not 0 <= index < len(self.plan.steps):
+            raise ConfigError(f"the plan has no step {index}; its steps are 0 to {len(self.plan.steps) - 1}")
+        return await self._scheduler.run_one(index)
+
+    def take(self, index: int, outcome: Outcome) -> None:
+        """Reuse the stored outcome of a step."""
+        self._scheduler.take(index, outcome)
+
+    def charge(self, index: int, outcome: Outcome) -> None:
+        """Count the spending of a stored attempt of a step."""
+        self._scheduler.charge(index, outcome)

@@ -1,8 +1,4 @@
-"""Answers a call of a host's chat model with a run of a conductor.
-
-The inputs are messages, tools and sampling settings. The output is an answer with tool calls, usage
-and sources, and the pieces of its text while it is written.
-"""
+"""Answers a call of a host's chat model with a run of a conductor."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -10,29 +6,26 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from podium.conductor import Conductor
-from podium.errors import ConfigError
+from podium.errors import ConfigError, WorkerFailed
 from podium.hosted import HostedConductor
-from podium.hosts.recorded import RecordedRun, place_of, recorded_continuation, session_run_id
-from podium.hosts.results import (
-    Partial,
-    answer_sources,
-    answered,
-    check_partial,
-    lack_after,
-    run_failed,
-)
-from podium.hosts.tool_continuation import (
+from podium.hosts.continuation import (
     ContinuationStore,
+    RecordedRun,
     continuation_names,
     is_continued,
+    place_of,
     read_continuation,
+    recorded_continuation,
+    session_run_id,
     write_continuation,
 )
-from podium.resume import PaidResults
+from podium.hosts.results import Partial, answer_sources, answered, check_partial, lack_after, run_failed
 from podium.run import Listener, RunOptions, StreamedAnswer
+from podium.run_state import PaidResults
 from podium.types import (
     AnswerDelta,
     Completion,
+    Constraint,
     Event,
     Message,
     Outcome,
@@ -42,9 +35,123 @@ from podium.types import (
     Sampling,
     Tools,
     read_conversation,
+    storable,
 )
 from podium.usage import Usage
 from podium.workers import CallMiddleware, Request, Worker
+
+SAMPLING_OPTIONS: Final = (
+    "temperature", "top_p", "max_tokens", "seed", "stop", "reasoning_effort", "response_format",
+)  # fmt: skip
+"""The options that `read_sampling` supports."""
+_CHOICES: Final = {"auto": "auto", "none": "none", "required": "required", "any": "required"}
+
+
+def read_sampling(options: Mapping[str, Any], *, of: str, takes: Sequence[str] = ()) -> Sampling:
+    """Return the sampling settings of a call.
+
+    Args:
+        options: the options of the call, with OpenAI's names; options that are `None` are ignored.
+        of: the name of the chat model's class, for error messages.
+        takes: names of further options that a call accepts, for error messages.
+
+    Raises:
+        ConfigError: an option is not supported, or `response_format` has no JSON schema.
+    """
+    said = {name: value for name, value in options.items() if value is not None}
+    if unknown := sorted(said.keys() - set(SAMPLING_OPTIONS)):
+        taken = ", ".join(sorted({*SAMPLING_OPTIONS, *takes}))
+        raise ConfigError(f"{of} does not accept {', '.join(unknown)}: the options of a call are {taken}")
+    stop = said.get("stop", ())
+    return Sampling(
+        temperature=said.get("temperature"),
+        top_p=said.get("top_p"),
+        max_tokens=said.get("max_tokens"),
+        seed=said.get("seed"),
+        stop=(stop,) if isinstance(stop, str) else tuple(stop),
+        effort=said.get("reasoning_effort"),
+        constraint=_constraint(said.get("response_format")),
+    )
+
+
+def read_tools(offered: Sequence[Part] | None, choice: object = None) -> Tools:
+    """Return the tools that a call offers.
+
+    Args:
+        offered: functions in OpenAI's form.
+        choice: `auto`, `none`, `required` or `any`; `True` means `required`; the name of a tool, or a
+            function in OpenAI's form; `None` or `False` means that the model decides.
+
+    Raises:
+        ConfigError: the choice is a tool that is not offered.
+    """
+    tools = tuple(offered or ())
+    if choice is None or choice is False:
+        return Tools(tools)
+    if choice is True:
+        return Tools(tools, "required")
+    if isinstance(choice, str) and choice in _CHOICES:
+        return Tools(tools, _CHOICES[choice])
+    name: object = choice
+    if isinstance(choice, Mapping):
+        function = choice.get("function")
+        name = function.get("name") if isinstance(function, Mapping) else None
+    names = [tool["function"]["name"] for tool in tools]
+    if name not in names:
+        told = f"the tools are {', '.join(names)}" if names else "there are no tools"
+        raise ConfigError(f"tool_choice {choice!r:.80} is not an offered tool: {told}")
+    return Tools(tools, {"type": "function", "function": {"name": name}})
+
+
+def _constraint(form: object) -> Constraint | None:
+    if form is None:
+        return None
+    if isinstance(form, Mapping) and form.get("type") == "json_schema":
+        schema = form.get("json_schema")
+        if isinstance(schema, Mapping) and isinstance(schema.get("schema"), Mapping):
+            return Constraint("json", schema["schema"])
+    shape = '{"type": "json_schema", "json_schema": {"name": …, "schema": …}}'
+    raise ConfigError(f"response_format is {form!r:.80}: write {shape}")
+
+
+def text_completion(texts: Sequence[str], gaps: Sequence[str], worker: str) -> Completion | None:
+    """Return the text of an answer; the text and `Completion.missing` name the parts that are not text.
+
+    The output of a step is text, so other parts do not reach other workers or the user.
+
+    Args:
+        texts: the texts of the answer.
+        gaps: the other parts, in words, as in `an image (image/png, 15 bytes)`.
+        worker: the worker's name.
+
+    Returns:
+        The answer; `None` if there are neither texts nor gaps.
+
+    Raises:
+        WorkerFailed: there are gaps and no text.
+    """
+    text = storable("\n\n".join(filter(str.strip, texts)))
+    if not gaps:
+        return Completion(text) if text else None
+    told = gaps_told(gaps)
+    if not text:
+        raise WorkerFailed(f"worker {worker!r} returned no text; {told}", maybe_paid=True)
+    return Completion(f"{text}\n\n[{told}]", missing=told)
+
+
+def gaps_told(gaps: Sequence[str]) -> str:
+    """Return the sentence that names the parts of an answer that are not text.
+
+    Args:
+        gaps: the parts, in words, as in `an image (image/png, 15 bytes)`.
+    """
+    return storable(f"not passed on, since the output of a step is text: {', '.join(gaps)}")
+
+
+def encoded_size(data: str) -> str:
+    """Return the decoded size of base64 data, as in `1,024 bytes`."""
+    return f"{len(data) * 3 // 4 - data.count('='):,} bytes"
+
 
 _NO_TOOLS: Final = Tools(())
 

@@ -1,7 +1,7 @@
 """Translates the exceptions of a worker's foreign code into `WorkerError`s.
 
 The exceptions of client libraries have no common base class. But most have an HTTP status and the headers of
-a response, and their class names contain similar words. `podium.workers.openai.error_mapping` maps a status
+a response, and their class names contain similar words. `podium.workers.openai.errors` maps a status
 to an error, also for Podium's own HTTP client.
 """
 
@@ -31,7 +31,7 @@ from podium.secrets import Boundary
 from podium.types import storable
 from podium.usage import Usage
 from podium.workers import read_usage
-from podium.workers.openai.error_mapping import (
+from podium.workers.openai.errors import (
     Origin,
     ReportedFault,
     answer_fault,

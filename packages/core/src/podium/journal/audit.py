@@ -1,19 +1,341 @@
-"""Verifies the hash chains of a journal, and yields its anchors.
+"""Verifies the hash chains of a journal, exports runs, and yields anchors."""
 
-The runs are read one after the other, each in a short transaction of its own. So an audit of any number of
-runs needs little memory, delays no writer, and can be interrupted.
-"""
-
+import json
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from podium.errors import JournalBroken, RunUnknown
-from podium.journal.answer_cache import Cache
-from podium.journal.entry import Entry, RunRow
-from podium.journal.families import Family, families, find
-from podium.journal.hash_chain import Break, head_of
-from podium.journal.journal import Journal
-from podium.journal.verification import Anchor, Verifier, is_other_answer, wrong_row
+from podium.journal.cache import Cache, StoredAnswer
+from podium.journal.journal import Break, Entry, Head, Journal, Record, RunRow, head_of, question_of, verify
+from podium.secrets import scrub
+from podium.types.events import NestedRunEnded, RunEnded, RunResumed, RunStarted, RunStopped, StepEnded
+
+Family = Sequence[RunRow]
+"""A run, and then the runs nested in it; each run is before the runs nested in it."""
+
+
+async def families(
+    journal: Journal,
+    run_ids: Sequence[str] | None = None,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+) -> AsyncGenerator[Family, None]:
+    """Yield families of runs.
+
+    Args:
+        journal: the journal, entered.
+        run_ids: the first runs of the families; `None` for all runs, newest first.
+        since: with `None`, only families whose first run began at this time or later; `None` for all.
+        until: with `None`, only families whose first run began at this time or earlier.
+
+    Raises:
+        RunUnknown: one of the runs is not in the journal.
+    """
+    if run_ids is not None:
+        for run_id in run_ids:
+            row = await find(journal, run_id)
+            if row is None:
+                raise RunUnknown(f"run {run_id} is not in the journal")
+            yield await _family(journal, row)
+        return
+    async for page in journal.pages(nested=True, since=since, until=until):
+        known = await _with_outer(journal, page)
+        for row in page:
+            if _is_first(row, known):
+                yield await _family(journal, row)
+
+
+async def find(journal: Journal, run_id: str) -> RunRow | None:
+    """Return the row of a run; `None` if there is none."""
+    rows = await journal.runs(ids=[run_id], nested=True)
+    return rows[0] if rows else None
+
+
+async def _family(journal: Journal, first: RunRow) -> Family:
+    family, known = [first], {first.run_id}
+    for row in family:  # the loop adds to it
+        nested = await journal.runs(limit=None, parent=row.run_id)
+        family += [each for each in nested if each.run_id not in known]
+        known |= {each.run_id for each in nested}
+    return family
+
+
+async def _with_outer(journal: Journal, rows: Sequence[RunRow]) -> dict[str, RunRow | None]:
+    """Return rows and the rows of all their outer runs, by id; `None` for a missing run."""
+    known: dict[str, RunRow | None] = {row.run_id: row for row in rows}
+    asked: Sequence[RunRow] = rows
+    while missing := list({row.parent for row in asked if row.parent is not None} - known.keys()):
+        asked = await journal.runs(limit=None, ids=missing, nested=True)
+        known |= dict.fromkeys(missing) | {row.run_id: row for row in asked}
+    return known
+
+
+def _is_first(row: RunRow, known: dict[str, RunRow | None]) -> bool:
+    """Return whether a run is the first of a family.
+
+    This is a run that is not nested, or whose outer run is missing, or one of the runs of a circle, which
+    only somebody who changes rows can make.
+    """
+    if row.parent is None:
+        return True
+    seen, outer = set[str](), known[row.parent]
+    while outer is not None and outer.run_id not in seen:
+        if outer.run_id == row.run_id:
+            return True
+        if outer.parent is None:
+            return False
+        seen.add(outer.run_id)
+        outer = known[outer.parent]
+    return known[row.parent] is None
+
+
+_OPEN_STATES = ("running", "stopped", "dead")
+"""States of a run whose last record is not an end. Such a state changes without a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """An earlier head of a run.
+
+    If you keep anchors outside the journal, an audit finds runs that were shortened or deleted.
+    """
+
+    run_id: str
+    head: Head
+
+    def to_line(self) -> str:
+        """Return the anchor as a JSON line, without a line break."""
+        return json.dumps({"run_id": self.run_id, "records": self.head.records, "hash": self.head.hash})
+
+
+def read_anchors(lines: Iterable[str]) -> Iterator[Anchor]:
+    """Yield anchors from lines that `Anchor.to_line` returned; empty lines are skipped.
+
+    Raises:
+        JournalBroken: a line is not an anchor.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        match _json(line):
+            case {"run_id": str(run_id), "records": int(records), "hash": str(digest), **rest} if (
+                not rest and records > 0 and not isinstance(records, bool)
+            ):
+                yield Anchor(run_id, Head(records, digest))
+            case _:
+                raise JournalBroken(
+                    f"line {number} is not an anchor: the file was changed, or is not a file of anchors"
+                )
+
+
+@dataclass(slots=True)
+class Verifier:
+    """Finds changes in runs. The caller passes each outer run before the runs nested in it.
+
+    Args:
+        anchors: earlier heads of the runs.
+    """
+
+    anchors: Iterable[Anchor] = ()
+    reused: dict[str, list[Entry]] = field(default_factory=dict)
+    """The ends of steps that reused a cached answer, by the answer's key."""
+    _expected: dict[str, list[tuple[Head, str]]] = field(default_factory=dict)
+    """Earlier heads of each run, with their sources."""
+
+    def __post_init__(self) -> None:
+        for anchor in self.anchors:
+            self._expect(anchor.run_id, anchor.head, "the anchor")
+
+    def take(self, records: Sequence[Record]) -> Break | None:
+        """Return the first break in a run, which has at least one record; `None` if there is none."""
+        run_id = records[0].run_id
+        expected = self._expected.pop(run_id, ())
+        number = 0
+        try:
+            records[0].entry()  # first, because another schema may have other hashes
+            if broken := verify(records):
+                return broken
+            entries = list[Entry]()
+            for number, record in enumerate(records):  # noqa: B007 - the number is reported below
+                entries.append(record.entry())
+        except JournalBroken as error:
+            return Break(run_id, number, str(error))
+        self._note(entries)
+        return _wrong_event(entries) or _wrong_head(records, expected)
+
+    def forget(self, run_id: str) -> None:
+        """Remove a run from the expected runs, because it was deleted with `delete` or `prune`."""
+        self._expected.pop(run_id, None)
+
+    def missing(self) -> Iterator[Break]:
+        """Yield a break for each missing run: an outer run or an anchor names it, but `take` never got it."""
+        for run_id, expected in self._expected.items():
+            yield Break(run_id, None, f"the run is missing: {expected[0][1]} refers to it")
+
+    def _expect(self, run_id: str, head: Head, source: str) -> None:
+        self._expected.setdefault(run_id, []).append((head, source))
+
+    def _note(self, entries: Sequence[Entry]) -> None:
+        """Store the nested runs and the cached answers to which a run refers."""
+        for entry in entries:
+            match entry.event:
+                case NestedRunEnded(nested=nested, records=records, hash=digest):
+                    self._expect(nested, Head(records, digest), f"its outer run {entry.run_id}")
+                case StepEnded(outcome=outcome) if outcome.cache_key:
+                    self.reused.setdefault(outcome.cache_key, []).append(entry)
+
+
+def _wrong_event(entries: Sequence[Entry]) -> Break | None:
+    """Return a break at the first event of another run, or at a `RunStarted` in the wrong place."""
+    for entry in entries:
+        if entry.event.run_id != entry.run_id:
+            return Break(entry.run_id, entry.number, f"the event belongs to run {entry.event.run_id}")
+        if isinstance(entry.event, RunStarted) != (entry.number == 0):
+            return Break(entry.run_id, entry.number, "a run must begin with RunStarted, and have no other")
+    return None
+
+
+def _wrong_head(records: Sequence[Record], expected: Sequence[tuple[Head, str]]) -> Break | None:
+    """Return a break if the run does not have an expected head."""
+    run_id = records[0].run_id
+    for head, source in expected:
+        if head.records > len(records):
+            return Break(run_id, len(records), f"records are missing: {source} has {head.records}")
+        if head.records < 1 or records[head.records - 1].hash != head.hash:
+            return Break(run_id, head.records - 1, f"the record differs from the record of {source}")
+    return None
+
+
+def wrong_row(row: RunRow, records: Sequence[Record]) -> Break | None:
+    """Return a break if a run's row differs from its records, whose chain is valid."""
+    started, last = records[0].entry().event, records[-1].entry()
+    resumed = [record.entry().event for record in records if RunResumed.type in record.text[:60]]
+    assert isinstance(started, RunStarted)
+    states: tuple[str, ...] = _OPEN_STATES
+    ended = cost = None
+    if isinstance(last.event, RunEnded):
+        states, ended, cost = (last.event.result.status, "dead"), last.at, last.event.cost
+    elif isinstance(last.event, RunStopped):
+        states, ended = ("stopped", "dead"), last.at
+    recoveries = max((event.recovery for event in resumed if isinstance(event, RunResumed)), default=0)
+    if row.state == "dead":  # the refused claim counts too
+        recoveries += 1
+    parent = None if started.parent is None else started.parent[0]
+    wrong = [
+        (row.parent != parent, "parent"),
+        (row.question != question_of(records[0].text), "question"),
+        (row.began != records[0].at, "began"),
+        (row.state not in states, "state"),
+        (row.ended != ended, "ended"),
+        (row.cost != cost, "cost"),
+        (row.recoveries < recoveries, "recoveries"),
+    ]
+    names = [name for is_wrong, name in wrong if is_wrong]
+    if not names:
+        return None
+    return Break(row.run_id, None, f"its row differs from its records: {', '.join(names)}")
+
+
+def is_other_answer(entry: Entry, stored: StoredAnswer) -> bool:
+    """Return whether a step's answer differs from the cached answer that was stored before the step ended."""
+    assert isinstance(entry.event, StepEnded)
+    return stored.at <= entry.at and scrub(entry.event.outcome.text) != scrub(stored.answer.text)
+
+
+def _json(line: str) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+_EVENT = ',"event":'
+_FACTS: dict[str, type | tuple[type, ...]] = {"run_id": str, "number": int, "at": (int, float), "hash": str}
+
+
+async def export(journal: Journal, run_ids: Sequence[str] | None = None) -> AsyncGenerator[str, None]:
+    """Yield the records of runs as JSON lines: each run, then the runs nested in it.
+
+    Args:
+        journal: the journal.
+        run_ids: the runs; `None` for all runs, newest first.
+
+    Raises:
+        RunUnknown: one of the runs is not in the journal.
+    """
+    async with journal:
+        async for family in families(journal, run_ids):
+            for row in family:
+                try:
+                    records = await journal.records(row.run_id)
+                except RunUnknown:  # just deleted
+                    continue
+                for record in records:
+                    yield to_line(record)
+
+
+def to_line(record: Record) -> str:
+    """Return a record as a JSON line, without a line break."""
+    facts = {name: getattr(record, name) for name in _FACTS}
+    return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))[:-1] + _EVENT + record.text + "}"
+
+
+def read_lines(lines: Iterable[str]) -> Iterator[Sequence[Record]]:
+    """Yield the records of each run from lines that `export` wrote.
+
+    Raises:
+        JournalBroken: a line is not from `export`.
+    """
+    run: list[Record] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        record = _read_line(line.strip("\r\n"), number)
+        if run and record.run_id != run[0].run_id:
+            yield tuple(run)
+            run = []
+        run.append(record)
+    if run:
+        yield tuple(run)
+
+
+def verify_lines(
+    lines: Iterable[str], *, anchors: Iterable[Anchor] = ()
+) -> Iterator[tuple[str, int, Break | None]]:
+    """Yield, for each exported run, its id, the number of its records, and the place where it was changed.
+
+    A missing run has 0 records. A run is missing if an outer run or an anchor refers to it, and the lines do
+    not have it.
+
+    Raises:
+        JournalBroken: a line is not from `export`.
+    """
+    verifier = Verifier(anchors)
+    for records in read_lines(lines):
+        yield records[0].run_id, len(records), verifier.take(records)
+    for missing in verifier.missing():
+        yield missing.run_id, 0, missing
+
+
+def _read_line(line: str, number: int) -> Record:
+    head, found, text = line.partition(_EVENT)
+    facts: Any = None
+    if found and text.endswith("}"):
+        try:
+            facts = json.loads(head + "}")
+        except ValueError:
+            facts = None
+    if not isinstance(facts, dict) or facts.keys() != _FACTS.keys():
+        raise JournalBroken(
+            f"line {number} is not a record of a run: the line was changed, or the file is not an export"
+        )
+    for name, kind in _FACTS.items():
+        if not isinstance(facts[name], kind) or isinstance(facts[name], bool):
+            raise JournalBroken(f"line {number}: {name} is {facts[name]!r:.60}")
+    return Record(**facts, text=text[:-1])
 
 
 async def verify_runs(

@@ -1,14 +1,190 @@
-"""The interface between runs and journals."""
+"""The interface between runs and journals: logs, their records, and the chain of hashes over them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
 from time import time
 
-from podium.aio.resources import ResourceGroup
-from podium.errors import RunHeld, RunUnknown
-from podium.journal.entry import Entry, Record, RunRow
-from podium.journal.hash_chain import Head
+from podium.aio.loops import ResourceGroup
+from podium.errors import ConfigError, JournalBroken, JournalError, RunHeld, RunUnknown
 from podium.types.events import Event, RunStarted
+
+QUESTION_CHARS = 200
+"""Characters of a question that a list of runs shows."""
+ID_CHARS = 200
+"""Maximum characters of a run's id."""
+DAMAGED = "damaged"
+"""The state of a run whose row or record cannot be read."""
+LAST_CHARACTER = "\U0010ffff"
+"""No id has this character, and it is after all others in the order by bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One recorded event."""
+
+    run_id: str
+    number: int
+    """Its position in the run, from 0, without gaps."""
+    at: float
+    """When it was recorded, in seconds of Unix time."""
+    event: Event
+    hash: str
+    """SHA-256 in hex, over the hash of the previous entry and the whole of this entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One recorded event in its stored form, which the hash covers. Fields as in `Entry`."""
+
+    run_id: str
+    number: int
+    at: float
+    text: str
+    """The event in JSON."""
+    hash: str
+
+    def entry(self) -> Entry:
+        """Decode the event.
+
+        Raises:
+            JournalBroken: the text is not an event, or has another schema version.
+        """
+        from podium.types.codec import decode  # noqa: PLC0415  (imports pydantic)
+
+        event = decode(self.text)
+        return Entry(run_id=self.run_id, number=self.number, at=self.at, event=event, hash=self.hash)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One run in a list of runs."""
+
+    run_id: str
+    parent: str | None
+    """The run in which this run is nested."""
+    question: str
+    """The first characters of the last message of the query."""
+    state: str
+    """`running`, `stopped` (can be resumed), `dead`, `damaged` (a value is invalid; the other fields are then
+    empty), or the status of the result."""
+    began: float
+    """In seconds of Unix time, like `ended`."""
+    ended: float | None
+    """When the run last ended or stopped; `None` while the run is executed, or if its process died."""
+    cost: float | None
+    """The cost of the result, in USD; `None` if it is unknown, or if there is no result."""
+    holder: str | None
+    """The process that holds the run, or held it when it died; `None` if the run was released."""
+    recoveries: int
+    """Number of claims after its process died."""
+
+
+def question_of(record: str) -> str:
+    """Return the first characters of a run's question on one line, for a list of runs.
+
+    Args:
+        record: the text of the run's first record, from which secrets are removed.
+    """
+    from podium.types.codec import decode  # noqa: PLC0415  (imports pydantic)
+
+    try:
+        started = decode(record)
+    except JournalBroken:  # reading the run raises it
+        return ""
+    return shortened(started.query[-1].text if isinstance(started, RunStarted) and started.query else "")
+
+
+def shortened(question: str) -> str:
+    """Return the first characters of a question on one line."""
+    return " ".join(question[: 4 * QUESTION_CHARS].split())[:QUESTION_CHARS]
+
+
+def check_id(run_id: str) -> None:
+    """Check an id from a caller.
+
+    Raises:
+        ConfigError: the id is empty, too long, or not printable.
+    """
+    if not 0 < len(run_id) <= ID_CHARS or not run_id.isprintable():
+        raise ConfigError(f"run id {run_id!r:.80}: give 1 to {ID_CHARS} printable characters")
+
+
+def unwritable(run_id: str, event: Event, error: Exception) -> JournalError:
+    """Return the error for an event that cannot be encoded."""
+    made = JournalError(f"run {run_id}: its {event.type} cannot be written: {type(error).__name__}: {error}")
+    made.__cause__ = error
+    return made
+
+
+ROOT = "0" * 64
+"""The hash before the first record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The number of records of a run, and the hash of the last record."""
+
+    records: int
+    """1 or more."""
+    hash: str
+    """The hash of the last record, which covers all records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """A place where a run was changed after it was recorded."""
+
+    run_id: str
+    number: int | None
+    """The number of the record, from 0; `None` if the break is in the row of the run, or concerns the whole
+    run.
+    """
+    reason: str
+
+    def __str__(self) -> str:
+        place = "" if self.number is None else f", record {self.number}"
+        return f"run {self.run_id}{place}: {self.reason}"
+
+
+def link(before: str, run_id: str, number: int, at: float, text: str) -> str:
+    """Return the hash of a record.
+
+    Args:
+        before: the hash of the previous record, or `ROOT`.
+        run_id: the run of the record.
+        number: the number of the record in its run, from 0.
+        at: when it was recorded, in seconds of Unix time.
+        text: the event in JSON.
+    """
+    return sha256(f"{before}\n{run_id}\n{number}\n{at!r}\n{text}".encode()).hexdigest()
+
+
+def add(head: Head | None, run_id: str, at: float, text: str) -> Head:
+    """Return the head of a run after another record; `head` is `None` for a run without records."""
+    before, number = (ROOT, 0) if head is None else (head.hash, head.records)
+    return Head(number + 1, link(before, run_id, number, at, text))
+
+
+def head_of(records: Sequence[Record | Entry]) -> Head | None:
+    """Return the head of a run's records; `None` if there are none."""
+    return Head(len(records), records[-1].hash) if records else None
+
+
+def verify(records: Sequence[Record]) -> Break | None:
+    """Return the first break in a run's chain; `None` if the chain is valid."""
+    before = ROOT
+    for number, record in enumerate(records):
+        run_id = records[0].run_id
+        if record.number != number:
+            return Break(run_id, number, f"the record is missing: record {record.number} is in its place")
+        if record.run_id != run_id:
+            return Break(run_id, number, f"the record belongs to run {record.run_id}")
+        if record.hash != link(before, run_id, number, record.at, record.text):
+            return Break(run_id, number, "the record was changed, or it is not from this run and this place")
+        before = record.hash
+    return None
 
 
 class Log(ABC):

@@ -8,12 +8,21 @@ from typing import Self
 import anyio.lowlevel
 
 from podium.errors import JournalBroken, JournalError, RunExists, RunHeld, RunUnknown
-from podium.journal.codec import PIECES, encode
-from podium.journal.entry import Record, RunRow, check_id, question_of
-from podium.journal.hash_chain import Head, add, head_of, verify
-from podium.journal.journal import Journal, Log
-from podium.journal.lines import read_lines
+from podium.journal.audit import read_lines
+from podium.journal.journal import (
+    Head,
+    Journal,
+    Log,
+    Record,
+    RunRow,
+    add,
+    check_id,
+    head_of,
+    question_of,
+    verify,
+)
 from podium.secrets import scrub
+from podium.types.codec import PIECES, encode
 from podium.types.events import Event, RunEnded, RunStarted, RunStopped
 
 _LEFT_OUT = (*PIECES, RunStarted)

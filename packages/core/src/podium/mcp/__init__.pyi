@@ -1,19 +1,17 @@
-from .remote_server import (
-    McpServer as McpServer,
-    Offer as Offer,
+from .sdk import (
+    Stdio as Stdio,
+    StreamableHttp as StreamableHttp,
 )
-from .serving.conductor_server import (
-    make_server as make_server,
-)
-from .serving.tool_server import (
+from .sdk_server import (
     ToolCall as ToolCall,
     ToolServer as ToolServer,
 )
-from .serving.transports import (
+from .server import (
+    make_server as make_server,
     serve_http as serve_http,
     serve_stdio as serve_stdio,
 )
-from .transports import (
-    Stdio as Stdio,
-    StreamableHttp as StreamableHttp,
+from .workers import (
+    McpServer as McpServer,
+    Offer as Offer,
 )

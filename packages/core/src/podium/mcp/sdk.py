@@ -1,25 +1,131 @@
-"""Wraps the client of the MCP SDK, for versions 1 and 2 of the SDK.
+"""Wraps the client of the MCP SDK, for versions 1 and 2 of the SDK, and its transports."""
 
-Results are JSON data with the names of MCP (`inputSchema`, `isError`), because the versions of the SDK name
-the fields of their classes differently. Exceptions of the SDK are not translated here.
-"""
-
+import asyncio
+import logging
+import os
 import sys
 from asyncio import CancelledError
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final, Self
+from pathlib import Path
+from typing import Any, Final, Self, TextIO
+from urllib.parse import urlsplit
 
 import anyio
 from pydantic import AnyUrl
 
-from podium.errors import ConfigError
-from podium.installing import install_hint
-from podium.mcp.stderr_tail import StderrTail
-from podium.mcp.transports import Stdio, StreamableHttp, Transport
+from podium.errors import ConfigError, install_hint
+from podium.secrets import register
+
+
+@dataclass(frozen=True, slots=True)
+class Stdio:
+    """A server that Podium starts as a process, with stdin and stdout as its connection.
+
+    The process gets only the environment variables that the SDK passes on (such as `PATH` and `HOME`), and
+    the variables in `env`. Its stderr goes to the logger `podium.mcp`; errors quote its last lines.
+
+    Raises:
+        ConfigError: the command is empty.
+    """
+
+    command: str
+    args: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Environment variables for the process. Their values are secrets."""
+    folder: Path | None = None
+    """The working folder of the process; `None` for the current folder."""
+
+    def __post_init__(self) -> None:
+        if not self.command.strip():
+            raise ConfigError("the command of an MCP server is empty: name the program that starts it")
+        for value in self.env.values():
+            register(value)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamableHttp:
+    """A server at a URL that supports MCP's streamable HTTP.
+
+    Raises:
+        ConfigError: the URL is not an HTTP URL, or contains a user name or password.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """HTTP headers of every request, such as `Authorization`. Their values are secrets."""
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:  # its message quotes a part of the URL
+            parts = urlsplit("")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError("the URL of an MCP server is not an http(s) URL with a host")
+        if parts.username is not None or parts.password is not None:
+            raise ConfigError(
+                "the URL of an MCP server has a user name or password: leave them out and use headers"
+            )
+        for value in self.headers.values():
+            register(value)
+            register(value.rpartition(" ")[2])
+
+
+Transport = Stdio | StreamableHttp
+
+
+_KEPT = 2000
+"""Maximum characters to keep."""
+_LOG = logging.getLogger("podium.mcp")
+
+
+class StderrTail:
+    """Reads the stderr of a process.
+
+    Args:
+        name: the server's name, for the log records.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._kept = ""
+
+    @property
+    def last_lines(self) -> str:
+        """The last lines that the process wrote; empty if it wrote none."""
+        return "\n".join(self._kept.strip().splitlines()[-5:])
+
+    @contextmanager
+    def opened(self) -> Iterator[TextIO]:
+        """Yield the stderr file for the process; the caller closes it after the start of the process."""
+        if sys.platform == "win32":  # its event loop cannot wait for a pipe
+            yield sys.stderr
+            return
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(reading, self._read, reading, loop)
+        try:
+            with os.fdopen(writing, "w", encoding="utf-8") as file:
+                yield file
+        finally:
+            self._read(reading, loop)
+            loop.remove_reader(reading)
+            os.close(reading)
+
+    def _read(self, reading: int, loop: asyncio.AbstractEventLoop) -> None:
+        with suppress(BlockingIOError):
+            while data := os.read(reading, 65536):
+                text = data.decode(errors="replace")
+                self._kept = (self._kept + text)[-_KEPT:]
+                for line in text.splitlines():
+                    _LOG.info("server %r: %s", self._name, line)
+            loop.remove_reader(reading)  # the process closed it
+
 
 HttpFault = tuple[int, Mapping[str, str]]
 """The status and the headers of a response."""

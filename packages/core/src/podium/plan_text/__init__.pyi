@@ -6,23 +6,17 @@ from .edits import (
     Remove as Remove,
     edit_plan as edit_plan,
     read_edits as read_edits,
-)
-from .grammar import (
-    plan_grammar as plan_grammar,
+    read_saved_plan as read_saved_plan,
 )
 from .parser import (
     MAX_CHARS as MAX_CHARS,
     PlanReader as PlanReader,
     parse_plan as parse_plan,
 )
-from .saved_plan import (
-    read_saved_plan as read_saved_plan,
-)
-from .schema import (
-    plan_schema as plan_schema,
-)
 from .writer import (
     KEEP as KEEP,
     Spelling as Spelling,
+    plan_grammar as plan_grammar,
+    plan_schema as plan_schema,
     write_plan as write_plan,
 )

@@ -1,16 +1,13 @@
-"""Edits of a plan, as data.
+"""Reads and edits saved plans."""
 
-Each edit is a pure function that returns a new plan. If steps move, all access lists get the new
-indices. An edit that would leave an access list invalid raises `PlanInvalid`.
-"""
-
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from podium.errors import PlanInvalid
-from podium.types.plan import PREVIOUS, Plan, Step
-from podium.types.references import renumbered
+from podium.plan_text.parser import parse_plan
+from podium.types.plan import PREVIOUS, Plan, Step, renumbered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,3 +202,47 @@ def _numbered(steps: Iterable[Step], new: Callable[[int], int]) -> tuple[Step, .
         )
         for step in steps
     )
+
+
+def read_saved_plan(text: str, workers: Sequence[str], max_steps: int) -> Plan:
+    """Read a plan that `Plan.to_json` returned, with numbers or names of workers, or a plan in any spelling.
+
+    Args:
+        text: the plan.
+        workers: names of the pool's workers.
+        max_steps: maximum number of steps.
+
+    Raises:
+        PlanError: the text contains no valid plan.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        data = None
+    if isinstance(data, dict) and "schema" in data:
+        return Plan.from_json(_with_numbers(data, workers))
+    return parse_plan(text, workers=workers, max_steps=max_steps)
+
+
+def worker_number(name: str, workers: Sequence[str], step: int) -> int:
+    """Return the number of the worker that a step names.
+
+    Raises:
+        PlanInvalid: there is no such worker.
+    """
+    if name not in workers:
+        told = f"step {step} names worker {name!r:.80}; the workers are {', '.join(workers)}"
+        raise PlanInvalid("bad_worker", told, step=step)
+    return workers.index(name)
+
+
+def _with_numbers(data: Mapping[str, Any], workers: Sequence[str]) -> dict[str, Any]:
+    """Return a saved plan with the names of workers replaced by their numbers."""
+    rows = data.get("steps")
+    if not isinstance(rows, list):
+        return dict(data)
+    steps = []
+    for index, row in enumerate(rows):
+        name = row.get("worker") if isinstance(row, dict) else None
+        steps.append({**row, "worker": worker_number(name, workers, index)} if isinstance(name, str) else row)
+    return {**data, "steps": steps}

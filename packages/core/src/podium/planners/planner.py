@@ -1,19 +1,27 @@
-"""The base class of planners.
+"""The base class of planners, a call of a planner, and planners with a fixed or a cached plan."""
 
-A planner gets a query and the workers' cards, and returns plan text in any of the three
-spellings. The run parses and checks the text and counts its cost.
-"""
-
+import json
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import asdict, dataclass, field, replace
+from datetime import date
+from hashlib import sha256
+from typing import Any, Literal, get_args
 
-from podium.aio.resources import ResourceGroup
-from podium.budget.spend import Remaining, Spend
-from podium.plan_text.writer import Spelling
-from podium.types.messages import FinishReason, Message
-from podium.usage import Usage
-from podium.workers.worker import CallMiddleware, Card, Worker
+from podium.aio.loops import ResourceGroup
+from podium.budget.ledger import Charged, Reservation, charge, charged_by
+from podium.budget.limits import MAX_COST, Remaining, Spend, is_cost
+from podium.errors import ConfigError, PlanError, PodiumError, WorkerError
+from podium.plan_text.parser import MAX_CHARS, parse_plan
+from podium.plan_text.writer import Spelling, write_plan
+from podium.types.messages import FinishReason, Message, storable, usage_or_estimate
+from podium.types.outcome import Problem, Proposal
+from podium.types.plan import Plan
+from podium.usage import Usage, is_well_formed
+from podium.workers.pool import CircuitBreaker
+from podium.workers.worker import CallMiddleware, Card, Worker, is_free, unreported_usage
 
 _ASKED_STEPS = 5
 """Number of steps that a prompt asks for with up to three workers, as in the paper."""
@@ -149,3 +157,228 @@ class Planner(ResourceGroup, ABC):
         If the model reports no usage, it is estimated from these messages.
         """
         return request.query
+
+
+_REASONS: tuple[FinishReason, ...] = get_args(FinishReason)
+
+
+@dataclass(slots=True)
+class PlannerCall:
+    """A call of a planner that may still be running."""
+
+    planner: Planner
+    role: Literal["plan", "repair", "fallback"]
+    pieces: list[str] = field(default_factory=list)
+    whole: PlanText | None = None
+    reserved: Reservation | None = None
+    """The amount that is reserved for the call; `None` if the call was not made."""
+    breaker: CircuitBreaker | None = None
+    """The circuit breaker of the planner's model, if the model is also a worker of the pool; else `None`."""
+    tries: bool = False
+    """Whether this is a test call, which finds out if an unavailable model works again."""
+    messages: Sequence[Message] = ()
+    """The messages that are sent to the planner's model."""
+    is_sent: bool = False
+    """Whether the planner was called, which happens after the journal has recorded the call's start."""
+    changed: str = ""
+    """The policy's changes of the plan, in words."""
+
+    @property
+    def text(self) -> str:
+        """The text so far, cut at the maximum length of a plan's text."""
+        text = self.whole.text if self.whole is not None else "".join(self.pieces)
+        return storable(text[:MAX_CHARS])
+
+    def proposal(self, problem: Problem | None, error: PodiumError | None, seconds: float) -> Proposal:
+        """Return the call as it appears in the result, with its tokens and cost."""
+        usage, cost, charged, maybe_paid = self._bill(error)
+        why = (self.whole.why if self.whole is not None else "", self.changed)
+        return Proposal(
+            planner=self.planner.name,
+            text=self.text,
+            role=self.role,
+            asked=self.is_sent,
+            why="; ".join(filter(None, why)),
+            problem=problem,
+            usage=usage,
+            cost=cost,
+            maybe_paid=maybe_paid,
+            charged=charged,
+            seconds=seconds,
+        )
+
+    def spent(self, proposal: Proposal) -> Spend:
+        """Return the amount that the ledger counts for the call."""
+        worst = Spend() if self.reserved is None or not self.is_sent else self.reserved.amount
+        return charge(worst, proposal.usage, proposal.cost, proposal.charged)
+
+    def _bill(self, error: PodiumError | None) -> tuple[Usage, float | None, Charged, bool]:
+        """Return the tokens, the cost in USD, its source, and whether it is unknown if the call is billed."""
+        free: tuple[Usage, float, Charged, bool] = (Usage(), 0.0, "usage", False)
+        if not self.is_sent:
+            return free
+        assert self.reserved is not None
+        whole, maybe_paid = self.whole, False
+        charged: Charged | None = None
+        if whole is not None:
+            usage, told = self._measured(whole.usage), whole.cost
+        elif isinstance(error, WorkerError) and error.usage is not None:
+            usage = self._measured(error.usage)
+            told = error.cost if is_cost(error.cost) else None
+        elif not self.pieces and is_free(error, self.planner.card):
+            return free
+        elif self.planner.card is None and self.reserved.amount == Spend():
+            return free  # the planner calls no worker
+        else:
+            usage, charged = unreported_usage(self.messages, self.text, error, self.reserved.amount)
+            told, maybe_paid = None, True
+        charged, cost = charged or charged_by(usage), self._cost(usage, told)
+        if charged == "reservation":
+            cost = charge(self.reserved.amount, usage, cost, charged).cost
+        return usage, cost, charged, maybe_paid
+
+    def _measured(self, usage: Usage) -> Usage:
+        """Return the reported usage, or an estimate if it is impossible for a call of a model."""
+        assert self.reserved is not None
+        if not self.reserved.amount.output_tokens and is_well_formed(usage):
+            return usage
+        return usage_or_estimate(usage, self.messages, self.text)
+
+    def _cost(self, usage: Usage, told: float | None) -> float | None:
+        price = None if self.planner.card is None else self.planner.card.price
+        return told if told is not None or price is None else price.cost(usage)
+
+
+def misfit(whole: PlanText, pieces: Sequence[str]) -> str:
+    """Return what is wrong with the plan text of a user's planner; empty if it is valid.
+
+    Args:
+        whole: the plan text.
+        pieces: the pieces that the planner yielded before it.
+    """
+    text: object = whole.text
+    why: object = whole.why
+    if not isinstance(text, str):
+        return f"a PlanText whose text is {type(text).__name__}: it must be text"
+    if not isinstance(why, str):
+        return f"a PlanText whose why is {why!r:.80}: it must be text"
+    if whole.finish_reason not in _REASONS:
+        reasons = ", ".join(_REASONS)
+        return f"a PlanText whose finish_reason is {whole.finish_reason!r:.80}: it must be one of {reasons}"
+    if whole.cost is not None and not is_cost(whole.cost):
+        return (
+            f"a PlanText whose cost is {whole.cost!r:.80}: "
+            f"it must be a number of USD, 0 or more and below {MAX_COST:g}, or None"
+        )
+    if pieces and "".join(pieces).split() != storable(text).split():
+        return "pieces that differ from the text of its PlanText"
+    return ""
+
+
+class FixedPlanner(Planner):
+    """Returns the same plan for every request.
+
+    Args:
+        plan: the plan, with the pool's numbers of workers; or a text, which is
+            returned unchanged, even if it is not a valid plan.
+        spelling: the spelling in which the plan is written; a text keeps its own.
+    """
+
+    name = "fixed"
+    reads_cards = False
+
+    def __init__(self, plan: Plan | str, *, spelling: Spelling = "rows") -> None:
+        self._text = plan if isinstance(plan, str) else write_plan(plan, spelling)
+
+    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        """Yield the plan, line by line."""
+        if request.stream:
+            for line in self._text.splitlines(keepends=True):
+                yield line
+        yield PlanText(text=self._text, why="the plan is fixed", cost=0.0)
+
+
+class CachedPlanner(Planner):
+    """Caches the plans of another planner.
+
+    Two requests are the same if they differ only in `max_tokens`, `deadline`, `stream`
+    and `middleware`. A cache hit costs nothing. Only complete texts with a valid plan are cached. If equal
+    requests run at the same time, each request calls the planner.
+
+    Args:
+        planner: writes the plans.
+        size: maximum number of plans in the cache; the least recently used plan is removed first.
+
+    Raises:
+        ConfigError: `size` is below 1.
+    """
+
+    def __init__(self, planner: Planner, *, size: int = 1024) -> None:
+        if size < 1:
+            raise ConfigError(f"size {size} must be 1 or more")
+        self.spelling = planner.spelling
+        self.reads_cards = planner.reads_cards
+        self.worker = planner.worker
+        self.name = f"cached {planner.name}"
+        self._planner = planner
+        self._size = size
+        self._texts: OrderedDict[str, str] = OrderedDict()
+
+    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        """Yield the cached plan, or call the other planner.
+
+        Raises:
+            PodiumError: the other planner gave no plan text.
+        """
+        key = _key(request)
+        known = self._texts.get(key)
+        if known is not None:
+            self._texts.move_to_end(key)
+            if request.stream:
+                yield known
+            yield PlanText(text=known, why="the plan was cached for the same question and pool", cost=0.0)
+            return
+        async with aclosing(self._planner.plan(request)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, PlanText) and _holds_plan(piece, request):
+                    self._texts[key] = piece.text
+                    if len(self._texts) > self._size:
+                        self._texts.popitem(last=False)
+                yield piece
+
+    def order(self, workers: int, run_id: str) -> Sequence[int]:
+        """Return the order in which the other planner sees the workers."""
+        return self._planner.order(workers, run_id)
+
+    def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
+        """Return the maximum that the other planner may spend; nothing for a cache hit."""
+        return Spend() if _key(request) in self._texts else self._planner.worst_case(request, answer_tokens)
+
+    def warnings(self, workers: Sequence[Worker]) -> Sequence[str]:
+        """Return the warnings of the other planner."""
+        return self._planner.warnings(workers)
+
+    def messages(self, request: PlanRequest) -> Sequence[Message]:
+        """Return the messages that the other planner sends to its model."""
+        return self._planner.messages(request)
+
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return (self._planner,)
+
+
+def _key(request: PlanRequest) -> str:
+    content = asdict(replace(request, max_tokens=None, deadline=None, stream=True, middleware=None))
+    return sha256(json.dumps(content, sort_keys=True, default=_plain).encode()).hexdigest()
+
+
+def _plain(value: Any) -> object:
+    return value.isoformat() if isinstance(value, date) else sorted(value)
+
+
+def _holds_plan(written: PlanText, request: PlanRequest) -> bool:
+    names = [card.name for card in request.cards]
+    try:
+        plan = parse_plan(written.text, workers=names, max_steps=request.max_steps)
+    except PlanError:
+        return False
+    return written.finish_reason == "stop" and (bool(plan.steps) or request.may_keep)

@@ -1,15 +1,248 @@
-"""A planner without a model, which splits the question and matches its parts to the workers' cards."""
+"""Planners without a model, which split the question and match its parts to the workers' cards."""
 
-from collections.abc import AsyncGenerator
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
 
-from podium.errors import PlannerError
+from podium.budget.limits import Spend
+from podium.errors import ConfigError, PlannerError
+from podium.plan_text.literals import words
 from podium.plan_text.writer import write_plan
-from podium.planners.card_matcher import best_fit, gatherer
+from podium.planners.chat import with_texts
 from podium.planners.planner import Planner, PlanRequest, PlanText
-from podium.planners.planner_prompt import with_texts
-from podium.planners.question_splitter import Part, split
-from podium.types.plan import Plan, Step
-from podium.types.references import literal
+from podium.types.messages import Message
+from podium.types.plan import Plan, Step, literal
+from podium.workers import calculator, simple as gather
+from podium.workers.calculator import computes_quantities, find_expressions
+from podium.workers.rates import kind_of, measured_kinds, rate_on
+from podium.workers.worker import Card
+
+MAX_READ = 16 * 1024
+"""Number of characters of a question that are split; the rest is added to the last part."""
+
+_QUOTED = re.compile(
+    r"`[^`\n]{1,500}`|\"[^\"\n]{1,500}\"|“[^“”\n]{1,500}”|(?<!\w)'[^'\n]{1,200}'(?!\w)|\((?![0-9]{1,2}\))[^()\n]{1,500}\)"
+)
+_LEAD = re.compile(r"[,\s]*(?:(?:and|but|also|then|next|finally|now|so|please)\b,?\s*)*", re.IGNORECASE)
+_ASKING = r"(?:who(?:m|se)?|what|which|where|when|why|how)(?:'s|’s)?\b"
+_SUMMING = r"(?:add|calculate|compute|divide|multiply|subtract)\b"
+_ORDERING = r"(?:compare|describe|explain|find|give|list|search|show|summari[sz]e|tell|translate|write)\b"
+_END = re.compile(
+    r"(?P<item>(?:^|\n)[ \t]*(?:[-*•]|\(?[0-9]{1,2}[.)])[ \t]+)"
+    r"|[?!;]+[\"'”)]*(?=\s)|[。！？；]+|\n(?=[ \t]*\n)|(?:(?<=\w\w\w)|(?<=[0-9)]))\.(?=\s+(?-i:[A-Z(\"“]))"
+    rf"|(?P<joint>,?\s(?:and|also|then)\s(?:then |also )?)(?={_ASKING}|{_SUMMING}|{_ORDERING}|[-(]?[0-9])",
+    re.IGNORECASE,
+)
+_ASKS = re.compile(rf"{_ASKING}|{_SUMMING}|{_ORDERING}", re.IGNORECASE)
+_SUMS = re.compile(_SUMMING, re.IGNORECASE)
+_ORDERS = re.compile(_ORDERING, re.IGNORECASE)
+# After "how do I install" or "explain how to read", a bare verb belongs to the same question.
+_OPEN = re.compile(r"\b(?:how|to|i|we|you|they|can|could|should|if)\b", re.IGNORECASE)
+_BACK = re.compile(
+    r"(?:\W*\w+){0,5}?\W+(?:it|its|they|them|the (?:result|answer)|that(?= (?:by|to|from|is)\b|[,.?!]|$))\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a question."""
+
+    text: str
+    back: bool = False
+    """Whether the part refers to the part before it: "then …", "multiply that by 3"."""
+
+
+def split(question: str) -> list[Part]:
+    """Return the parts of `question` in order, at least one.
+
+    A statement belongs to the request that follows it. Linear in the length of the question.
+    """
+    found: list[str] = []
+    statement = ""
+    for piece, is_item in _pieces(question[:MAX_READ]):
+        statement = f"{statement} {piece}".strip()
+        if is_item or _asks(piece):
+            found.append(statement)
+            statement = ""
+    if len(found) < 2:
+        return [Part(question.strip())]
+    found[-1] = f"{found[-1]} {statement}{question[MAX_READ:]}".strip()
+    return [_part(found[0], first=True), *(_part(text, first=False) for text in found[1:])]
+
+
+def _pieces(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield the pieces of `text` between its boundaries, each with whether it is a list item."""
+    masked = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)
+    start, is_item = 0, False
+    for end in _END.finditer(masked):
+        left, right = text[start : end.start()], text[end.end() : end.end() + 300]
+        if end["joint"] and not _apart(left[-300:], right):
+            continue
+        yield (left if end["item"] or end["joint"] else text[start : end.end()]).strip(), is_item
+        start, is_item = end.start() if end["joint"] else end.end(), bool(end["item"])
+    yield text[start:].strip(), is_item
+
+
+def _asks(piece: str) -> bool:
+    bare = _LEAD.sub("", piece, count=1)
+    return bare.endswith(("?", "？")) or _ASKS.match(bare) is not None or _starts_with_sums(bare)
+
+
+def _starts_with_sums(text: str) -> bool:
+    number = re.match(r"[-(]*[0-9.,]+", text)
+    return number is not None and any(sums.startswith(number[0]) for sums in find_expressions(text[:80])[:1])
+
+
+def _apart(left: str, right: str) -> bool:
+    """Return whether the texts before and after an "and" are separate requests."""
+    if len(left.split()) < 3 and not find_expressions(left):
+        return False
+    if right[0] in "-(0123456789":
+        return _starts_with_sums(right)
+    if len(right.split()) < 3 or (_ORDERS.match(right) and _OPEN.search(left)):
+        return False
+    return _SUMS.match(right) is not None or not _goes_back(right)
+
+
+def _goes_back(text: str) -> bool:
+    return _BACK.match(f" {text[:120]}") is not None
+
+
+def _part(text: str, *, first: bool) -> Part:
+    bare = _LEAD.sub("", text, count=1).rstrip(",; ") or text
+    goes_on = "then" in text[: len(text) - len(bare)].lower() or _goes_back(bare)
+    return Part(bare[:1].upper() + bare[1:], back=goes_on and not first)
+
+
+_READ = 8 * 1024
+_CALCULATES = re.compile(r"\b(?:arithmetic|calculat|math)", re.IGNORECASE)
+_TOOL = re.compile(r"\b(?:arithmetic|calculat|gather|combin|join|merg|collect|synthesi)", re.IGNORECASE)
+_SEARCHES = re.compile(r"\b(?:search|document|retriev|look ?up|passages?\b|corpus|wiki)", re.IGNORECASE)
+_GATHERS = re.compile(r"\b(?:gather|combin|join|merg|collect|synthesi)", re.IGNORECASE)
+_WRITES = re.compile(r"\b(?:writ|summari|compos|draft)", re.IGNORECASE)
+_GENERAL = re.compile(r"\b(?:general|chat|assistant|anything|everything|answers?\b)", re.IGNORECASE)
+_CHATS = re.compile(r"\b(?:general|chat|assistant|anything|everything|calculat|math|comput)", re.IGNORECASE)
+_LOOKS_UP = re.compile(
+    r"\b(?:who|what|where|when|how|why|which|whose|find|look up|search|describe|explain|define|list)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The worker chosen for a part."""
+
+    worker: int
+    why: str = ""
+    """The feature of the part that fits the worker's card, such as "its arithmetic"; empty if no feature
+    fits.
+    """
+    alone: bool = False
+    """Whether no other worker fits equally well."""
+
+
+def best_fit(part: str, cards: Sequence[Card], *, back: bool = False) -> Match | None:
+    """Return the worker whose card fits `part` best; if several fit equally, the first.
+
+    Args:
+        part: the text of a subtask.
+        cards: the workers' cards.
+        back: whether the part refers to an earlier step, which the worker sees.
+
+    Returns:
+        The worker; `None` if no worker can do the part. For example, a calculator needs arithmetic, and a
+        search cannot subtract dates.
+    """
+    able = [number for number, card in enumerate(cards) if _can(card, part[:_READ], back=back)]
+    if not able:
+        return None
+    fit = _best(part[:_READ], [cards[number] for number in able], back=back)
+    return replace(fit, worker=able[fit.worker])
+
+
+def _can(card: Card, text: str, *, back: bool) -> bool:
+    """Return whether a worker can do a subtask; Podium's offline workers and search workers cannot do all."""
+    if card.description == gather.DESCRIPTION:
+        return back
+    if card.description == calculator.DESCRIPTION:
+        return bool(find_expressions(text, that="1" if back else None))
+    return not (_only_searches(card) and computes_quantities(text))
+
+
+def _only_searches(card: Card) -> bool:
+    told = f"{card.name} {card.description[:_READ]}"
+    return bool(_SEARCHES.search(told)) and not (_WRITES.search(told) or _CHATS.search(told))
+
+
+def _best(text: str, cards: Sequence[Card], *, back: bool) -> Match:
+    has_calculator = any(card.description == calculator.DESCRIPTION for card in cards)
+    kind = None if has_calculator else kind_of(text, measured_kinds(cards))
+    if kind is not None:
+        rates = [rate_on(card, kind) for card in cards]
+        measured = [-1.0 if rate is None else rate.rate for rate in rates]
+        return _cheapest_of_highest(measured, cards, f"its kind {kind.name!r}")
+    told = [f"{card.name} {card.description[:_READ]}" for card in cards]
+    if find_expressions(text, that="1" if back else None) and any(map(_CALCULATES.search, told)):
+        exact = [float(card.description == calculator.DESCRIPTION) for card in cards]
+        named = [float(bool(_CALCULATES.search(card))) for card in told]
+        return _highest(exact if has_calculator else named, "its arithmetic")
+    wanted = set(words(text))
+    looks_up = 1.5 if _LOOKS_UP.search(text) else 0.0
+    scores = [
+        0.0
+        if _is_tool(card)
+        else len(wanted & set(words(card))) + (looks_up if _SEARCHES.search(card) else 0.0)
+        for card in told
+    ]
+    if any(scores):
+        return _highest(scores, "its question" if looks_up else "words of its description")
+    return _highest([_generality(card) for card in told], "")
+
+
+def gatherer(cards: Sequence[Card]) -> Match | None:
+    """Return the worker that joins results; `None` if no worker can.
+
+    The card of this worker mentions joining or writing. Without such a worker, a general worker joins the
+    results.
+    """
+    for kind in (_GATHERS, _WRITES):
+        scores = [float(bool(kind.search(f"{card.name} {card.description[:_READ]}"))) for card in cards]
+        if any(scores):
+            return _highest(scores, "gathering")
+    return best_fit("", cards, back=True)
+
+
+def _is_tool(card: str) -> bool:
+    """Return whether a worker has one special task and does not answer questions."""
+    return bool(_TOOL.search(card)) and not (_WRITES.search(card) or _GENERAL.search(card))
+
+
+def _generality(card: str) -> int:
+    """Return the rank of a worker: 4 general, 3 writing, 2 other, 1 search, 0 one special task."""
+    if _GENERAL.search(card):
+        return 4
+    if _WRITES.search(card):
+        return 3
+    return 0 if _is_tool(card) else 1 if _SEARCHES.search(card) else 2
+
+
+def _cheapest_of_highest(scores: Sequence[float], cards: Sequence[Card], why: str) -> Match:
+    """Return the worker with the highest score; of equal workers the cheapest, and unknown prices last."""
+    highest = max(scores)
+    best = [number for number, score in enumerate(scores) if score == highest]
+    prices = {number: cards[number].price for number in best}
+    costs = {n: inf if price is None else price.input + price.output for n, price in prices.items()}
+    return Match(min(best, key=costs.__getitem__), why, alone=len(best) == 1)
+
+
+def _highest(scores: Sequence[float], why: str) -> Match:
+    highest = max(scores)
+    return Match(list(scores).index(highest), why, alone=list(scores).count(highest) == 1)
+
 
 MAX_SUBTASK_CHARS = 8 * 1024
 """Maximum length of a subtask, in characters; longer subtasks are cut, with a note."""
@@ -84,3 +317,97 @@ def _shortened(text: str, request: PlanRequest) -> str:
 
 def _because(why: str, otherwise: str) -> str:
     return f"for {why}" if why else f"because no description {otherwise}"
+
+
+MAX_CHARS = 200
+"""Maximum length of a question that is sent directly to a worker, in characters."""
+
+
+class DirectPlanner(Planner):
+    """Sends a short question with one part to the worker whose card fits it, without a planner call.
+
+    Other requests go to the other planner. These are long questions, and questions with several parts, lines
+    or attachments. They are also repairs, further rounds, and questions that fit no card, or several cards
+    equally if no worker is named for these.
+
+    Args:
+        planner: plans all other requests.
+        worker: name of the worker that gets a simple question that fits several cards equally; `None` for
+            the other planner.
+    """
+
+    def __init__(self, planner: Planner, worker: str | None = None) -> None:
+        self.spelling = planner.spelling
+        self.reads_cards = planner.reads_cards
+        self.worker = planner.worker
+        self.name = f"direct {planner.name}"
+        self._planner = planner
+        self._otherwise = worker
+
+    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        """Yield a plan with one step, or call the other planner.
+
+        Raises:
+            PodiumError: the other planner gave no plan text.
+        """
+        planned = self._direct(request)
+        if planned is None:
+            async with aclosing(self._planner.plan(request)) as pieces:
+                async for piece in pieces:
+                    yield piece
+            return
+        if request.stream:
+            yield planned.text
+        yield planned
+
+    def order(self, workers: int, run_id: str) -> Sequence[int]:
+        """Return the order in which the other planner sees the workers."""
+        return self._planner.order(workers, run_id)
+
+    def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
+        """Return the maximum that the other planner may spend; nothing for a direct question."""
+        return Spend() if self._direct(request) else self._planner.worst_case(request, answer_tokens)
+
+    def messages(self, request: PlanRequest) -> Sequence[Message]:
+        """Return the messages that the other planner sends to its model."""
+        return self._planner.messages(request)
+
+    def _direct(self, request: PlanRequest) -> PlanText | None:
+        """Return the plan with one step; `None` if the other planner must plan the request."""
+        question = request.query[-1].text.strip()
+        fit = best_fit(question, request.cards)
+        if fit is None or not _is_simple(question, request):
+            return None
+        names = [card.name for card in request.cards]
+        if fit.alone:
+            worker, reason = fit.worker, "whose description fits it best"
+        elif self._otherwise in names:
+            worker, reason = names.index(self._otherwise), "the worker for simple questions"
+        else:
+            return None
+        if len(names) == 1:
+            reason = "the only worker"
+        subtask = f"Answer this question: {literal(question)}{with_texts(request)}"
+        text = write_plan(Plan((Step(worker, subtask),)), "rows")
+        why = f"one short question without parts; sent to {names[worker]!r}, {reason}"
+        return PlanText(text=text, why=why, cost=0.0)
+
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return (self._planner,)
+
+
+def with_direct(planner: Planner, direct: bool | str, names: Sequence[str]) -> Planner:  # noqa: FBT001 - an option
+    """Return the planner of a conductor with this `direct`, whose workers have these names.
+
+    Raises:
+        ConfigError: `direct` names another worker.
+    """
+    if isinstance(direct, str) and direct not in names:
+        raise ConfigError(f"direct names {direct!r}; the workers are {', '.join(names)}")
+    return DirectPlanner(planner, direct if isinstance(direct, str) else None) if direct else planner
+
+
+def _is_simple(question: str, request: PlanRequest) -> bool:
+    plain = all(isinstance(message.content, str) for message in request.query)
+    short = 0 < len(question) <= MAX_CHARS and "\n" not in question
+    return plain and short and not request.turns and len(split(question)) == 1

@@ -1,20 +1,16 @@
-from .answers import (
+from .labels import (
     AnswerLabels as AnswerLabels,
-    answer_key as answer_key,
-)
-from .approval_request import (
-    ApprovalRequest as ApprovalRequest,
-    Approve as Approve,
-    Asked as Asked,
-)
-from .label_flow import (
     Flow as Flow,
     Party as Party,
     after as after,
+    answer_key as answer_key,
     labels_of as labels_of,
 )
 from .policy import (
+    ApprovalRequest as ApprovalRequest,
+    Approve as Approve,
     Ask as Ask,
+    Asked as Asked,
     Policy as Policy,
 )
 from .rules import (

@@ -1,17 +1,62 @@
 """The class `Policy`: rules for plans and for the data that workers see."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from podium.errors import ConfigError, PlanForbidden
-from podium.policy.approval_request import Approve
-from podium.policy.check import Breach, broken_pins, broken_rules, lacking, together
-from podium.policy.label_flow import Flow, Party, labels_of, named
-from podium.policy.repair import pinned, replaced, with_twins
-from podium.policy.rules import Pin, Rule, listed, names
+from podium.policy.labels import Flow, Party, labels_of, named
+from podium.policy.rules import (
+    Breach,
+    Pin,
+    Rule,
+    broken_pins,
+    broken_rules,
+    lacking,
+    listed,
+    names,
+    pinned,
+    replaced,
+    together,
+    with_twins,
+)
+from podium.types.messages import Message
 from podium.types.names import nearest
+from podium.types.outcome import Action
 from podium.types.plan import Plan
+from podium.types.result import Forecast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequest:
+    """A plan that waits for approval, none of whose steps has started; or one action of a plan."""
+
+    run_id: str
+    round: int
+    """From 1."""
+    plan: Plan
+    workers: tuple[str, ...]
+    """Names of the pool's workers, in the order of the plan's worker numbers."""
+    query: tuple[Message, ...] = ()
+    """The conversation; empty if the caller gave a plan without a query."""
+    actions: tuple[int, ...] = ()
+    """Indices of the steps that are actions."""
+    action: Action | None = None
+    """The action that waits for approval; `None` if the whole plan waits."""
+    labels: frozenset[str] = frozenset()
+    """The labels of the data that every step sees; in the first round, the labels of the query."""
+    forecast: Forecast
+    """The expected calls, tokens, cost and time of the plan."""
+
+
+Verdict = bool | str | Plan
+"""`True` approves the plan or the action; `False` or a text with the reason rejects it; a plan replaces the
+waiting plan."""
+Asked = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
+"""A function that decides; a synchronous function runs in a thread."""
+Approve = Asked | Literal["later"]
+"""A function that decides, or `"later"`: the run stops and waits in its journal for `Conductor.decide`."""
+
 
 Ask = Literal["plans", "actions"]
 """What an approval is for: see `Policy.ask`."""

@@ -2,7 +2,7 @@
 
 The texts of prompts are files in `prompts/`. Outputs of workers are put between tags. The name of a tag
 contains a mark that is not in the output, so an output cannot close its tag. The messages for planners are in
-`podium.planners.planner_prompt`.
+`podium.planners.chat`.
 """
 
 import re

@@ -13,8 +13,7 @@ from podium.budget.limits import Limits
 from podium.errors import PlanInvalid
 from podium.types.messages import Message
 from podium.types.outcome import Outcome
-from podium.types.plan import Plan, Step
-from podium.types.references import Reference, TextName, names_in, parts_of
+from podium.types.plan import Plan, Reference, Step, TextName, names_in, parts_of
 from podium.workers.worker import StepInput, VisibleStep, Worker
 
 _Place = Literal["string", "value", "outside"]

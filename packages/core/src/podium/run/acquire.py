@@ -8,11 +8,10 @@ import anyio
 
 from podium.budget.limits import Limits
 from podium.errors import LimitExceeded, RunExists, RunHeld
-from podium.execution.run_context import RunRequest
-from podium.journal.hash_chain import Head, head_of
-from podium.journal.journal import Journal
-from podium.resume.rebuild import has_ended, is_undecided, limits_of, result_of
-from podium.resume.recorder import RunRecorder
+from podium.execution.context import RunRequest
+from podium.journal.journal import Head, Journal, head_of
+from podium.run_state.recorder import RunRecorder
+from podium.run_state.state import has_ended, is_undecided, limits_of, result_of
 from podium.secrets import scrub
 from podium.types.events import Event, PlanReady, RunStarted
 from podium.types.messages import Message

@@ -1,25 +1,34 @@
-"""Asks for the approval of a round's plan, and records decisions."""
+"""Asks for the approval of a plan or an action, and judges answers."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 
+import anyio
 import anyio.to_thread
 
-from podium.errors import ConfigError, PodiumError
-from podium.execution.run_context import RunContext
-from podium.execution.step_state import WAITING
+from podium.aio.calls import foreign_batches
+from podium.errors import ConfigError, PodiumError, WorkerFailed
+from podium.execution.context import Accept, RunContext
+from podium.execution.graph import STOPPED, WAITING
+from podium.execution.step import StepRunner
 from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest, Asked
-from podium.resume.rebuild import waiting_for
-from podium.resume.recorded_actions import executions_of
-from podium.run.forecaster import forecast_plan
-from podium.secrets.boundary import BUGS, Boundary, add_place
+from podium.prompts.render import judge_prompt
+from podium.run.forecast import forecast_plan
+from podium.run_state.recorded_actions import executions_of
+from podium.run_state.reuse import step_key
+from podium.run_state.state import waiting_for
+from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunResumed, RunStarted
 from podium.types.messages import storable
-from podium.types.outcome import Action, Problem
-from podium.types.plan import Plan
+from podium.types.outcome import Action, Outcome, Problem
+from podium.types.plan import Plan, Step, literal
+from podium.workers.pool import Pool
+from podium.workers.worker import StepInput, Worker
 
 Check = Callable[[Plan, frozenset[str]], None]
 """Raises an error if the policy does not allow a plan for a query with these labels."""
@@ -251,3 +260,125 @@ def _checked(context: RunContext, changed: Plan, plan: Plan, labels: frozenset[s
     changed.fit(len(settings.pool), settings.limits.plan_steps, previous=bool(previous.visible))
     context.policy.verify(changed, settings.pool.cards, labels, previous.labels)
     return replace(changed, query=plan.query)
+
+
+NOT_ACCEPTED = "the answer was not accepted"
+_VERDICT = re.compile(r"[\s*_#>\"'`]*(yes|no)\b[\s*_#>\"'`.,:;!–—-]*", re.IGNORECASE)
+"""The beginning of a judge's reply."""
+_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning)>.*?</\1>", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(slots=True)
+class AcceptanceCheck:
+    """The check of one round's answer; its results can be read at any time."""
+
+    context: RunContext
+    """The context of the run, with the labels of the answer."""
+    round: int
+    index: int
+    """The index of the judge's call, which counts as a step after the plan's last step."""
+    check: Outcome | None = field(default=None, init=False)
+    """The outcome of a worker as the judge; `None` if no worker was called."""
+    problem: Problem | None = field(default=None, init=False)
+    """Why the answer was not judged; the run then returns the answer with this problem."""
+
+    async def verdict(self, accept: Accept, answer: str) -> str:
+        """Return why the answer is rejected; empty if it is accepted."""
+        try:
+            verdict = await (
+                self._ask(accept, answer) if isinstance(accept, Worker) else self._call(accept, answer)
+            )
+        except PodiumError as error:
+            self.problem = Problem("not_judged", f"the answer could not be judged: {error}")
+            return ""
+        return verdict if isinstance(verdict, str) else "" if verdict else NOT_ACCEPTED
+
+    async def _call(self, accept: Callable[[str, str], object], answer: str) -> bool | str:
+        """Judge with a function. If the next round is already recorded, use its recorded reason instead."""
+        context = self.context
+        known = None if context.paid_results is None else context.paid_results.reasons.get(self.round + 1)
+        if known is not None:
+            return known
+        question = context.request.query[-1].text if context.request.query else ""
+        try:
+            with Boundary("accept", WorkerFailed):
+                returned = accept(question, answer)
+                verdict = await _awaited(returned) if isawaitable(returned) else returned
+        except BUGS as bug:
+            add_place(bug, context.request.run_id, f"`accept` in round {self.round}")
+            raise
+        return storable(verdict) if isinstance(verdict, str) else bool(verdict)
+
+    async def _ask(self, judge: Worker, answer: str) -> bool | str:
+        """Judge with a worker."""
+        self.check = await self._checked(judge, judge_prompt(self.context.request.query, answer))
+        if self.check.problem is not None:
+            raise WorkerFailed(self.check.problem.message)
+        reply = _THOUGHT.sub("", self.check.text)
+        verdict = _VERDICT.match(reply)
+        if verdict is None:
+            told = f"the reply of {self.check.worker} must begin with YES or NO"
+            raise WorkerFailed(f"{told}, not {reply.strip()[:80]!r}")
+        return verdict[1].lower() == "yes" or reply[verdict.end() :].strip() or False
+
+    async def _checked(self, judge: Worker, asked: str) -> Outcome:
+        """Return the judge's outcome, recorded or new. A judge that is in the pool needs one of its slots."""
+        ours, paid_results, place = self.context, self.context.paid_results, (self.round, self.index)
+        key = "" if paid_results is None else step_key(judge.card.name, StepInput(asked))
+        known = None if paid_results is None else paid_results.take(key, *place)
+        if known is not None:
+            self.check = known
+            ours.tell_step_ended(known, key)
+            return known
+        alone = replace(ours.settings.retry, fallbacks={}, fallback_labels=frozenset())
+        runner = StepRunner(
+            context=replace(
+                ours,
+                settings=replace(
+                    ours.settings,
+                    pool=Pool([judge], shares=ours.settings.pool),
+                    retry=alone,
+                    show_question=False,
+                ),
+                request=replace(ours.request, stream=False),
+                policy=ours.policy.everywhere,
+            ),
+            round=self.round,
+            index=self.index,
+            step=Step(0, literal(asked)),
+            visible=(),
+            on_text=_unread,
+            labels=ours.labels,
+            before=() if paid_results is None else tuple(paid_results.lost.pop(place, ())),
+        )
+        deadline = min(ours.ledger.deadline, ours.clock() + ours.settings.limits.step_seconds)
+        check = None
+        try:
+            with anyio.CancelScope(deadline=deadline):
+                check = await runner.run(deadline)
+        finally:
+            if check is None:
+                late = ours.clock() >= deadline
+                check = runner.timed_out() if late else runner.stopped(STOPPED)
+            self.check = check
+            ours.tell_step_ended(check, key)
+        if runner.bug is not None:
+            raise runner.bug
+        return check
+
+
+async def _awaited(verdict: Awaitable[object]) -> object:
+    """Await the verdict of a function, which is left if it ignores its cancellation."""
+    given = list[object]()
+
+    async def call(_: Callable[[object], Awaitable[None]]) -> None:
+        given.append(await verdict)
+
+    async with aclosing(foreign_batches(call, "accept")) as batches:
+        async for _ in batches:
+            pass  # there are none
+    return given[0]
+
+
+def _unread(runner: StepRunner, text: str, number: int) -> None:
+    """Do nothing: the pieces of a judge's reply are not sent."""

@@ -1,26 +1,69 @@
-"""Decides between a new plan after a failure, and the answer that an earlier plan can still give.
-
-With `on_failure="replan"`, a step that lacks an output is skipped, and the planner writes another plan. If
-the limits have no room for this plan, or the plan gives no answer, an earlier plan continues as with `note`.
-"""
+"""Plans that exist already: of a recorded round, and of a round before a failure."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 
+import anyio
+
 from podium.budget.ledger import Shortfall
-from podium.budget.spend import Spend
-from podium.errors import LimitExceeded, PlanForbidden
-from podium.execution.answer_ways import AnswerWays
-from podium.execution.dependencies import DependencyGraph
-from podium.execution.run_context import RunContext
-from podium.execution.step_amounts import CALL, amount_of, is_metered
+from podium.budget.limits import Spend
+from podium.errors import LimitExceeded, PlanForbidden, PlannerError
+from podium.execution.context import RunContext
+from podium.execution.fit import CALL, AnswerWays, amount_of, is_metered
+from podium.execution.graph import DependencyGraph
 from podium.planners.planner import Turn
-from podium.resume.paid_results import PaidResults
 from podium.run.plan_request import order_of, plan_request
-from podium.types.conclusion import conclusion, steps_of
+from podium.run.planning import PlanRequester
+from podium.run_state.reuse import PaidResults
 from podium.types.outcome import Outcome, Problem, Round
-from podium.types.plan import Step
+from podium.types.plan import Plan, Step
+from podium.types.result import conclusion, steps_of
+
+
+def recorded_plan(context: RunContext, number: int, *, stands_in: bool = False) -> Plan | None:
+    """Return the recorded plan of a round; `None` if there is none, or if the planner is asked again first.
+
+    Args:
+        context: the context of the run.
+        number: the number of the round.
+        stands_in: whether the planner was asked again, without success.
+
+    Raises:
+        PlanError: the plan does not fit the current policy.
+    """
+    paid_results = context.paid_results
+    if paid_results is None or number not in paid_results.plans:
+        return None
+    if number in paid_results.stand_ins and not stands_in:
+        return None
+    # The plan or the policy may have changed since it was recorded.
+    plan = paid_results.plans[number].plan
+    context.policy.verify(plan, context.settings.pool.cards, context.labels, context.previous.labels)
+    return plan
+
+
+async def new_plan(asking: PlanRequester) -> Plan:
+    """Return a new plan; if there is none, the recorded plan of the fallback planner.
+
+    Raises:
+        PlanError: the recorded plan does not fit the current policy.
+        PlannerError: there is neither.
+    """
+    context, number = asking.context, asking.round
+    paid_results = context.paid_results
+    if paid_results is None or number not in paid_results.stand_ins:
+        return await asking.make()
+    asking.may_fall_back = False
+    seconds = (context.ledger.deadline - context.clock()) / 2  # the other half is for the recorded plan
+    with suppress(PlannerError), anyio.move_on_after(seconds):
+        plan = await asking.make()
+        paid_results.forget_plan(number)
+        return plan
+    recorded = recorded_plan(context, number, stands_in=True)
+    assert recorded is not None
+    return recorded
 
 
 @dataclass(frozen=True, slots=True)

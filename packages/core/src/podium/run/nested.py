@@ -5,14 +5,13 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from hashlib import sha256
 from uuid import uuid4
 
-from podium.aio.event_stream import events_of
+from podium.aio.sync import events_of
 from podium.errors import LimitExceeded, NestedLimit, PlannerError, WorkerFailed
-from podium.execution.run_context import ConductorSettings, RunRequest, outer_run
-from podium.resume.paid_results import step_key
-from podium.run.listeners import Listener
+from podium.execution.context import ConductorSettings, RunRequest, outer_run
+from podium.run.delivery import Listener, StreamedAnswer
 from podium.run.request import check_depth, within_call
 from podium.run.runner import RunSession
-from podium.run.streamed_answer import StreamedAnswer
+from podium.run_state.reuse import step_key
 from podium.types.events import AnswerDelta, Event, RunEnded
 from podium.types.messages import Completion, Sampling, read_query
 from podium.types.result import Result

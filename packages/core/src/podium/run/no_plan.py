@@ -16,8 +16,7 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.types.explain import spent
-from podium.types.outcome import Problem, Proposal, Round, total_cost
+from podium.types.outcome import Problem, Proposal, Round, spent, total_cost
 from podium.types.plan import PlannedBy
 from podium.types.result import Result
 from podium.usage import Usage

@@ -1,18 +1,29 @@
 """Creates a `RunRequest` from the arguments of a conductor's methods, and validates them."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypedDict
+from typing import TypedDict, get_args
 from uuid import uuid4
 
 from podium.budget.limits import Limits
 from podium.errors import ConfigError, LimitExceeded, QueryError
-from podium.execution.external_scheduler import StepStarter
-from podium.execution.run_context import ConductorSettings, OuterRun, RunRequest, current_call, outer_run
+from podium.execution.context import (
+    ConductorSettings,
+    OuterRun,
+    RunRequest,
+    StepStarter,
+    current_call,
+    outer_run,
+)
+from podium.execution.retry import OnFailure
+from podium.journal.cache import Cache
 from podium.journal.journal import Journal
+from podium.planners.planner import Planner
 from podium.policy import Policy, answer_key
 from podium.prompts.subtask import check_names
-from podium.resume.paid_results import PaidResults
+from podium.run_state.reuse import PaidResults
+from podium.secrets import scrub
 from podium.types.messages import (
     INSTRUCTING,
     Message,
@@ -24,10 +35,9 @@ from podium.types.messages import (
     storable,
 )
 from podium.types.names import check_name
-from podium.types.plan import Plan
-from podium.types.references import is_text_name
+from podium.types.plan import Plan, is_text_name
 from podium.workers.pool import Pool
-from podium.workers.worker import CallMiddleware, Card
+from podium.workers.worker import CallMiddleware, Card, Worker
 
 _PLAIN = Sampling()
 _NO_TEXTS: Mapping[str, str] = {}
@@ -297,3 +307,40 @@ def journal_of(settings: ConductorSettings, given: Journal | None) -> Journal:
     if journal is None:
         raise ConfigError("the conductor has no journal: set one, as in Conductor(..., journal=SqlJournal())")
     return journal
+
+
+_LOG = logging.getLogger("podium")
+
+
+def check_planner(planner: object) -> None:
+    """Raise `ConfigError` unless this is a planner with a name."""
+    if not isinstance(planner, Planner):
+        host = "make one of a framework's model with as_planner(...) of its package"
+        hint = "wrap it in a ChatPlanner" if isinstance(planner, Worker) else host
+        raise ConfigError(f"{scrub(repr(planner)):.80} is not a planner: {hint}")
+    if not isinstance(getattr(planner, "name", None), str):
+        raise ConfigError(f'{type(planner).__name__} has no name: set `name = "..."` on the class')
+
+
+def check_settings(settings: ConductorSettings) -> None:
+    """Raise `ConfigError` for settings that would stop a run after it has started."""
+    if settings.on_failure not in get_args(OnFailure):
+        values = ", ".join(map(repr, get_args(OnFailure)))
+        raise ConfigError(f"on_failure is {settings.on_failure!r}: write one of {values}")
+    cache: object = settings.cache
+    if not isinstance(cache, Cache | None) and cache != "run":
+        told = "write 'run', or a cache of podium.journal, such as MemoryCache() for this process"
+        raise ConfigError(f"cache is {cache!r:.80}: {told}")
+    settings.retry.check(settings.pool)
+    settings.policy.fit(settings.pool.cards, settings.parties)
+    settings.policy.check_labels(settings.labels, settings.parties)
+    if settings.policy.waits and settings.journal is None:
+        raise ConfigError("a policy that makes plans wait for approval needs a journal: set journal")
+
+
+def logged_warnings(planner: Planner, pool: Pool) -> tuple[str, ...]:
+    """Return the planner's warnings about this pool, after they are logged."""
+    warnings = tuple(planner.warnings(pool.workers))
+    for warning in warnings:
+        _LOG.warning("planner %r: %s", planner.name, warning)
+    return warnings

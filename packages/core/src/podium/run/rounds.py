@@ -16,33 +16,36 @@ from itertools import count
 from typing import NamedTuple
 
 from podium.errors import PlanForbidden, PlannerError, PodiumError
-from podium.execution.external_round import ExternalRound
-from podium.execution.external_scheduler import Pause
-from podium.execution.run_context import PreviousRound, RunContext
-from podium.execution.scheduler import RoundScheduler
-from podium.execution.step_state import WAITING
+from podium.execution.context import Pause, PreviousRound, RunContext
+from podium.execution.graph import WAITING
+from podium.execution.scheduler import ExternalRound, RoundScheduler
 from podium.plan_text.writer import write_plan
-from podium.planners.failure_feedback import failure_feedback
+from podium.planners.chat import failure_feedback, round_feedback
 from podium.planners.planner import Turn
-from podium.planners.planner_prompt import round_feedback
 from podium.policy import after
 from podium.prompts.subtask import shown_step
-from podium.resume.action_log import remedy, undecided_problem
-from podium.resume.paid_results import PaidResults
-from podium.run.acceptance import AcceptanceCheck
-from podium.run.approval import PAUSED, request_action, request_approval
-from podium.run.earlier_plan import EarlierPlan, earlier_plan, is_out, no_answer, no_room, not_replanned
+from podium.run.approval import PAUSED, AcceptanceCheck, request_action, request_approval
+from podium.run.earlier_plan import (
+    EarlierPlan,
+    earlier_plan,
+    is_out,
+    new_plan,
+    no_answer,
+    no_room,
+    not_replanned,
+    recorded_plan,
+)
 from podium.run.no_plan import CODES, fallback_problem, planned_by
 from podium.run.plan_request import order_of
 from podium.run.planning import PlanRequester
-from podium.run.recorded_plan import new_plan, recorded_plan
-from podium.secrets.boundary import BUGS
-from podium.types.conclusion import answer_of, answer_outcome, conclusion, missing, steps_of, told
+from podium.run_state.action_log import remedy, undecided_problem
+from podium.run_state.reuse import PaidResults
+from podium.secrets import BUGS
 from podium.types.events import PlannerEnded, PlanReady, RoundStarted
 from podium.types.messages import Part
 from podium.types.outcome import Outcome, Problem, Proposal, Round
 from podium.types.plan import Plan, PlannedBy
-from podium.types.result import RunStatus
+from podium.types.result import RunStatus, answer_of, answer_outcome, conclusion, missing, steps_of, told
 from podium.workers.worker import Worker
 
 _CHANGED = PlannedBy("user", "the plan was changed in its approval")

@@ -8,26 +8,24 @@ from dataclasses import replace
 import anyio
 
 from podium.budget.ledger import Ledger
-from podium.budget.spend import Spend
+from podium.budget.limits import Spend
 from podium.errors import JournalError, LimitExceeded, PlannerError, PodiumError
-from podium.execution.run_context import ConductorSettings, RunContext, RunRequest, WorkerRun, outer_run
-from podium.execution.step_state import STOPPED
-from podium.journal.answer_cache import Cache, MemoryCache
-from podium.journal.hash_chain import Head
+from podium.execution.context import ConductorSettings, RunContext, RunRequest, WorkerRun, outer_run
+from podium.execution.graph import STOPPED
+from podium.journal.cache import Cache, MemoryCache
+from podium.journal.journal import Head
 from podium.policy import Policy, answer_key
-from podium.resume.action_log import ActionLog
-from podium.resume.recorder import RunRecorder
 from podium.run.acquire import acquire, started
-from podium.run.delivery import Delivery
-from podium.run.forecaster import forecast_plan
-from podium.run.listeners import Listener
+from podium.run.delivery import Delivery, Listener
+from podium.run.forecast import forecast_plan
 from podium.run.no_plan import no_plan, planned_by, raise_unplanned, with_bill
 from podium.run.planning import PlanRequester
 from podium.run.request import with_labels_of_conversation
 from podium.run.rounds import Rounds
+from podium.run_state.action_log import ActionLog
+from podium.run_state.recorder import RunRecorder
 from podium.telemetry import start_trace
-from podium.telemetry.log_records import start_log
-from podium.types.conclusion import answer_outcome
+from podium.telemetry.log import start_log
 from podium.types.events import (
     AnswerDelta,
     Event,
@@ -37,11 +35,9 @@ from podium.types.events import (
     RunResumed,
     RunStopped,
 )
-from podium.types.explain import explain_proposal
-from podium.types.forecast import Forecast
-from podium.types.outcome import Problem, tell_actions
+from podium.types.outcome import Problem, explain_proposal, tell_actions
 from podium.types.plan import Plan
-from podium.types.result import Result
+from podium.types.result import Forecast, Result, answer_outcome
 
 LOST = Problem("journal", "the run was stopped: its journal failed, or another process took over the run")
 

@@ -1,4 +1,9 @@
-from .controls import printable as printable
+from .codec import (
+    decode as decode,
+    encode as encode,
+    read_record as read_record,
+    write_record as write_record,
+)
 from .events import (
     ActionDecided as ActionDecided,
     AnswerDelta as AnswerDelta,
@@ -20,10 +25,6 @@ from .events import (
     StepEnded as StepEnded,
     StepStarted as StepStarted,
     WorkerRunEnded as WorkerRunEnded,
-)
-from .forecast import (
-    Forecast as Forecast,
-    Interval as Interval,
 )
 from .messages import (
     Completion as Completion,
@@ -57,11 +58,11 @@ from .plan import (
     Plan as Plan,
     PlannedBy as PlannedBy,
     Step as Step,
-)
-from .references import (
     literal as literal,
 )
 from .result import (
+    Forecast as Forecast,
+    Interval as Interval,
     Result as Result,
     RunStatus as RunStatus,
 )

@@ -7,8 +7,7 @@ An event has the ids of its run, round, step and attempt. A nested run has its o
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
-from podium.budget.limits import Limits
-from podium.budget.spend import Spend
+from podium.budget.limits import Limits, Spend
 from podium.secrets import scrub_data
 from podium.types.messages import Message, Sampling, Tools
 from podium.types.outcome import Action, Call, Outcome, Problem, Proposal

@@ -1,53 +1,48 @@
-from .function import (
-    FunctionWorker as FunctionWorker,
-)
-from .measured import (
-    Kind as Kind,
-    MeasuredRate as MeasuredRate,
-)
-from .measured_file import (
-    KindEntry as KindEntry,
-    MeasuredFile as MeasuredFile,
-    RateEntry as RateEntry,
-    identity_of as identity_of,
-    put_on_cards as put_on_cards,
-    read_measured as read_measured,
-    write_measured as write_measured,
-)
-from .offline.calculator import (
+from .calculator import (
     Calculator as Calculator,
 )
-from .offline.document_search import (
+from .documents import (
     Documents as Documents,
-)
-from .offline.gather import (
-    Gather as Gather,
 )
 from .openai.chat import (
     ChatWorker as ChatWorker,
 )
+from .openai.chat_response import (
+    read_finish as read_finish,
+    read_usage as read_usage,
+)
 from .openai.endpoint import (
     Endpoint as Endpoint,
 )
-from .openai.finish_reasons import (
-    read_finish as read_finish,
-)
-from .openai.known_models import (
+from .openai.models import (
     KnownModel as KnownModel,
     look_up_model as look_up_model,
     with_known_facts as with_known_facts,
 )
-from .openai.providers import PROVIDERS as PROVIDERS, Provider as Provider
-from .openai.timeouts import (
+from .openai.providers import (
+    PROVIDERS as PROVIDERS,
+    Provider as Provider,
     Timeouts as Timeouts,
-)
-from .openai.usage import (
-    read_usage as read_usage,
 )
 from .pool import (
     Pool as Pool,
 )
-from .scripted import (
+from .rates import (
+    KindEntry as KindEntry,
+    MeasuredFile as MeasuredFile,
+    RateEntry as RateEntry,
+    by_similarity as by_similarity,
+    identity_of as identity_of,
+    kind_of as kind_of,
+    measured_kinds as measured_kinds,
+    put_on_cards as put_on_cards,
+    rate_on as rate_on,
+    read_measured as read_measured,
+    write_measured as write_measured,
+)
+from .simple import (
+    FunctionWorker as FunctionWorker,
+    Gather as Gather,
     ScriptedWorker as ScriptedWorker,
 )
 from .worker import (
@@ -55,6 +50,8 @@ from .worker import (
     Caller as Caller,
     CallMiddleware as CallMiddleware,
     Card as Card,
+    Kind as Kind,
+    MeasuredRate as MeasuredRate,
     Price as Price,
     PriceTier as PriceTier,
     Request as Request,

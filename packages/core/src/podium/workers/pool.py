@@ -1,20 +1,210 @@
-"""The numbered workers of a run, with their concurrency limits, call histories and circuit breakers."""
+"""The numbered workers of a run, with their limits, histories and circuit breakers."""
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Self
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any, NamedTuple, Self
 
 import anyio
 
-from podium.aio.per_loop import LoopLocal
-from podium.aio.resources import ResourceGroup
-from podium.errors import ConfigError
-from podium.policy.answers import AnswerLabels
+from podium.aio.loops import LoopLocal, ResourceGroup
+from podium.budget.ledger import Ledger
+from podium.budget.limits import Limits, Spend
+from podium.errors import ConfigError, PodiumError, WorkerUnavailable
+from podium.policy.labels import AnswerLabels
 from podium.secrets import scrub
 from podium.types.names import check_unlike
-from podium.workers.call_history import CallHistory
-from podium.workers.circuit_breaker import CircuitBreaker
-from podium.workers.worker import Card, Worker
+from podium.usage import Usage
+from podium.workers.worker import Card, Request, Worker
+
+KEPT = 256
+"""Maximum number of calls that are kept for one worker."""
+
+
+class CallRecord(NamedTuple):
+    """The duration, usage and cost of one call."""
+
+    seconds: float
+    ok: bool
+    """Whether the call returned an answer."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+    """In USD; `None` if it is unknown."""
+
+
+class CallHistory:
+    """The recent calls of one worker, in all runs of its pool."""
+
+    def __init__(self) -> None:
+        self._calls: deque[CallRecord] = deque(maxlen=KEPT)
+        self._lengths: list[int] | None = None
+        """The sorted lengths of the answers, in tokens; `None` until they are needed."""
+
+    @property
+    def calls(self) -> tuple[CallRecord, ...]:
+        """The calls, oldest first."""
+        return tuple(self._calls)
+
+    def add(self, took: CallRecord) -> None:
+        """Add a call; if there are too many, drop the oldest call."""
+        self._calls.append(took)
+        self._lengths = None
+
+    def output_tokens(self, quantile: float) -> int | None:
+        """Return a quantile of the lengths of answers, in tokens; `None` if there are no answers.
+
+        Args:
+            quantile: from 0 to 1.
+        """
+        lengths = self._lengths
+        if lengths is None:
+            lengths = self._lengths = sorted(call.output_tokens for call in self._calls.copy() if call.ok)
+        return lengths[min(int(quantile * len(lengths)), len(lengths) - 1)] if lengths else None
+
+
+class CircuitBreaker:
+    """Counts consecutive failures, and decides whether the worker may be called."""
+
+    __slots__ = ("_last", "_probed", "failures", "is_down")
+
+    def __init__(self) -> None:
+        self.failures = 0
+        """Number of consecutive failures up to the latest call."""
+        self.is_down = False
+        """Whether no connection could be made for the latest call; see `WorkerUnavailable.is_down`."""
+        self._last = -inf
+        self._probed: anyio.Event | None = None
+
+    def rest(self, now: float, after: int | None, seconds: float) -> float:
+        """Return the seconds until the worker may be called; infinite during a test call.
+
+        Args:
+            now: the current time.
+            after: number of consecutive failures that open the breaker; `None` never opens it.
+            seconds: how long the breaker stays open after the latest failure.
+        """
+        if after is None or self.failures < after:
+            return 0.0
+        if self._probed is not None:
+            return inf
+        return max(0.0, self._last + seconds - now)
+
+    def called(self, after: int | None) -> bool:
+        """Record the start of a call; return whether it is the test call."""
+        if after is None or self.failures < after or self._probed is not None:
+            return False
+        self._probed = anyio.Event()
+        return True
+
+    async def tried(self) -> None:
+        """Wait for the end of the test call, if there is one."""
+        if self._probed is not None:
+            await self._probed.wait()
+
+    def ended(self, now: float, *, well: bool | None, tried: bool, error: PodiumError | None = None) -> None:
+        """Record the end of a call.
+
+        Args:
+            now: the current time.
+            well: whether the call succeeded; `None` if the end of the call says nothing about the worker, as
+                after a cancellation.
+            tried: the return value of `called`.
+            error: the error of the call; `None` if it is not known, or if there is none.
+        """
+        is_local = isinstance(error, WorkerUnavailable) and error.is_local
+        if well is not None and not is_local:
+            self.is_down = isinstance(error, WorkerUnavailable) and error.is_down
+            self.failures = 0 if well else self.failures + 1
+            self._last = now
+        if tried and self._probed is not None:
+            self._probed.set()
+            self._probed = None
+
+
+@dataclass(slots=True)
+class Overlong:
+    """The answers of a run that exceeded their token limit, which some servers ignore."""
+
+    _most: dict[str, int] = field(default_factory=dict)
+
+    def note(self, card: Card | None, reserved: Spend, usage: Usage) -> None:
+        """Record an answer if it was longer than its reservation.
+
+        Args:
+            card: the card of the worker or of the planner's model; `None` for a planner without a model.
+            reserved: the reservation of the call; without output tokens, the answer has no limit.
+            usage: the usage of the call.
+        """
+        written = usage.total_output_tokens
+        if card is not None and 0 < reserved.output_tokens < written:
+            self._most[card.name] = max(self._most.get(card.name, 0), written)
+
+    def longest(self, card: Card | None) -> int:
+        """Return the tokens of the longest such answer of a worker or planner; 0 if there is none."""
+        return 0 if card is None else self._most.get(card.name, 0)
+
+    def worst_case(self, card: Card | None, worst: Spend) -> Spend:
+        """Return the reservation for another call, whose answer may be as long as the longest so far."""
+        more = self.longest(card) - worst.output_tokens
+        if card is None or more <= 0 or not worst.output_tokens:
+            return worst
+        written, cost = worst.output_tokens + more, worst.cost
+        if cost is not None and card.price is not None:
+            cost = max(cost, card.price.most(worst.input_tokens, written))
+        return replace(worst, output_tokens=written, cost=cost)
+
+
+def answer_bound(card: Card, ledger: Ledger) -> int | None:
+    """Return the token limit for an answer without its own limit.
+
+    `None` means that the answer cannot exceed a limit of the ledger or of an outer ledger.
+    """
+    if ledger.limits_any("output_tokens"):
+        return ledger.limits.answer_tokens
+    paid = card.price is not None and card.price.output > 0
+    return ledger.limits.answer_tokens if paid and ledger.limits_any("cost") else None
+
+
+def bounded(worker: Worker, request: Request, ledger: Ledger) -> Request:
+    """Return the request with a token limit for its answer, so that the reservation is always large enough.
+
+    The request is unchanged if the request or the worker already has a limit, or if the ledger has no limit.
+    """
+    if request.sampling.max_tokens is not None or worker.max_tokens is not None or not worker.uses_tokens:
+        return request
+    bound = answer_bound(worker.card, ledger)
+    return (
+        request if bound is None else replace(request, sampling=replace(request.sampling, max_tokens=bound))
+    )
+
+
+def unpriced(cards: Iterable[Card | None]) -> tuple[str, ...]:
+    """Return the names of the cards without a price, in alphabetical order; `None` is ignored."""
+    return tuple(sorted({card.name for card in cards if card is not None and card.price is None}))
+
+
+def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:
+    """Check that all prices are known if the run has a cost limit.
+
+    Args:
+        limits: the limits of the run.
+        cards: the cards of all workers, planners and judges that the run may call. `None` stands for a
+            planner without a model, and is ignored.
+
+    Raises:
+        ConfigError: `Limits.cost` is set, `Limits.unpriced` is not, and some price is unknown.
+    """
+    if limits.cost is None or limits.unpriced is not None:
+        return
+    if unknown := unpriced(cards):
+        raise ConfigError(
+            f"the cost is limited to ${limits.cost:g} (Limits.cost), and the price of "
+            f"{', '.join(map(repr, unknown))} is unknown: set its `price` (0 if it costs nothing), "
+            "or set Limits.unpriced, the assumed cost of such a call in USD"
+        )
 
 
 class WorkerState:

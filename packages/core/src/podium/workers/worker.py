@@ -1,24 +1,118 @@
-"""The interface between a run and a worker: one method.
+"""The interface between a run and a worker: one method."""
 
-A worker gets messages, and returns a stream of text that ends with a `Completion`. A worker does not know the
-plan, the pool or other workers.
-"""
-
+import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from datetime import date
 from http import HTTPStatus
 from typing import Any, Literal
 
-from podium.aio.resources import ResourceGroup
-from podium.budget.spend import MAX_COST, Spend, is_cost
+from podium.aio.loops import ResourceGroup
+from podium.budget.ledger import Charged
+from podium.budget.limits import MAX_COST, Spend, is_cost
 from podium.errors import ConfigError, WorkerBroken, WorkerError
-from podium.types.messages import Completion, Message, Sampling, Tools
+from podium.types.messages import Completion, Constraint, Message, Sampling, Tools, estimate_usage
 from podium.types.names import check_name
 from podium.usage import Usage
-from podium.workers.measured import MeasuredRate
-from podium.workers.token_estimate import most_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of questions, such as riddles."""
+
+    name: str
+    questions: tuple[str, ...]
+    """The questions with which the kind was measured. Another question belongs to the kind if it is similar
+    to one of these questions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRate:
+    """The share of a worker's answers to a kind of questions that were right."""
+
+    kind: Kind
+    rate: float
+    """The estimated rate, 0 to 1. It is between the measured share and the worker's rate on other kinds. With
+    more answers, it is nearer to the measured share."""
+    low: float
+    """The lower end of the 95 % interval of the rate."""
+    high: float
+    """The upper end of the 95 % interval of the rate."""
+    right: float
+    """The sum of the scores of the answers; a score is 0 to 1."""
+    answers: int
+    """The number of graded answers."""
+    measured_on: date
+    """The day of the latest answer."""
+
+
+PER_MESSAGE = 16
+"""Maximum tokens that a model's template adds to a message."""
+PER_REQUEST = 32
+"""Maximum tokens that the template adds to a request, such as its own system text."""
+PER_ATTACHMENT = 5000
+"""Maximum tokens of an image. Any other attachment counts as this number or its bytes, whichever is
+larger."""
+
+
+def most_tokens(
+    messages: Sequence[Message], constraint: Constraint | None = None, tools: Tools | None = None
+) -> int:
+    """Return the maximum number of tokens of a prompt with these messages."""
+    total = PER_REQUEST + PER_MESSAGE * len(messages)
+    for message in messages:
+        if isinstance(message.content, str):
+            total += _of_text(message.content)
+        else:
+            total += sum(map(_of_part, message.content))
+        if message.tool_calls:
+            total += _of_text(json.dumps(message.tool_calls, default=dict))
+    if constraint is not None:  # servers may put it into the prompt
+        form = constraint.value
+        total += _of_text(form if isinstance(form, str) else json.dumps(form, default=dict))
+    if tools is not None:
+        total += _of_text(json.dumps(tools.offered, default=dict))
+    return total
+
+
+def unreported_usage(
+    messages: Sequence[Message], text: str, error: Exception | None, reserved: Spend
+) -> tuple[Usage, Charged]:
+    """Return the tokens of a call without a complete answer, and what the call is charged for.
+
+    If the whole response was received, the tokens are the most that the call used; otherwise an estimate.
+
+    Args:
+        messages: the messages that were sent.
+        text: the text that was read so far.
+        error: why there is no answer; `None` if the call was stopped.
+        reserved: the worst case of the call.
+    """
+    received = error.received if isinstance(error, WorkerError) else None
+    if received is None:
+        return estimate_usage(messages, text), "reservation"
+    told = estimate_usage(messages, received)
+    read = max(told.input_tokens, reserved.input_tokens)
+    written = max(told.output_tokens, min(_of_text(received), reserved.output_tokens))
+    return Usage(read, written, estimated=True), "received"
+
+
+def _of_part(part: object) -> int:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return _of_text(text)
+        case {"type": "image_url"}:
+            return PER_ATTACHMENT
+    return max(PER_ATTACHMENT, _of_text(json.dumps(part, default=dict)))
+
+
+def _of_text(text: str) -> int:
+    if text.isascii():
+        return -(-len(text) * 4 // 5)
+    size, ascii_size = len(text.encode("utf-8", "surrogatepass")), len(text.encode("ascii", "ignore"))
+    return size - ascii_size - (-ascii_size * 4 // 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

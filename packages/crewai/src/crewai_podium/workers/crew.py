@@ -15,7 +15,8 @@ from crewai_podium.workers.errors import crewai_errors, read_answer
 from crewai_podium.workers.shortfalls import missing_from_crew
 from podium.errors import ConfigError
 from podium.hosts import prompt_text
-from podium.types import Completion, printable
+from podium.secrets import printable
+from podium.types import Completion
 from podium.usage import Usage
 from podium.workers import Card, Request, StepInput, Worker, step_input_of
 

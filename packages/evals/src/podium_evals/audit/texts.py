@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
-from podium.secrets import scrub
-from podium.types import printable, storable
+from podium.secrets import printable, scrub
+from podium.types import storable
 from podium_evals.audit.span import DIGEST_BYTES
 
 EXCERPT = 100

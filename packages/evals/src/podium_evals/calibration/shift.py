@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from podium.planners import kind_of, measured_kinds, rate_on
-from podium.workers import Card
+from podium.workers import Card, kind_of, measured_kinds, rate_on
 from podium_evals.calibration.rates import PRIOR_WEIGHT
 
 

@@ -7,8 +7,7 @@ import sys
 from functools import cache
 from threading import Lock, Timer
 
-from podium.errors import ConfigError
-from podium.installing import install_hint
+from podium.errors import ConfigError, install_hint
 
 LIMIT_S = 10.0
 """Seconds that one comparison may take."""

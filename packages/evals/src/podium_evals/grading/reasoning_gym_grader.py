@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from podium.errors import ConfigError
-from podium.installing import install_hint
+from podium.errors import ConfigError, install_hint
 
 
 def score_by_kind(row: Mapping[str, Any], answer: str) -> float:

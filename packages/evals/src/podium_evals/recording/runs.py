@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from podium.journal import Journal
-from podium.resume import result_of
+from podium.run_state import result_of
 from podium.types import Event, Outcome, RunStarted, Step
 from podium_evals.grading import Grader, GraderOf, grade, grader_of
 from podium_evals.recorded import Question, Sample, content_key, without_instruction

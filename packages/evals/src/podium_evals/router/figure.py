@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from podium.errors import ConfigError
-from podium.installing import install_hint
+from podium.errors import ConfigError, install_hint
 from podium_evals.router.training import TrainingReport
 
 INK, CURVE, WORKER = "#7d7d7d", "#3b82f6", "#e07b39"

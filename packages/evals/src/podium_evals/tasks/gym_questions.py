@@ -4,8 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from podium.errors import ConfigError
-from podium.installing import install_hint
+from podium.errors import ConfigError, install_hint
 from podium_evals.grading import reasoning_gym
 from podium_evals.recorded import Question
 from podium_evals.recorded.reasoning_gym import KINDS

@@ -21,7 +21,7 @@ from podium.errors import LimitExceeded
 from podium.hosted import HostedConductor
 from podium.hosts import ChatCall, Partial, read_sampling, read_tools
 from podium.policy import Policy
-from podium.resume import result_of
+from podium.run_state import result_of
 from podium.types import Action, Event, Message, RunStarted
 
 _Item = tuple[Event, str]

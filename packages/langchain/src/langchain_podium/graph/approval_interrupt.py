@@ -9,7 +9,7 @@ from langchain_podium.graph.graph_node import Data
 from podium.conductor import Conductor
 from podium.errors import PlanError
 from podium.journal import Journal
-from podium.resume import renumbered, waiting_for
+from podium.run_state import renumbered, waiting_for
 from podium.types import Message, Plan, RunStarted
 
 

@@ -39,8 +39,8 @@ from podium.execution import StepStarter
 from podium.hosts import answered, session_run_id, text_answer, undecided_run
 from podium.journal import Journal
 from podium.policy import Ask, Policy
-from podium.resume import renumbered, waiting_for
 from podium.run import PAUSED, REFUSED
+from podium.run_state import renumbered, waiting_for
 from podium.types import Event, Message, Plan, Result, RunEnded
 
 Executor = Literal["podium", "langgraph"]

@@ -6,18 +6,7 @@ from typing import Final
 import anyio.lowlevel
 
 from podium.errors import JournalError, RunExists, RunHeld, RunUnknown
-from podium.journal import (
-    Entry,
-    Journal,
-    Log,
-    Record,
-    RunRow,
-    add,
-    decode,
-    encode,
-    head_of,
-    question_of,
-)
+from podium.journal import Entry, Journal, Log, Record, RunRow, add, head_of, question_of
 from podium.secrets import scrub
 from podium.types import (
     AnswerDelta,
@@ -29,6 +18,8 @@ from podium.types import (
     StepDelta,
     StepEnded,
     StepStarted,
+    decode,
+    encode,
 )
 
 Keep = Callable[[Sequence[str]], Awaitable[None]]

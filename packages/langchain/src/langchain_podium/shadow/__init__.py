@@ -3,7 +3,7 @@
 Requires podium-shadow, which the extra `langchain-podium[shadow]` installs.
 """
 
-from podium.installing import install_hint
+from podium.errors import install_hint
 
 try:
     from langchain_podium.shadow.runnable import Shadow, shadow

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from podium.installing import install_hint
+from podium.errors import install_hint
 from podium_server.http import BadRequest
 
 Part = TypeVar("Part")

@@ -8,7 +8,7 @@ import anyio
 from podium.cli import counted
 from podium.errors import RunHeld
 from podium.journal import RunRow, SqlJournal
-from podium.resume import result_of
+from podium.run_state import result_of
 from podium_server.batch.budget import Budget
 from podium_server.batch.kept import Kept
 

@@ -8,8 +8,8 @@ from typing import Protocol
 from podium.conductor import Conductor
 from podium.errors import JournalError, PodiumError, RunDead, RunExists, RunHeld, RunLost
 from podium.journal import SqlJournal
-from podium.resume import result_of
 from podium.run import RunOptions
+from podium.run_state import result_of
 from podium.types import Result
 from podium_server.batch.input import Line
 from podium_server.batch.record import Record, answered, failed

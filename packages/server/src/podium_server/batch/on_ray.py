@@ -11,8 +11,7 @@ from typing import Any
 
 import anyio
 
-from podium.errors import ConfigError, JournalError, PodiumError, RunHeld
-from podium.installing import install_hint
+from podium.errors import ConfigError, JournalError, PodiumError, RunHeld, install_hint
 from podium_server.background_tasks import beside
 from podium_server.batch.asked import Asked
 from podium_server.batch.input import Form, Line

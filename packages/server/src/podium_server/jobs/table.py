@@ -10,15 +10,7 @@ from dataclasses import dataclass
 from time import time
 from typing import Any
 
-from podium.journal import (
-    LAST_CHARACTER,
-    Follower,
-    PostgresOnly,
-    Schema,
-    SqlJournal,
-    SqlTables,
-    Transaction,
-)
+from podium.journal import LAST_CHARACTER, Follower, PostgresOnly, Schema, SqlJournal, SqlTables, Transaction
 from podium.secrets import scrub_data
 from podium_server.http import ServerBusy
 

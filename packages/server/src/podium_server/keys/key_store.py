@@ -8,7 +8,8 @@ from typing import Self
 from uuid import uuid4
 
 from podium.errors import ConfigError
-from podium.journal import Location, SqlJournal, SqlTables, Transaction, read_record, write_record
+from podium.journal import Location, SqlJournal, SqlTables, Transaction
+from podium.types import read_record, write_record
 from podium_server.keys.key import Key, KeyRules
 from podium_server.keys.tables import SCHEMA
 from podium_server.keys.tokens import new_token, token_hash

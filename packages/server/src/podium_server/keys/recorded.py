@@ -7,7 +7,7 @@ import anyio
 from podium.budget import Limits
 from podium.errors import JournalError, RunHeld, RunUnknown
 from podium.journal import Journal
-from podium.resume import limits_of, result_of
+from podium.run_state import limits_of, result_of
 from podium.types import Action, Result
 
 _LOOK_SECONDS = 0.2

@@ -13,7 +13,7 @@ import anyio
 
 from podium.errors import PodiumError, RunUnknown
 from podium.journal import Journal, RunRow, SqlJournal
-from podium.resume import result_of
+from podium.run_state import result_of
 from podium.types import Event, Result, RunEnded
 
 _CHARS = 24

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from podium.types import printable
+from podium.secrets import printable
 from podium_train.environments import Episode
 from podium_train.guards.held_out import REASONS
 from podium_train.guards.measures import Sample

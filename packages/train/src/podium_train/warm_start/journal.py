@@ -8,7 +8,7 @@ from podium import Pool
 from podium.errors import JournalBroken
 from podium.journal import Journal
 from podium.plan_text import write_plan
-from podium.resume import result_of
+from podium.run_state import result_of
 from podium.types import Event, Plan, Result, RunStarted
 from podium_train.environments import Episode
 from podium_train.prompts import PromptStyle, messages

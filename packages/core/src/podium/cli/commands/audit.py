@@ -14,9 +14,8 @@ import typer
 
 from podium import journal as journals
 from podium.cli.arguments import ConfigPath, Since, moment
-from podium.cli.numbers import counted
-from podium.cli.run_lookup import family, find_run, local_time, look
-from podium.cli.screen import EXIT_CODES, NO_ANSWER, Screen, reporting
+from podium.cli.lookup import family, find_run, local_time, look
+from podium.cli.screen import EXIT_CODES, NO_ANSWER, Screen, counted, reporting
 from podium.config import find_journal, find_shared_cache
 from podium.config.files import why_unreadable, why_unwritable
 from podium.errors import ConfigError, JournalBroken, QueryError
@@ -31,7 +30,7 @@ from podium.journal import (
     verify_each,
     verify_runs,
 )
-from podium.types.controls import escaped
+from podium.secrets import escaped
 from podium.types.events import RunEnded, RunStopped
 
 _TOLD_SECONDS = 10.0

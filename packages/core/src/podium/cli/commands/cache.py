@@ -4,8 +4,7 @@ import anyio
 import typer
 
 from podium.cli.arguments import ConfigPath
-from podium.cli.numbers import counted
-from podium.cli.screen import EXIT_CODES, reporting
+from podium.cli.screen import EXIT_CODES, counted, reporting
 from podium.config import find_shared_cache
 
 cache = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)

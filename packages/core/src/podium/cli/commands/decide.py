@@ -8,10 +8,19 @@ from typing import Annotated, Literal
 import anyio
 import typer
 
-from podium.cli.arguments import ConfigPath, Edits, InEditor, NewPlan, Run, Step, Subtask, Worker, command
-from podium.cli.plan_files import PlanChange
-from podium.cli.recorded_run import find_recorded_run
-from podium.cli.run_lookup import short_id
+from podium.cli.arguments import (
+    ConfigPath,
+    Edits,
+    InEditor,
+    NewPlan,
+    PlanChange,
+    Run,
+    Step,
+    Subtask,
+    Worker,
+    command,
+)
+from podium.cli.lookup import find_recorded_run, short_id
 from podium.cli.screen import reporting
 from podium.errors import ConfigError
 

@@ -10,19 +10,18 @@ from typing import Annotated
 import anyio
 import typer
 
-from podium.cli.answer import show_answer
-from podium.cli.job import follow
-from podium.cli.live import LiveState, RunTable, View, run_notes
-from podium.cli.result_json import problem_line, status_line
+from podium.cli.answer import problem_line, show_answer, status_line
+from podium.cli.drawing.run_table import RunTable, View
+from podium.cli.live import LiveState, follow, run_notes
 from podium.cli.screen import NO_ANSWER, PARTIAL, Screen, reporting
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.planners.rule import RulePlanner
 from podium.types.events import Event
 from podium.types.result import Result
-from podium.workers.offline.calculator import Calculator
-from podium.workers.offline.document_search import Documents
-from podium.workers.offline.gather import Gather
+from podium.workers.calculator import Calculator
+from podium.workers.documents import Documents
+from podium.workers.simple import Gather
 
 _PAGES = Path(__file__).parents[1] / "demo_pages"
 _QUESTION = "What is 17.5% of 2,340, and what does an access list decide?"

@@ -10,14 +10,13 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from podium import replay
+from podium.cli.answer import status_line
 from podium.cli.arguments import AsJson, ConfigPath, Run
-from podium.cli.numbers import money
-from podium.cli.result_json import status_line
-from podium.cli.run_lookup import find_run, look, nested_events, read_family, short_id
-from podium.cli.screen import Screen, reporting
+from podium.cli.lookup import find_run, look, nested_events, read_family, short_id
+from podium.cli.screen import Screen, money, reporting
 from podium.config import find_journal
 from podium.journal import Journal
-from podium.resume.rebuild import result_of
+from podium.run_state.state import result_of
 from podium.types.result import Result
 
 _EXCERPT = 200

@@ -11,8 +11,7 @@ import typer
 from rich.text import Text
 
 from podium.cli import drawing
-from podium.cli.arguments import AsJson, ConfigPath, Labels, Question, command, names
-from podium.cli.question import read_question
+from podium.cli.arguments import AsJson, ConfigPath, Labels, Question, command, names, read_question
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
 from podium.config import find_config, load_config

@@ -12,13 +12,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from podium.cli.arguments import AsJson, ConfigPath, Since
-from podium.cli.numbers import counted
-from podium.cli.screen import EXIT_CODES, NO_ANSWER, Screen, reporting
+from podium.cli.screen import EXIT_CODES, NO_ANSWER, Screen, counted, reporting
 from podium.config import Config, Section, find_config, load_config, read_table
 from podium.errors import ConfigError, PlanForbidden
 from podium.journal import Journal
 from podium.policy import Policy, labels_of
-from podium.resume.rebuild import result_of
+from podium.run_state.state import result_of
 from podium.types.events import Event, RunStarted
 from podium.types.names import nearest
 from podium.types.plan import Plan, Step

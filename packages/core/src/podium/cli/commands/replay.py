@@ -10,13 +10,13 @@ from podium.cli.arguments import (
     InEditor,
     NewPlan,
     Outputs,
+    PlanChange,
     Run,
     Step,
     Subtask,
     Worker,
 )
-from podium.cli.plan_files import PlanChange
-from podium.cli.recorded_run import find_recorded_run
+from podium.cli.lookup import find_recorded_run
 from podium.cli.screen import reporting
 from podium.replay import replay as replay_run
 from podium.types.events import Event

@@ -8,8 +8,7 @@ from typing import Annotated
 import anyio
 import typer
 
-from podium.cli.answer import Answering
-from podium.cli.approve_prompt import at_the_terminal, verdict_on, verdict_on_action
+from podium.cli.answer import Answering, at_the_terminal, verdict_on, verdict_on_action
 from podium.cli.arguments import (
     Approve,
     AsJson,
@@ -22,6 +21,7 @@ from podium.cli.arguments import (
     NewPlan,
     Outputs,
     OutputTokens,
+    PlanChange,
     Rounds,
     Run,
     Seconds,
@@ -30,11 +30,10 @@ from podium.cli.arguments import (
     Subtask,
     Worker,
 )
-from podium.cli.plan_files import PlanChange
-from podium.cli.recorded_run import RecordedRun, find_recorded_run
+from podium.cli.lookup import RecordedRun, find_recorded_run
 from podium.cli.screen import Screen, reporting
 from podium.policy import Policy
-from podium.resume.rebuild import waiting_for
+from podium.run_state.state import waiting_for
 from podium.types.events import ApprovalAsked, Event
 from podium.types.plan import Plan
 from podium.types.result import Result

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from podium.cli.answer import Answering
-from podium.cli.approve_prompt import at_the_terminal
+from podium.cli.answer import Answering, at_the_terminal
 from podium.cli.arguments import (
     Approve,
     AsJson,
@@ -24,11 +23,11 @@ from podium.cli.arguments import (
     Seconds,
     Steps,
     names,
+    read_plan,
+    read_question,
 )
-from podium.cli.job import Job, hosted_job
-from podium.cli.plan_files import read_plan
-from podium.cli.question import read_question
-from podium.cli.run_lookup import check_journal
+from podium.cli.live import Job, hosted_job
+from podium.cli.lookup import check_journal
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
 from podium.config import Config, find_config, load_config

@@ -12,14 +12,13 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from podium.cli.arguments import AsJson, ConfigPath, Run, Since, age
-from podium.cli.numbers import counted, duration, money
-from podium.cli.run_lookup import SHORT, find_run, local_time, look, short_id
-from podium.cli.screen import EXIT_CODES, Screen, reporting
+from podium.cli.lookup import SHORT, find_run, local_time, look, short_id
+from podium.cli.screen import EXIT_CODES, Screen, counted, duration, money, reporting
 from podium.config import find_journal, find_shared_cache
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal import Journal, RunRow
-from podium.journal.entry import DAMAGED
-from podium.resume import result_of
+from podium.journal.journal import DAMAGED
+from podium.run_state import result_of
 
 _WIDE = 100
 """Width of a terminal with room for longer ids and full dates, in columns."""

@@ -7,15 +7,15 @@ import typer
 from rich.console import RenderableType
 
 from podium.cli import drawing
+from podium.cli.answer import charge_line, problem_line, result_json, status_line, step_outputs
 from podium.cli.arguments import AsJson, ConfigPath, Run
-from podium.cli.live import LiveState, RunTable, run_notes
-from podium.cli.numbers import counted
-from podium.cli.result_json import charge_line, problem_line, result_json, status_line, step_outputs
-from podium.cli.run_lookup import find_run, local_time, look, nested_events, read_family, short_id
-from podium.cli.screen import Screen, reporting
+from podium.cli.drawing.run_table import RunTable
+from podium.cli.live import LiveState, run_notes
+from podium.cli.lookup import find_run, local_time, look, nested_events, read_family, short_id
+from podium.cli.screen import Screen, counted, reporting
 from podium.config import find_journal
 from podium.journal import Entry, Journal, RunRow
-from podium.resume.rebuild import result_of
+from podium.run_state.state import result_of
 from podium.types.events import RunStarted
 
 

@@ -1,11 +1,8 @@
-from .forecast_table import (
-    forecast as forecast,
-)
-from .rich_console import (
-    console as console,
-    markdown as markdown,
-    width as width,
-)
+from .run_table import RunTable as RunTable, View as View
 from .tables import (
+    console as console,
+    forecast as forecast,
+    markdown as markdown,
     plan_table as plan_table,
+    width as width,
 )

@@ -1,11 +1,14 @@
-"""A database in an SQLite file, written by one transaction at a time. Transactions run in threads."""
+"""A database in a SQLite file, for one machine."""
 
+import atexit
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from errno import EACCES, EISDIR
 from pathlib import Path
+from threading import Condition, Lock, get_ident
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -20,12 +23,176 @@ from podium.journal.sql.database import (
     Refused,
     Row,
     Synchronous,
+    Tenure,
     Transaction,
     Value,
     Work,
 )
-from podium.journal.sql.forks import FORKS, FileId, file_id
-from podium.journal.sql.parked import Parked, drop_parked, park, take_parked
+
+WAIT_SECONDS = 5.0
+"""Maximum wait of a fork for transactions, and of a transaction for a fork, in seconds."""
+
+FileId = tuple[int, int]
+"""Device and inode of a file."""
+
+
+class _Forks:
+    """Keeps the uses of SQLite in all threads apart from the forks of the process."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._under_way = 0
+        """Number of forks in progress; a new use of a file waits until they have ended."""
+        self._uses: dict[int, Path] = {}
+        """The file that each thread uses, by thread id."""
+        self._still_used: set[Path] = set()
+        """Files that other threads still used when a fork stopped waiting for them."""
+        self._inherited: set[FileId] = set()
+        """Files that the parent of this process used at the fork."""
+        self._close: list[Callable[[], None]] = []
+
+    def closes(self, close: Callable[[], None]) -> None:
+        """Register a function that closes unused connections, to be called before each fork."""
+        self._close.append(close)
+
+    @contextmanager
+    def held_off(self, path: Path) -> Generator[None, None, None]:
+        """Delay forks while this thread opens, uses or closes a connection to a file."""
+        thread = get_ident()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._under_way, WAIT_SECONDS)
+            self._uses[thread] = path
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._uses.pop(thread, None)
+                self._changed.notify_all()
+
+    def check(self, path: Path) -> None:
+        """Raise an error if the parent used a file when this process was forked.
+
+        Raises:
+            JournalError: the parent used the file.
+        """
+        if self._inherited and file_id(path) in self._inherited:
+            raise JournalError(
+                f"{path} was in use when this process was forked, so SQLite cannot open it here: "
+                "start processes with multiprocessing's 'spawn' or 'forkserver', "
+                "or open the journal in the children only"
+            )
+
+    def before(self) -> None:
+        """Wait for other threads, and close all connections."""
+        with self._changed:
+            self._under_way += 1
+            self._changed.wait_for(lambda: not self._uses.keys() - {get_ident()}, WAIT_SECONDS)
+            self._still_used.update(self._uses.values())
+        for close in self._close:
+            close()
+
+    def after_in_parent(self) -> None:
+        """Allow new uses."""
+        with self._changed:
+            self._under_way -= 1
+            self._still_used.clear()
+            self._changed.notify_all()
+
+    def after_in_child(self) -> None:
+        """Store the files in use, and replace the locks that threads of the parent may hold."""
+        found = {file_id(path) for path in (*self._still_used, *self._uses.values())}
+        self._inherited |= {
+            each for each in found if each is not None
+        }  # `None`: deleted, so nobody can open it
+        self._changed, self._under_way, self._uses, self._still_used = Condition(), 0, {}, set()
+
+
+def file_id(path: Path) -> FileId | None:
+    """Return the device and inode of a file; `None` if it does not exist."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+FORKS = _Forks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=FORKS.before, after_in_parent=FORKS.after_in_parent, after_in_child=FORKS.after_in_child
+    )
+
+
+MOST = 8
+"""Maximum number of kept connections, one for each file; the oldest is closed first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A kept connection."""
+
+    connection: sqlite3.Connection
+    tenure: Tenure
+    file: FileId
+    """Shows whether the path still names the same file."""
+
+
+_parked: dict[tuple[Path, Synchronous], Parked] = {}
+_lock = Lock()
+
+
+def park(path: Path, synchronous: Synchronous, connection: sqlite3.Connection, tenure: Tenure) -> None:
+    """Keep a connection that no transaction uses."""
+    file = file_id(path)
+    if file is None:  # the file was deleted
+        connection.close()
+        return
+    made = Parked(connection, tenure, file)
+    with _lock:
+        before = _parked.pop((path, synchronous), None)
+        _parked[path, synchronous] = made
+        surplus = [_parked.pop(key) for key in list(_parked)[:-MOST]]
+    for each in [*surplus, *([] if before is None else [before])]:
+        each.connection.close()
+
+
+def take_parked(path: Path, synchronous: Synchronous) -> Parked | None:
+    """Remove the kept connection to a file and return it; `None` if there is none."""
+    with _lock:
+        kept = _parked.pop((path, synchronous), None)
+    if kept is not None and kept.file != file_id(path):  # another file is at this path now
+        kept.connection.close()
+        return None
+    return kept
+
+
+def drop_parked(path: Path) -> None:
+    """Close the kept connections to a file."""
+    with FORKS.held_off(path):
+        with _lock:
+            dropped = [_parked.pop(key) for key in list(_parked) if key[0] == path]
+        for each in dropped:
+            each.connection.close()
+
+
+def _drop_all() -> None:
+    with _lock:
+        dropped = list(_parked.values())
+        _parked.clear()
+    for each in dropped:
+        each.connection.close()
+
+
+def _forget_lock() -> None:
+    global _lock  # noqa: PLW0603 - a thread of the parent may hold the old lock
+    _lock = Lock()
+
+
+atexit.register(_drop_all)
+FORKS.closes(_drop_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_lock)
+
 
 BUSY_SECONDS = 0.5
 """How long SQLite waits for the lock of a file before the attempt fails, in seconds."""

@@ -1,18 +1,144 @@
-"""Reads chat completions, whole or streamed.
-
-An answer is valid only if it has a finish reason and is not empty.
-"""
+"""Reads chat completions, whole or streamed."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from podium.errors import AnswerRefused, WorkerBroken, WorkerFailed
-from podium.types.messages import Completion, Message, Part, storable, usage_or_estimate
+from podium.types.messages import Completion, FinishReason, Message, Part, storable, usage_or_estimate
 from podium.types.outcome import Problem, inner_problem
-from podium.usage import Usage
-from podium.workers.openai.finish_reasons import joined_finish, read_finish
-from podium.workers.openai.usage import read_usage
+from podium.usage import MAX_COUNT, Usage
+
+_FINISHES: Mapping[str, FinishReason] = {
+    "stop": "stop",
+    "stop_sequence": "stop",
+    "end_turn": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "endoftext": "stop",
+    "complete": "stop",
+    "completed": "stop",
+    "length": "length",
+    "max_length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "content_filter": "content_filter",
+    "content_filtered": "content_filter",
+    "guardrail_intervened": "content_filter",
+    "refusal": "content_filter",
+    "safety": "content_filter",
+    "image_safety": "content_filter",
+    "recitation": "content_filter",
+    "blocklist": "content_filter",
+    "prohibited_content": "content_filter",
+    "spii": "content_filter",
+    "sensitive": "content_filter",
+    "error_toxic": "content_filter",
+    "tool_calls": "tool_calls",
+    "tool_call": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+}
+_NOT_YET = ("finish_reason_unspecified", "in_progress", "null")
+"""Values in the pieces of a stream before its end."""
+
+
+def read_finish(said: str) -> FinishReason | None:
+    """Return the finish reason for a server's value; `None` for an unknown value."""
+    return _FINISHES.get(_word(said))
+
+
+def joined_finish(before: str | None, said: object) -> str | None:
+    """Return the finish reason of an answer after another piece; a `stop` does not replace another reason.
+
+    Args:
+        before: the reason so far; `None` if there is none.
+        said: the reason in the piece; empty or `None` if there is none.
+    """
+    if not said or _word(str(said)) in _NOT_YET or (before is not None and read_finish(before) != "stop"):
+        return before
+    return str(said)
+
+
+def _word(said: str) -> str:
+    """Normalize a reason, which may have forms such as `STOP`, `content-filter` and `FinishReason.STOP`."""
+    return said.rpartition(".")[2].lower().replace("-", "_")
+
+
+def read_usage(raw: object) -> Usage | None:
+    """Return the usage that a server reported; `None` if it is missing, incomplete or invalid.
+
+    The numbers of input tokens and of output tokens must be integers of 0 or more. Servers differ in three
+    points:
+
+    - Some servers (Gemini, Grok) do not include reasoning tokens in the output tokens. If the total shows
+      this, or if there are more reasoning tokens than output tokens, the reasoning tokens are added to the
+      output tokens. If the total then contradicts the addition, the usage is invalid.
+    - Some servers (Anthropic) do not include cached tokens in the input tokens; they are added.
+    - If there are more cached tokens than input tokens, the number of cached tokens is ignored. The whole
+      input then has the full price.
+
+    Args:
+        raw: the `usage` of a chat completion or of a response of the Responses API.
+    """
+    if not isinstance(raw, Mapping):
+        return None
+    counts = _flat(raw)
+    if not counts.keys() & set(_READ) or not counts.keys() & set(_WRITTEN):
+        return None
+    read, written = _first(counts, *_READ), _first(counts, *_WRITTEN)
+    cached = _first(counts, "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+    if "prompt_tokens" not in counts:
+        read += _first(counts, "cache_read_input_tokens") + _first(counts, "cache_creation_input_tokens")
+    if read + written == 0:
+        return None
+    reasoning = _first(counts, "reasoning_tokens", "thoughts_tokens")
+    hidden_read = _first(counts, "orchestration_input_tokens")
+    hidden_written = _first(counts, "orchestration_output_tokens")
+    hidden_cached = _first(counts, "orchestration_input_cached_tokens", "orchestration_cached_tokens")
+    beside = _first(counts, "total_tokens") - read - written
+    if beside > 0 and not hidden_read + hidden_written:
+        written += beside
+        reasoning = max(reasoning, beside)
+    elif reasoning > written:
+        if "total_tokens" in counts and beside == 0:  # the total shows that the output includes it
+            return None
+        written += reasoning
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        cached_tokens=cached if cached <= read else 0,
+        reasoning_tokens=min(reasoning, written),
+        orchestration_input_tokens=hidden_read,
+        orchestration_output_tokens=hidden_written,
+        orchestration_cached_tokens=hidden_cached if hidden_cached <= hidden_read else 0,
+    )
+
+
+_READ = ("prompt_tokens", "input_tokens")
+_WRITTEN = ("completion_tokens", "output_tokens")
+
+
+def _flat(raw: Mapping[str, Any]) -> dict[str, int]:
+    """Return the counts of `raw` and of its `…_details` in one mapping; `raw` takes precedence."""
+    counts: dict[str, int] = {}
+    for key, value in raw.items():
+        if isinstance(value, Mapping) and key.endswith("_details"):
+            counts = {name: n for name, n in value.items() if _is_count(n)} | counts
+    return counts | {key: value for key, value in raw.items() if _is_count(value)}
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT
+
+
+def _first(counts: Mapping[str, int], *names: str) -> int:
+    for name in names:
+        if name in counts:
+            return counts[name]
+    return 0
 
 
 class AnswerReader:

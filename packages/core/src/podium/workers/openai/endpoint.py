@@ -10,12 +10,11 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from podium.aio.per_loop import PerLoop
+from podium.aio.loops import PerLoop
 from podium.errors import ConfigError
 from podium.secrets import register
-from podium.workers.openai.error_mapping import Origin
-from podium.workers.openai.providers import DEFAULT_PROVIDER, PROVIDERS, Provider, find_provider
-from podium.workers.openai.timeouts import Timeouts
+from podium.workers.openai.errors import Origin
+from podium.workers.openai.providers import DEFAULT_PROVIDER, PROVIDERS, Provider, Timeouts, find_provider
 
 if TYPE_CHECKING:
     from podium.workers.openai.json_client import Exchange

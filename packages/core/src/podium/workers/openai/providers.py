@@ -1,15 +1,36 @@
-"""The differences between providers of OpenAI's API: one table, with one row for each provider.
-
-To add a provider, add a row here. The client, the configuration and telemetry read this table. The facts are
-from late 2026; a row with an assumption says so.
-"""
+"""The differences between providers of OpenAI's API: one table, with one row for each provider."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from podium.errors import ConfigError
-from podium.workers.openai.timeouts import Timeouts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Timeouts for a server, in seconds.
+
+    Raises:
+        ConfigError: a timeout is not above 0.
+    """
+
+    connect: float = 10.0
+    """Until a connection is open: name lookup, TCP and TLS."""
+    first_byte: float = 120.0
+    """Until the first byte of a streamed response, including keep-alives. A whole response has `total`."""
+    idle: float = 60.0
+    """Between two pieces of a streamed response, including keep-alives."""
+    total: float = 600.0
+    """From the call to the end of the response."""
+
+    def __post_init__(self) -> None:
+        for timeout in fields(self):
+            if not getattr(self, timeout.name) > 0:
+                raise ConfigError(
+                    f"timeout {timeout.name} is {getattr(self, timeout.name)!r}: it must be above 0"
+                )
+
 
 ConstraintKind = Literal["json", "grammar"]
 Field = Literal["temperature", "top_p", "stop", "seed", "stream_options"]

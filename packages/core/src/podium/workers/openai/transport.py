@@ -1,18 +1,14 @@
-"""Sends HTTP requests and reads responses. This is the only module with sockets.
-
-The module handles bytes, statuses and network errors, but no JSON. It is imported when an endpoint is first
-opened, because httpx2 and aiohttp take about half a second to import.
-
-The module uses the transport of httpx2 without the client of httpx2. The client would add cookies, redirects,
-auth flows and decompression, which an endpoint must not use, and would double the CPU time.
-"""
+"""Sends HTTP requests and reads responses."""
 
 import os
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from errno import errorcode
 from functools import cache
+from ipaddress import ip_address
 from typing import Literal
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import anyio
@@ -20,8 +16,53 @@ import httpx2
 from httpx_aiohttp.httpx2 import AiohttpTransport
 
 from podium.errors import ConfigError, WorkerBroken, WorkerError, WorkerUnavailable
-from podium.workers.openai.error_mapping import Origin, out_of_files
-from podium.workers.openai.proxies import find_proxy
+from podium.secrets import register
+from podium.workers.openai.errors import Origin, out_of_files
+
+
+def find_proxy(base_url: str) -> str | None:
+    """Return the URL of the proxy for `base_url`; `None` for a direct connection.
+
+    The proxy is read from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in upper or lower case,
+    and from the system's settings if there are any. A server on this machine never has a proxy.
+
+    Raises:
+        ConfigError: the environment has a proxy that is not an HTTP proxy.
+    """
+    parts = urlsplit(base_url)
+    host = parts.hostname or ""
+    if _is_loopback(host) or proxy_bypass(host):
+        return None
+    proxies = getproxies()
+    named = proxies.get(parts.scheme) or proxies.get("all")
+    if not named:
+        return None
+    proxy = named if "://" in named else f"http://{named}"
+    scheme, _, rest = proxy.partition("://")
+    for secret in _secrets(rest):
+        register(secret)
+    if scheme not in ("http", "https"):
+        raise ConfigError(
+            f"the proxy for {base_url} in the environment uses {scheme!r}, which is not supported: "
+            "use an HTTP proxy, or put the host into NO_PROXY"
+        )
+    return proxy
+
+
+def _secrets(rest: str) -> Iterator[str]:
+    """Yield the password of a URL without its scheme, both verbatim and decoded."""
+    user, found, _ = rest.partition("/")[0].rpartition("@")
+    password = user.partition(":")[2] or user
+    if found:
+        yield from {password, unquote(password)}
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
 
 KEEPALIVE_SECONDS = 30.0
 """How long an idle connection is kept. Load balancers close connections that are idle for longer."""

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 
 from podium.journal import Entry, Journal, RunRow
-from podium.resume import Called, calls_of
+from podium.run_state import Called, calls_of
 from podium.types import (
     Outcome,
     PlannerEnded,

@@ -10,7 +10,7 @@ import anyio
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunHeld, RunUnknown
 from podium.journal import RunRow, SqlJournal
-from podium.resume import renumbered, waiting_for
+from podium.run_state import renumbered, waiting_for
 from podium.types import Event, Plan, RunStarted, read_conversation
 from podium_server.api.bodies import fingerprint_of, read_body, read_messages
 from podium_server.api.runs.forms import workers_of

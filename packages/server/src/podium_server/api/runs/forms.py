@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from podium.budget import Charged
 from podium.journal import Entry, RunRow
-from podium.resume import result_of, waiting_for
+from podium.run_state import result_of, waiting_for
 from podium.types import (
     Action,
     ApprovalAsked,

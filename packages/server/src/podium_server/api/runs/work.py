@@ -6,8 +6,8 @@ from dataclasses import replace
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.replay import replay
-from podium.resume import limits_of
 from podium.run import Listener, RunOptions
+from podium.run_state import limits_of
 from podium.types import Event, Message, Plan, Result
 from podium_server.api.runs.requests import JobRequest
 from podium_server.http import BadRequest

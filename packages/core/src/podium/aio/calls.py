@@ -1,0 +1,354 @@
+"""Calls that may ignore their cancellation, block the event loop, or must be protected from it."""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from threading import Event, Lock, Thread
+from time import monotonic, sleep
+from typing import Any, Final, Generic, TypeVar
+
+import anyio
+import anyio.lowlevel
+from anyio.lowlevel import checkpoint
+
+GRACE = 1.0
+"""Maximum time for which the work may continue after the caller's cancellation, in seconds."""
+
+_Value = TypeVar("_Value")
+
+
+async def shielded(work: Coroutine[Any, Any, _Value]) -> _Value:
+    """Run `work` in its own task and return its result.
+
+    If the caller is cancelled, before or during the work, the work has `GRACE` seconds to finish; then it is
+    cancelled too, and has the same time again. Then the caller's cancellation is raised, and the result of
+    the work is discarded.
+
+    Args:
+        work: the coroutine.
+
+    Raises:
+        BaseException: whatever `work` raises.
+    """
+    task, waiting = asyncio.create_task(work), asyncio.current_task()
+    try:
+        if waiting is None or not waiting.cancelling():
+            await asyncio.wait([task])
+        else:
+            await _see_off(task)
+    except asyncio.CancelledError:
+        await _see_off(task)
+        if task.done() and not task.cancelled():
+            task.exception()  # retrieved, so asyncio does not log it
+        raise
+    if task.cancelled() or not task.done():
+        await anyio.lowlevel.checkpoint()  # raises the cancellation of the caller, if there is one
+    if not task.done():
+        raise asyncio.CancelledError
+    return task.result()
+
+
+async def _see_off(task: asyncio.Task[Any]) -> None:
+    with anyio.CancelScope(shield=True):
+        await asyncio.wait([task], timeout=GRACE)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=GRACE)
+
+
+PATIENCE: Final = 1.5 * GRACE
+"""Seconds that cancelled code has for its cleanup; work in `shielded` has less."""
+BLOCKED: Final = 1.0
+"""Seconds after which a blocked event loop is reported."""
+_LOOKS: Final = 4
+"""Number of looks at each event loop in `BLOCKED` seconds."""
+_UNREAD: Final = 64
+"""Number of pieces that code may emit without a wait."""
+
+_LOG = logging.getLogger("podium")
+_T = TypeVar("_T")
+_left: Final = set[asyncio.Task[Any]]()
+"""Tasks that were left and have not ended; an event loop holds its tasks only weakly."""
+
+
+async def foreign_batches(
+    code: Callable[[Callable[[_T], Awaitable[None]]], Coroutine[Any, Any, None]],
+    name: str,
+    until: float | None = None,
+    *,
+    is_own: bool = False,
+) -> AsyncGenerator[list[_T], None]:
+    """Run foreign code in its own task, and yield the pieces that it emits: all that are unread at a time.
+
+    At the time limit, and if the caller is cancelled or leaves the iteration, the code is cancelled. If it
+    has not ended `PATIENCE` seconds later, it is left.
+
+    Args:
+        code: a coroutine function; its argument is an async function that emits a piece.
+        name: the owner of the code in log records, as in `worker 'x'`.
+        until: the time limit on the event loop's clock, in seconds; `None` for no limit.
+        is_own: whether the code ends after its cancellation for certain, so that it is never left.
+
+    Raises:
+        TimeoutError: the code did not end before the time limit.
+        BaseException: whatever the code raises, after its pieces.
+    """
+    loop, pipe = asyncio.get_running_loop(), _Pipe[_T]()
+    task, patience = loop.create_task(code(pipe.emit)), None if is_own else PATIENCE
+    task.add_done_callback(lambda _: pipe.written.set())
+    timer = None if until is None else loop.call_at(until, pipe.written.set)
+    _watchdog.add(task, name, loop)
+    try:
+        while pipe.pieces or not task.done():
+            if pipe.pieces:
+                yield pipe.take()
+            elif until is not None and loop.time() >= until:
+                raise TimeoutError
+            else:
+                pipe.written.clear()
+                await pipe.written.wait()
+        await task
+    except asyncio.CancelledError as cancelled:
+        await _end(task, name, patience)
+        try:
+            if pipe.pieces:  # an answer that has arrived is paid for
+                yield pipe.take()
+        finally:
+            raise cancelled
+    finally:
+        if timer is not None:
+            timer.cancel()
+        try:
+            await _end(task, name, patience)
+        finally:
+            pipe.close()
+            _watchdog.remove(task)
+
+
+class _Pipe(Generic[_T]):
+    """The pieces that foreign code has emitted, and that are not read yet."""
+
+    def __init__(self) -> None:
+        self.pieces: list[_T] = []
+        self.written, self._has_room = asyncio.Event(), asyncio.Event()
+        self._is_closed = False
+
+    async def emit(self, piece: _T) -> None:
+        """Add a piece, and wait if many pieces are unread; an empty text is dropped.
+
+        Raises:
+            CancelledError: nobody reads any more.
+        """
+        if self._is_closed:
+            raise asyncio.CancelledError("the call has ended")
+        if isinstance(piece, str) and not piece:
+            await checkpoint()
+            return
+        self.pieces.append(piece)
+        self.written.set()
+        if len(self.pieces) >= _UNREAD:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    def take(self) -> list[_T]:
+        """Remove and return all pieces."""
+        taken, self.pieces = self.pieces, []
+        self._has_room.set()
+        return taken
+
+    def close(self) -> None:
+        """Accept no more pieces."""
+        self._is_closed = True
+        self._has_room.set()
+
+
+async def _end(task: asyncio.Task[Any], name: str, patience: float | None) -> None:
+    """Cancel a task, and wait until it has ended; leave it if it does not end."""
+    if task in _left:
+        return
+    task.add_done_callback(_ended)
+    if task.done():
+        return
+    task.cancel()
+    try:
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([task], timeout=patience)
+    finally:
+        if not task.done():
+            _left.add(task)
+            task.cancel()
+            asyncio._unregister_task(task)  # noqa: SLF001 - public for implementations of tasks
+            _LOG.warning(
+                "%s ignores that it was cancelled: it is left, and its answer is discarded. Its code catches "
+                "CancelledError, or all exceptions, and continues: let it end, or raise the exception again",
+                name,
+            )
+
+
+def _ended(task: asyncio.Task[Any]) -> None:
+    _left.discard(task)
+    if not task.cancelled():
+        task.exception()  # retrieved, so asyncio does not log it
+
+
+class _Watchdog:
+    """The thread that looks whether event loops are blocked; it waits while there are no calls."""
+
+    def __init__(self) -> None:
+        self._calls: dict[asyncio.Task[Any], tuple[str, asyncio.AbstractEventLoop]] = {}
+        self._lock = Lock()
+        self._has_calls = Event()
+        self._thread: Thread | None = None
+
+    def add(self, task: asyncio.Task[Any], name: str, loop: asyncio.AbstractEventLoop) -> None:
+        """Watch the event loop of a call until `remove`."""
+        self._calls[task] = name, loop
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = Thread(target=self._watch, name="podium-watchdog", daemon=True)
+                    self._thread.start()
+        if not self._has_calls.is_set():
+            self._has_calls.set()
+
+    def remove(self, task: asyncio.Task[Any]) -> None:
+        """Forget a call."""
+        self._calls.pop(task, None)
+
+    def _watch(self) -> None:
+        looks: _Looks = {}
+        while True:
+            self._has_calls.wait()
+            looks = self._look(looks)
+            if not looks:
+                self._has_calls.clear()
+                if self._calls:  # added meanwhile
+                    self._has_calls.set()
+            sleep(BLOCKED / _LOOKS)
+
+    def _look(self, before: "_Looks") -> "_Looks":
+        """Look at the event loop of each call; report a loop that has not answered an earlier look."""
+        looks: _Looks = {}
+        for loop in {loop for _, loop in list(self._calls.values())}:
+            look = before.get(loop)
+            if look is None or look.answered.is_set():
+                look = _Look(loop)
+            elif look.is_late:
+                look.is_told = True
+                self._tell(loop)
+            looks[loop] = look
+        return looks
+
+    def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
+        running = asyncio.current_task(loop)
+        calls = list(self._calls.items())
+        if running is None:  # the whole process was stopped
+            return
+        names = [name for task, (name, _) in calls if task is running]
+        beside = sorted({f"a task of {name}" for _, (name, its) in calls if its is loop})
+        _LOG.warning(
+            "%s has blocked the event loop for more than %g s: all runs of this loop stand still, and their "
+            "time limits cannot end a call. Call blocking code in a thread",
+            " or ".join(names or beside),
+            BLOCKED,
+        )
+
+
+class _Look:
+    """One look whether an event loop runs."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.answered = Event()
+        self.is_told = False
+        self._began = monotonic()
+        try:
+            loop.call_soon_threadsafe(self.answered.set)
+        except RuntimeError:  # the loop is closed
+            self.answered.set()
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the loop has not answered for too long, and this is not told yet."""
+        return not self.is_told and monotonic() - self._began > BLOCKED
+
+
+_Looks = dict[asyncio.AbstractEventLoop, _Look]
+_watchdog = _Watchdog()
+
+
+def _forget() -> None:
+    """Replace the watchdog in a forked process, which has neither its thread nor its calls."""
+    global _watchdog  # noqa: PLW0603 - a lock may stay locked after a fork
+    _watchdog = _Watchdog()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+class OpenTasks:
+    """A set of tasks, from any threads and event loops; closing the set cancels its tasks.
+
+    A running task enters the set, in its own thread. (A task group is different: it starts its tasks, all in
+    one event loop.)
+    """
+
+    def __init__(self) -> None:
+        self._tasks = set[_OpenTask]()
+        self.is_closed = False
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Return a context manager in which the current task belongs to the set.
+
+        Raises:
+            CancelledError: the set is closed.
+        """
+        task = _OpenTask()
+        self._tasks.add(task)
+        try:
+            if self.is_closed:  # checked after the entry, so that a concurrent `close` is not missed
+                raise asyncio.CancelledError("the work that this task belongs to has ended")
+            yield
+        finally:
+            self._tasks.discard(task)
+            task.ended.set_result(None)
+
+    async def close(self) -> None:
+        """Cancel the tasks of the set, and wait until they have ended, at most `GRACE` seconds."""
+        self.is_closed = True
+        open_tasks = [task for task in tuple(self._tasks) if not task.is_current()]
+        if not open_tasks:
+            return
+        for task in open_tasks:
+            task.stop()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([asyncio.wrap_future(task.ended) for task in open_tasks], timeout=GRACE)
+
+
+class _OpenTask:
+    """A task in a set."""
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._loop = task, asyncio.get_running_loop()
+        self.ended = Future[None]()
+
+    def is_current(self) -> bool:
+        """Return whether this task is the caller."""
+        with suppress(RuntimeError):  # no event loop runs in this thread
+            return asyncio.current_task() is self._task
+        return False
+
+    def stop(self) -> None:
+        """Cancel the task in its event loop, unless it has already left the set."""
+        with suppress(RuntimeError):  # the loop is closed, so the task has ended
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if not self.ended.done():
+            self._task.cancel()

@@ -1,0 +1,402 @@
+"""The three records of a run: its conductor's settings, its request, and its context."""
+
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, NamedTuple, Protocol
+
+from podium.aio.calls import OpenTasks
+from podium.budget.ledger import Ledger, Reservation
+from podium.budget.limits import Limits
+from podium.execution.retry import OnFailure, Retry
+from podium.journal.cache import Cache
+from podium.journal.journal import Journal
+from podium.planners.planner import Planner
+from podium.policy import Policy
+from podium.run_state.action_log import ActionLog
+from podium.run_state.reuse import PaidResults
+from podium.types.events import Event, StepEnded
+from podium.types.messages import Message, Sampling, Tools
+from podium.types.outcome import Action, Outcome
+from podium.types.plan import Plan
+from podium.usage import Usage
+from podium.workers.pool import Overlong, Pool
+from podium.workers.worker import Caller, CallMiddleware, Card, VisibleStep, Worker
+
+NO_OUTCOMES: Mapping[int, Outcome] = MappingProxyType({})
+
+
+class Pause(Exception):
+    """Raised by a step starter that starts no step now; the run ends as `waiting` and can be resumed."""
+
+
+class HostExit(BaseException):
+    """Base class of exceptions that a host's middleware raises in a worker's call to leave the run.
+
+    A step may start before its plan is complete and raise such an exception. The exception is then raised
+    when the host runs that step.
+
+    Args:
+        args: the arguments of the exception.
+        usage: the tokens that the call has used; `None` if they are not known: Podium then estimates them.
+        continues: whether the host continues the call when it runs the step again. Otherwise it is not known
+            whether an action was carried out.
+    """
+
+    actions: tuple[Action, ...] = ()
+    """The actions that the run had begun when it was left."""
+
+    def __init__(self, *args: object, usage: Usage | None = None, continues: bool = True) -> None:
+        super().__init__(*args)
+        self.usage = usage
+        self.continues = continues
+
+
+class ExternalScheduler(Protocol):
+    """The steps of one round's plan, for a host that decides when each step starts.
+
+    If a step can start before the plan is complete, the run itself starts it, except a step of an
+    interruptible worker. When the host runs such a step, the step is already running or has ended. The run
+    handles the workers, inputs and limits of all steps.
+    """
+
+    run_id: str
+    round: int
+    """The round's number, from 1."""
+    plan: Plan
+    workers: tuple[str, ...]
+    """The names of the pool's workers, in the pool's order."""
+
+    async def run(self, index: int, known: Mapping[int, Outcome] = NO_OUTCOMES) -> Outcome:
+        """Run a step, or wait for a running step, and return its outcome.
+
+        A step that has ended is not run again. A failed step has an outcome and raises no exception. A step
+        that lacks an input is handled according to `on_failure`. An action that waits for a person has not
+        ended: its outcome has the problem code `WAITING`, and the steps that need it are not run.
+
+        Args:
+            index: index of the step, from 0.
+            known: outcomes of other steps that the host has stored; `run` passes them to `take`.
+
+        Raises:
+            ConfigError: the step does not exist, was started by the host before, or depends on steps that
+                have not ended.
+        """
+        ...
+
+    def take(self, index: int, outcome: Outcome) -> None:
+        """Reuse the stored outcome of a step; its cost counts against the run's limits.
+
+        A step that has ended in this run keeps its outcome.
+        """
+
+    def charge(self, index: int, outcome: Outcome) -> None:
+        """Count the spending of a stored attempt of a step, before the step runs again.
+
+        The spending counts against the run's limits, and is part of the cost of the step's new outcome.
+        """
+
+
+StepStarter = Callable[[ExternalScheduler], Awaitable[None]]
+"""A function that starts each step of a plan after the steps on its access list have ended, and waits for all
+steps.
+
+The run raises the exceptions of this function. Steps that the function does not start are cancelled. The
+function may raise `Pause` to postpone all steps; the run then ends after the running steps have ended.
+"""
+
+
+Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
+"""Judges an answer: a worker that answers YES or NO, or a function of question and answer.
+
+The function returns `True` or an empty text to accept the answer, and `False` or a text with the reason to
+reject it.
+"""
+
+_NO_SPAN = nullcontext()
+_PLAIN = Sampling()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConductorSettings:
+    """The settings of a conductor, which all its runs share."""
+
+    name: str
+    """The conductor's name."""
+    pool: Pool
+    planner: Planner
+    fallback_planner: Planner | None = None
+    """Plans the first round if `planner` gives no valid plan; with `None` the run fails then."""
+    limits: Limits
+    accept: Accept | None = None
+    policy: Policy = Policy()
+    retry: Retry = Retry()
+    on_failure: OnFailure = "note"
+    cache: Cache | Literal["run"] | None = None
+    journal: Journal | None = None
+    show_question: bool = True
+    """Whether workers see the question in addition to their subtask."""
+    labels: frozenset[str] = frozenset()
+    """Labels of each query."""
+
+    def acts(self, number: int) -> bool:
+        """Return whether a step of this worker is an action: the worker, or one of its fallbacks, may act."""
+        others = self.retry.fallbacks_of(number, self.pool)
+        return any(self.pool.workers[each].acts for each in (number, *others))
+
+    def actions_of(self, plan: Plan) -> tuple[int, ...]:
+        """Return the indices of the steps of a plan that are actions."""
+        acting = {number for number in {step.worker for step in plan.steps} if self.acts(number)}
+        return tuple(index for index, step in enumerate(plan.steps) if step.worker in acting)
+
+    @property
+    def planners(self) -> tuple[Planner, ...]:
+        """Every planner that a run may call."""
+        return (self.planner,) if self.fallback_planner is None else (self.planner, self.fallback_planner)
+
+    @property
+    def parties(self) -> tuple[Card, ...]:
+        """The cards of all that may see data: the pool, the planners and the judge."""
+        planners = (planner.card for planner in self.planners)
+        return (*(worker.card for worker in self.workers), *(card for card in planners if card is not None))
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """Every worker that a run may call: the pool, and the judge."""
+        return (*self.pool, self.accept) if isinstance(self.accept, Worker) else tuple(self.pool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """The request of one run."""
+
+    run_id: str
+    is_new_id: bool = False
+    """Whether the id was generated for this run, so that no journal can have a run with this id."""
+    query: tuple[Message, ...] = ()
+    context: Mapping[str, str] = field(default_factory=dict)
+    """Named texts that subtasks may refer to."""
+    plan: Plan | None = None
+    """The plan to run; in a resumed run, it replaces the last plan."""
+    labels: frozenset[str] = frozenset()
+    """The labels of the query, and from the start of the run those of its conversation."""
+    asker: str = ""
+    """Whose conversation the query is; see `RunOptions`."""
+    policy: Policy | None = None
+    """Applies in addition to the conductor's policy; `None` adds nothing."""
+    journal: Journal | None = None
+    """Records the run; `None` means the conductor's journal."""
+    paid_results: PaidResults | None = None
+    """Results that are already paid for; `None` means none."""
+    tools: Tools | None = None
+    """Tools for the worker of the plan's last step."""
+    sampling: Sampling = Sampling()
+    """Sampling settings for the worker of the plan's last step."""
+    tool_messages: tuple[Message, ...] = ()
+    """Tool calls after the query and their results, for the worker of the plan's last step."""
+    stream: bool = False
+    """Whether the caller reads the events during the run."""
+    forecast: bool = False
+    """Whether the result compares the first plan with its forecast."""
+    middleware: CallMiddleware | None = None
+    """Wraps each call of a worker; `None` calls workers directly."""
+    step_starter: StepStarter | None = None
+    """Starts the steps of each plan; `None` means the run's own scheduler."""
+    caller: Caller | None = None
+    """The call that this nested run answers; `None` for a run that a user started."""
+    within: Caller | None = None
+    """The call of a worker whose code started this run, such as an agent whose model is a conductor.
+
+    The limits, the policy and the labels of the outer run apply to this run. This run has its own id and
+    journal. `None` for other runs, and if `caller` is set.
+    """
+    resumes: bool = False
+    """Whether to resume the run even if it has ended, for example with the status `failed`."""
+    limits: Limits | None = None
+    """Replace the limits of the conductor, and the recorded limits of a resumed run; `None` keeps them."""
+    uses_cache: bool = True
+    """Whether the run may reuse answers from the conductor's cache and store answers there."""
+    force: bool = False
+    """Whether to resume also a run that raised `RunDead`."""
+    refresh: bool = False
+    """Whether to run recorded steps again that lacked an input which exists now."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousRound:
+    """The data that steps with `"previous"` on their access list see."""
+
+    visible: tuple[VisibleStep, ...] = ()
+    """The steps of the previous round that have an output, in its plan's order."""
+    labels: frozenset[str] = frozenset()
+    """The labels of these outputs."""
+    is_whole: bool = True
+    """Whether these outputs are complete, and were made from complete inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """The state that the stages of one run share."""
+
+    settings: ConductorSettings
+    request: RunRequest
+    ledger: Ledger
+    """The ledger, which nested runs share."""
+    policy: Policy
+    """The policies of the conductor and of the request. In a nested run also the fields of the outer run's
+    policy that apply everywhere: see `Policy.everywhere`.
+    """
+    labels: frozenset[str] = frozenset()
+    """The labels of the query, and of the data that planners of later rounds have seen."""
+    previous: PreviousRound = PreviousRound()
+    """The previous round; empty in the first round."""
+    journal: Journal | None = None
+    """The journal of the run and its nested runs."""
+    cache: Cache | None = None
+    """Answers that may be reused; `None` disables caching."""
+    overlong: Overlong = field(default_factory=Overlong)
+    """The answers that were longer than their token limit."""
+    paid_results: PaidResults | None = None
+    """Results that are already paid for; `None` if the run is new and not recorded."""
+    actions: ActionLog = field(default_factory=ActionLog)
+    """The actions that were begun in this run, the runs around it and its nested runs."""
+    depth: int = 0
+    """Number of outer runs."""
+    emit: Callable[[Event], None] | None = None
+    """Called with each event of the run; `None` without listeners."""
+    recorded: Callable[[], Awaitable[None]] | None = None
+    """Waits until the journal has recorded all events so far, before a call is sent; `None` without a
+    journal."""
+    span: Callable[..., AbstractContextManager[object]] | None = None
+    """Makes the span of a call the current span. Its arguments are round, step and attempt. `None` without
+    tracing.
+    """
+    clock: Callable[[], float]
+    """The event loop's clock, in seconds."""
+    began: float
+    """Start of the run on the event loop's clock.
+
+    In a resumed run, the start is later by the time of the interruption.
+    """
+
+    @property
+    def shows_question(self) -> bool:
+        """Whether workers see the question in addition to their subtask."""
+        return self.settings.show_question and bool(self.request.query)
+
+    @property
+    def last_step_differs(self) -> bool:
+        """Whether the request has tools, tool messages or sampling settings for the plan's last step."""
+        request = self.request
+        return request.tools is not None or bool(request.tool_messages) or request.sampling != _PLAIN
+
+    def tell(self, kind: Callable[..., Event], **facts: object) -> None:
+        """Emit an event of this run, if there are listeners."""
+        if self.emit is not None:
+            self.emit(kind(run_id=self.request.run_id, at=self.now(), **facts))
+
+    def tell_step_ended(self, outcome: Outcome, key: str = "", took: Action | None = None) -> None:
+        """Emit `StepEnded`; `key` is the hash of its input, and `took` an action that it takes."""
+        if self.emit is not None:
+            ids = {"round": outcome.round, "step": outcome.step, "attempt": outcome.attempts}
+            self.tell(StepEnded, **ids, outcome=outcome, key=key, took=took)
+
+    def during(self, *ids: int) -> AbstractContextManager[object]:
+        """Return a context manager for a call.
+
+        The ids are the numbers of round, step and attempt; for a planner call, only the number of the round.
+        """
+        return _NO_SPAN if self.span is None else self.span(*ids)
+
+    def now(self) -> float:
+        """Return the seconds from the start of the run until now, without the time of interruptions."""
+        return self.clock() - self.began
+
+
+class WorkerRun(NamedTuple):
+    """An ended run that a worker's code started."""
+
+    nested: str
+    """The id of the run."""
+    status: str
+    """The status of its result; `stopped` if it has no result."""
+    calls: int
+    """Number of calls that it made."""
+    steps: int
+    """Number of steps that it started."""
+    actions: tuple[Action, ...]
+    """Its actions."""
+
+
+@dataclass(slots=True)
+class OuterRun:
+    """A call of a worker, and its run, as the runs nested in this call see them.
+
+    `Caller.outer` has this object.
+    """
+
+    context: RunContext
+    ledgers: list[Ledger] = field(default_factory=list)
+    """The ledgers of the nested runs, which give the cost of a call without a complete response."""
+    actions: list[ActionLog] = field(default_factory=list)
+    """The actions of the nested runs."""
+    reservation: Reservation | None = None
+    """The call's reservation; `None` until the call is made."""
+    runs: OpenTasks = field(default_factory=OpenTasks)
+    """The unfinished runs that the worker's code has started.
+
+    The set is closed when the call has ended; runs that the code starts later are not nested in the call.
+    """
+    ended: list[WorkerRun] = field(default_factory=list)
+    """The ended runs that the worker's code started."""
+    is_stopped: bool = False
+    """Whether the call was stopped by a limit, a cancellation, or another step's failure. A synchronous
+    function continues in its thread, but cannot start further runs."""
+    answered: list[Ledger] = field(default_factory=list)
+    """The ledgers of nested runs that have an answer.
+
+    The worker's reported usage may include the usage of these runs. It never includes the usage of a run that
+    raised an exception.
+    """
+    gaps: list[str] = field(default_factory=list)
+    """The statuses and problems of nested runs that are not `ok`. The worker's answer may not mention
+    them."""
+
+
+def outer_run(caller: Caller | None) -> OuterRun | None:
+    """Return the `OuterRun` of a call; `None` for a call outside of a run."""
+    outer = None if caller is None else caller.outer
+    return outer if isinstance(outer, OuterRun) else None
+
+
+_call: ContextVar[Caller | None] = ContextVar("podium_call", default=None)
+
+
+@contextmanager
+def answering(caller: Caller | None) -> Iterator[None]:
+    """Make the runs that start in the block nested runs of this call; with `None`, of no call."""
+    token = _call.set(caller)
+    try:
+        yield
+    finally:
+        _call.reset(token)
+
+
+def outside_of_calls() -> AbstractContextManager[None]:
+    """Return a context manager; runs that start in its block are not nested."""
+    return answering(None)
+
+
+def current_call() -> Caller | None:
+    """Return the call whose worker runs this code; `None` outside of calls and after their end.
+
+    Raises:
+        CancelledError: the call was stopped. Its code continues in a thread, and may not start a run.
+    """
+    outer = outer_run(caller := _call.get())
+    if outer is not None and outer.is_stopped:
+        raise CancelledError("the worker's call was stopped, so its code cannot start a run")
+    return None if outer is None or outer.runs.is_closed else caller

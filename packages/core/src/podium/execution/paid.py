@@ -1,0 +1,193 @@
+"""The steps of a round whose results are already paid for."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from hashlib import sha256
+
+from podium.budget.limits import Spend
+from podium.execution.context import RunContext
+from podium.execution.graph import STOPPED, DependencyGraph, StepState
+from podium.prompts.subtask import named_texts
+from podium.run_state.action_log import Level
+from podium.run_state.reuse import PaidResults, step_key
+from podium.secrets import scrub
+from podium.types.outcome import Call, Outcome, Problem, StepStatus, totals
+from podium.types.plan import renumbered
+from podium.workers.worker import StepInput, VisibleStep
+
+
+class StoredCalls:
+    """The stored calls of one round's steps.
+
+    Args:
+        context: the context of the run.
+        number: the round's number, from 1.
+    """
+
+    def __init__(self, context: RunContext, number: int) -> None:
+        self._context = context
+        self._number = number
+        self._repeated: dict[int, tuple[Call, ...]] = {}
+        """For each step that runs again, the earlier calls that the record of the run does not have."""
+
+    def charge(self, index: int, outcome: Outcome) -> tuple[Call, ...]:
+        """Count the calls of a stored outcome that are not counted yet, and return them."""
+        if not outcome.attempts:
+            return ()
+        paid_results = self._context.paid_results
+        charged = set() if paid_results is None else paid_results.charged
+        known = {call.attempt for call in self._repeated.get(index, ())}
+        calls = tuple(
+            call
+            for call in outcome.calls or (outcome.as_call(),)
+            if call.attempt not in known and (self._number, index, call.attempt) not in charged
+        )
+        if calls:
+            bill = totals(calls)
+            self._context.ledger.charge(Spend.of(bill["usage"], bill["cost"], calls=len(calls)), steps=1)
+        return calls
+
+    def repeat(self, index: int, outcome: Outcome) -> None:
+        """Count a stored outcome of a step that runs again, and keep its calls for the step's new outcome."""
+        self._repeated[index] = (*self._repeated.get(index, ()), *self.charge(index, outcome))
+
+    def lost(self, index: int) -> tuple[Call, ...]:
+        """Remove the earlier calls of a step that gave no result, and return them."""
+        repeated, paid_results = self._repeated.pop(index, ()), self._context.paid_results
+        lost = () if paid_results is None else paid_results.lost.pop((self._number, index), ())
+        return (*repeated, *lost)
+
+    def never_ran(self, state: StepState, problem: Problem, status: StepStatus | None = None) -> Outcome:
+        """Return the outcome of a step that did not run, with its earlier calls.
+
+        Args:
+            state: the state of the step.
+            problem: why the step did not run.
+            status: the status; `None` means `skipped`, or `cancelled` if the run was stopped.
+        """
+        calls = self.lost(state.index)
+        return Outcome(
+            round=self._number,
+            step=state.index,
+            worker=self._context.settings.pool.names[state.step.worker],
+            status=status or ("cancelled" if problem is STOPPED else "skipped"),
+            problem=problem,
+            **totals(calls),
+            calls=calls,
+        )
+
+
+class PaidSteps:
+    """Finds the paid results that a round can reuse.
+
+    Args:
+        context: the context of the run.
+        number: the round's number, from 1.
+        graph: the steps of the round.
+        paid: results of earlier rounds; `None` if a new plan may repeat steps on purpose.
+        has_exact_keys: whether later rounds need exact keys of this round's steps.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        number: int,
+        graph: DependencyGraph,
+        paid: PaidResults | None,
+        *,
+        has_exact_keys: bool,
+    ) -> None:
+        self._context = context
+        self._number = number
+        self._graph = graph
+        self._paid = paid
+        self._has_exact_keys = has_exact_keys
+
+    def first(self, ready: Collection[StepState]) -> tuple[StepState, Outcome] | None:
+        """Return the step whose paid result ended first, with its outcome; `None` if there is none."""
+        found: list[tuple[tuple[bool, int], int, StepState, PaidResults, str]] = []
+        for state in ready:
+            for later, (results, key) in enumerate(self._known(state)):
+                position = results.position(key, self._number, state.index)
+                if position is not None:
+                    found.append((position, later, state, results, key))
+                    break
+        if not found:
+            return self._kept(ready)
+        *_, state, results, key = min(found, key=lambda one: (one[1], one[0], one[2].index))
+        outcome = self._taken(results, key, state.index)
+        assert outcome is not None
+        return state, outcome
+
+    def _taken(self, results: PaidResults, key: str, step: int) -> Outcome | None:
+        """Return and remove a paid result, and count the actions of its nested runs as asked for."""
+        if (place := results.place(key, self._number, step)) is not None:
+            run_id = results.run_id or self._context.request.run_id
+            self._context.actions.take_inside(Level(run_id, *place, ""))
+        return results.take(key, self._number, step)
+
+    def _kept(self, ready: Collection[StepState]) -> tuple[StepState, Outcome] | None:
+        """Return a recorded step that saw only a part of its inputs, with its outcome; `None` for no step.
+
+        The result is kept, also if the missing inputs exist by now, unless the run is refreshed. It does not
+        wait for these inputs.
+        """
+        context, paid_results = self._context, self._context.paid_results
+        if paid_results is None or context.request.refresh:
+            return None
+        for state in self._graph:
+            if state.acts or not (state.is_undecided or state in ready):
+                continue
+            for shown in paid_results.shown(self._number, state.index):
+                seen = set(shown) & set(state.step.access)
+                if len(seen) < len(shown) or not all(self._graph[index].is_good for index in seen):
+                    continue
+                keys = state.key, state.exact
+                self._set_keys(state, self._graph.seen(state, shown))
+                outcome = self._taken(paid_results, state.key, state.index)
+                if outcome is not None:
+                    self._graph.show(state, context.labels, shown)
+                    return state, outcome
+                state.key, state.exact = keys
+        return None
+
+    def _known(self, state: StepState) -> list[tuple[PaidResults, str]]:
+        """Return the collections of paid results, each with the key of the step in it.
+
+        Recorded results have keys without secrets, because records contain no secrets.
+        """
+        if not state.key:
+            self._set_keys(state, state.visible or ())
+        recorded = self._context.paid_results
+        moved = {} if recorded is None else recorded.moved
+        key = moved.get((self._number, state.index), state.key)
+        known = ((recorded, key), (self._paid, state.exact))
+        return [(results, key) for results, key in known if results is not None]
+
+    def _set_keys(self, state: StepState, visible: Sequence[VisibleStep]) -> None:
+        """Set the keys of a step that sees `visible`.
+
+        The reason of a missing input does not change the key, because it may differ after a resume. A missing
+        input that has another worker, subtask or access list is another input.
+        """
+        context = self._context
+        query = context.request.query if context.shows_question else ()
+        subtask = renumbered(state.step.subtask, state.step.access.index)
+        seen = tuple(replace(each, gap=self._content(each.step)) if each.gap else each for each in visible)
+        step_input = StepInput(subtask, seen, query, texts=named_texts(subtask, context.request.context))
+        worker = context.settings.pool.names[state.step.worker]
+        tool_messages = context.request.tool_messages if state is self._graph.last else ()
+        state.key = step_key(worker, step_input, tool_messages)
+        if self._has_exact_keys:
+            state.exact = step_key(worker, step_input, tool_messages, exact=True)
+
+    def _content(self, index: int) -> str:
+        """Return a hash of a step's worker and subtask, and of the steps on its access list."""
+        hashes: list[str] = []
+        for state in self._graph:
+            worker, access = self._context.settings.pool.names[state.step.worker], state.step.access
+            told = [worker, state.step.subtask, *(hashes[seen] for seen in access)]
+            hashes.append(sha256(scrub(repr(told)).encode("utf-8", "surrogatepass")).hexdigest())
+            if state.index == index:
+                break
+        return hashes[index]

@@ -1,0 +1,443 @@
+"""Runs that continue: after tool calls, and by the id or the session of the host."""
+
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from itertools import chain
+from threading import Lock
+from typing import Any, Final
+from uuid import uuid4
+
+from podium.aio import events_of
+from podium.conductor import Conductor
+from podium.errors import ConfigError, JournalBroken, PlannerError, QueryError
+from podium.journal import Journal
+from podium.policy import Policy
+from podium.run import Listener, RunOptions
+from podium.run_state import result_of
+from podium.run_state.reuse import PaidResults, actions_alone, unbilled
+from podium.secrets import scrub
+from podium.types import Message, Part, Plan, Result, RunEnded, Tools, read_conversation
+from podium.types.codec import decode, encode
+from podium.types.events import (
+    ApprovalAsked,
+    ApprovalGiven,
+    AttemptFailed,
+    Event,
+    PlanReady,
+    RunStarted,
+    StepEnded,
+    StepStarted,
+)
+
+_log = logging.getLogger(__name__)
+_KEPT: Final = (RunStarted, PlanReady, ApprovalAsked, ApprovalGiven, StepStarted, AttemptFailed, StepEnded)
+_OF_ROUND: Final = (PlanReady, ApprovalAsked, ApprovalGiven)
+
+
+def is_continued(event: Event) -> bool:
+    """Return whether `write_continuation` needs an event of a run, or of its nested runs."""
+    return isinstance(event, _KEPT)
+
+
+def write_continuation(events: Iterable[Event], query: Sequence[Message]) -> dict[str, Any]:
+    """Return the continuation of a run: its last plan, the outcomes of its steps, and its actions.
+
+    Args:
+        events: the events of the run, and of its nested runs, of which only the actions are kept.
+        query: the conversation up to its question.
+    """
+    kept: list[Event] = []
+    nested: dict[str, list[Event]] = {}
+    """By run: the start and the plans of a nested run, which are kept if it acts."""
+    tools: Sequence[str] = ()
+    acting = set[tuple[str, int, int]]()
+    """Run, round and step of the actions."""
+    for event in events:
+        if _is_of_action(event, acting):
+            kept += [*nested.pop(event.run_id, ()), event]
+            continue
+        told = (
+            replace(event, query=(), tool_messages=(), tools=None) if isinstance(event, RunStarted) else event
+        )
+        if kept and event.run_id != kept[0].run_id:
+            if isinstance(event, RunStarted | PlanReady):
+                nested.setdefault(event.run_id, []).append(told)
+        elif isinstance(event, RunStarted):
+            tools = _names(event.tools)
+            kept = [told]
+        elif isinstance(event, PlanReady) and event.plan.steps:
+            kept = [one for one in kept if not isinstance(one, _OF_ROUND)]
+            kept.append(replace(event, round=1))
+        elif isinstance(event, ApprovalAsked | ApprovalGiven):
+            kept.append(replace(event, round=1))
+        elif isinstance(event, StepEnded) and event.key and event.outcome.status == "ok":
+            kept.append(event)
+    return {**_asked(query), "tools": tools, "records": [scrub(encode(event)) for event in kept]}
+
+
+def _is_of_action(event: Event, acting: set[tuple[str, int, int]]) -> bool:
+    """Return whether an event says that an action began, or how it ended; note the place of the action."""
+    if isinstance(event, StepEnded):
+        return event.outcome.action is not None
+    if not isinstance(event, StepStarted | AttemptFailed):
+        return False
+    place = (event.run_id, event.round, event.step)
+    if isinstance(event, StepStarted) and event.action:
+        acting.add(place)
+    return place in acting
+
+
+def read_continuation(
+    continuation: object, conversation: Sequence[Message], workers: Sequence[str], tools: Tools
+) -> PaidResults | None:
+    """Return the results of a continuation; `None` if it is invalid, or the turn continues no tool calls.
+
+    If the question before the calls has changed, or the tools and other messages, the turn may be of another
+    agent of the client: it is planned again, and repeats no action.
+
+    Args:
+        continuation: the return value of `write_continuation`, from a message or a store.
+        conversation: the conversation of the turn.
+        workers: the names of the pool's workers.
+        tools: the tools that the turn offers.
+    """
+    query, calls = _calls_of(conversation)
+    if not calls or not isinstance(continuation, Mapping):
+        return None
+    try:
+        records = [decode(record) for record in continuation["records"]]
+        asked, told = _asked(query), {name: continuation[name] for name in ("conversation", "question")}
+        is_same_agent = told["question"] == asked["question"] and list(continuation["tools"]) == _names(tools)
+        if told == asked or is_same_agent:
+            is_moved = told != _asked(read_conversation(conversation)[0])
+            return unbilled(records, workers, moved=is_moved)
+        return actions_alone(records)
+    except ConfigError:
+        _log.warning("the pool has changed: this turn is planned again", exc_info=True)
+        return actions_alone(records)
+    except (JournalBroken, LookupError, TypeError):
+        _log.warning("the previous turn's plan cannot be reused: this turn is planned again", exc_info=True)
+        return None
+
+
+class ContinuationStore:
+    """Stores the latest continuations in memory, by the names that `continuation_names` returns.
+
+    It is thread-safe.
+
+    Args:
+        most: maximum number of names, two for each continuation. The oldest is removed first. For a turn
+            without its continuation, the planner writes a new plan.
+    """
+
+    def __init__(self, most: int = 512) -> None:
+        self._most = most
+        self._kept: OrderedDict[str, Mapping[str, Any] | None] = OrderedDict()
+        self._lock = Lock()
+
+    def keep(self, names: Sequence[str], continuation: Mapping[str, Any]) -> None:
+        """Store a continuation.
+
+        Args:
+            names: the names of the turn after the tool calls.
+            continuation: the continuation for this turn.
+        """
+        exact, loose = names
+        with self._lock:
+            is_ambiguous = loose in self._kept
+            for name, kept in ((exact, continuation), (loose, None if is_ambiguous else continuation)):
+                self._kept[name] = kept
+                self._kept.move_to_end(name)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+
+    def find(self, names: Sequence[str]) -> Mapping[str, Any] | None:
+        """Return the continuation of a turn; `None` if there is none.
+
+        Args:
+            names: the names of the turn; empty for a turn that continues no tool calls.
+        """
+        with self._lock:
+            return next((self._kept[name] for name in names if name in self._kept), None)
+
+
+def latest_calls(tool_messages: Sequence[Message]) -> Sequence[Part]:
+    """Return the latest tool calls in the messages after a question."""
+    return next((message.tool_calls for message in reversed(tool_messages) if message.tool_calls), ())
+
+
+def continuation_names(
+    conversation: Sequence[Message], calls: Sequence[Part] = (), *, asker: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Return the two names of a continuation, by which a host that stores continuations finds it.
+
+    The first has the conversation before the tool calls. The second has only its question, and is for turns
+    whose conversation has changed. Two continuations may have the same second name if the ids of tool calls
+    are not unique; then it names neither.
+
+    Args:
+        conversation: the conversation before the calls. Without `calls`, the conversation of the next turn.
+        calls: the tool calls of the answer.
+        asker: texts that identify the caller, who continues no run of others. None by default.
+
+    Returns:
+        No name, if a conversation without `calls` does not continue tool calls.
+    """
+    query, calls = (read_conversation(conversation)[0], calls) if calls else _calls_of(conversation)
+    ids = json.dumps([*asker, *(str(call.get("id")) for call in calls)])
+    kinds = _asked(query).items() if calls else ()
+    return tuple(sha256(f"{kind} {asked} {ids}".encode()).hexdigest() for kind, asked in kinds)
+
+
+def _calls_of(conversation: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Part]]:
+    """Return the query before the assistant's last message, and the tool calls of this message."""
+    at = max((at for at, each in enumerate(conversation) if each.role == "assistant"), default=0)
+    calls = conversation[at].tool_calls
+    try:
+        return (read_conversation(conversation[:at])[0], calls) if calls else ((), ())
+    except QueryError:  # the client has left out the question
+        return (), calls
+
+
+def _names(tools: Tools | None) -> list[str]:
+    offered = () if tools is None else tools.offered
+    return sorted(str(tool.get("function", {}).get("name")) for tool in offered)
+
+
+def _asked(query: Sequence[Message]) -> dict[str, str]:
+    """Return the hashes of a query and of its question, without secrets, which the journal does not have."""
+    hashes: dict[str, str] = {}
+    for kind, messages in (("conversation", query), ("question", query[-1:])):
+        text = scrub(json.dumps([message.to_wire() for message in messages], sort_keys=True))
+        hashes[kind] = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashes
+
+
+_UNFINISHED: Final = ("failed", "partial")
+_UNDECIDED: Final = ("waiting", "stopped")
+"""States of a run whose plan waits or was decided on, or that was interrupted."""
+_ANSWERED: Final = ("ok", "partial")
+_MOST: Final = 256
+"""Maximum runs of a place in which tool calls are searched."""
+_BEGUN: Final = ("done", "unknown")
+"""Ends of an action that may have changed something."""
+
+
+def session_run_id(session: str, run_id: str = "") -> str:
+    """Return the id for a run in a session of the host, by which `undecided_run` finds it.
+
+    Args:
+        session: the host's id of the session or thread.
+        run_id: the host's id of the run; empty for none.
+    """
+    return _prefix(session) + (_hash(run_id) if run_id else uuid4().hex[:16])
+
+
+async def undecided_run(
+    journal: Journal, session: str, query: Sequence[Message], context: Mapping[str, str] | None = None
+) -> RunStarted | None:
+    """Return the start of a run of a session that has the same question and whose plan waits.
+
+    Args:
+        journal: the journal of the runs.
+        session: the host's id of the session or thread.
+        query: the conversation. A question that is repeated without an answer between is the same question.
+        context: the named texts.
+
+    Returns:
+        `None` if there is no such run.
+    """
+    return await _run_of_session(journal, session, query, (), context, _UNDECIDED)
+
+
+def place_of(conductor: Conductor, session: str | None, query: Sequence[Message]) -> str:
+    """Return the place of a run, for `session_run_id`: its session, or else its question."""
+    asked = f"question {_spelled(query[-1:])}" if session is None else session
+    return f"{conductor.card.name}/{asked}"
+
+
+async def recorded_continuation(
+    journal: Journal, place: str, query: Sequence[Message], tool_messages: Sequence[Message]
+) -> Mapping[str, Any] | None:
+    """Return the continuation of the run of a place that made the latest tool calls.
+
+    Args:
+        journal: the journal of the runs.
+        place: see `place_of`.
+        query: the conversation up to its question.
+        tool_messages: the messages after the question: tool calls and their results.
+
+    Returns:
+        `None` if none of the latest 256 runs of the place made them.
+    """
+    ids = [call.get("id") for call in latest_calls(tool_messages)]
+    async with journal:
+        for row in await journal.runs(prefix=_prefix(place), limit=_MOST):
+            if row.state not in _ANSWERED:
+                continue
+            events = [entry.event for entry in await journal.read(row.run_id)]
+            ended = next((event for event in reversed(events) if isinstance(event, RunEnded)), None)
+            if ended is not None and [call.get("id") for call in ended.result.tool_calls] == ids:
+                return write_continuation(chain(events, *await journal.nested(row.run_id)), query)
+    return None
+
+
+async def _run_of_session(
+    journal: Journal,
+    session: str,
+    query: Sequence[Message],
+    tool_messages: Sequence[Message],
+    context: Mapping[str, str] | None,
+    states: Collection[str],
+) -> RunStarted | None:
+    """Return the start of a run that the same question of a session continues; see `undecided_run`.
+
+    A failed run is continued only if it has begun an action, which a new run would repeat.
+    """
+    async with journal:
+        for row in await journal.runs(prefix=_prefix(session), limit=None):
+            if row.state not in states:
+                continue
+            events = [entry.event for entry in await journal.read(row.run_id)]
+            started = events[0]
+            assert isinstance(started, RunStarted)
+            if _once(started.query) != _once(query) or started.context != (context or {}):
+                continue
+            if tool_messages and _spelled(started.tool_messages) != _spelled(tool_messages):
+                continue
+            if row.state in _UNDECIDED:
+                return started
+            actions = result_of(events, await journal.nested(row.run_id)).actions
+            if any(action.end in _BEGUN for action in actions):
+                return started
+    return None
+
+
+def _prefix(session: str) -> str:
+    return _hash(f"session {session}")
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _once(query: Sequence[Message]) -> Sequence[str]:
+    """Return a conversation without repetitions of its question at its end, for a comparison."""
+    said = _spelled(query)
+    end = len(said)
+    while end > 1 and said[end - 2] == said[-1]:
+        end -= 1
+    return said[:end]
+
+
+def _spelled(messages: Sequence[Message]) -> list[str]:
+    """Return messages as a journal has them, that is, without secrets."""
+    return [scrub(json.dumps(message.to_wire(), sort_keys=True)) for message in messages]
+
+
+class RecordedRun:
+    """A run that an earlier call may have recorded under the same id.
+
+    If the recorded run is `ok`, its result is returned. If it is `failed` or `partial`, it is resumed:
+    a planner that wrote no plan is asked again, failed steps run again, and recorded results are reused.
+
+    Args:
+        conductor: the conductor.
+        asked: the query, or a plan.
+        options: the options of the run.
+        on_event: called with each event as it happens, before `events` yields it.
+        session: the host's id of the session or thread; `None` for none. If the session has a run with the
+            same question that waits, was interrupted, or failed after it had begun an action, that run is
+            continued in place of a new run. If `options` have a run id, this holds only for a policy that
+            lets plans wait.
+        refresh: whether a resumed run also repeats steps that lacked an input which exists by now, for hosts
+            that accept only complete answers.
+    """
+
+    def __init__(
+        self,
+        conductor: Conductor,
+        asked: str | Sequence[Message] | Plan,
+        options: RunOptions,
+        *,
+        on_event: Listener | None = None,
+        session: str | None = None,
+        refresh: bool = False,
+    ) -> None:
+        self._refresh = refresh
+        self._session = session
+        self._conductor = conductor
+        self._asked = asked
+        self._options = options
+        self._on_event = on_event
+        self._limits = options.get("limits")
+        self._is_begun = False
+        self.before: Result | None = None
+        """The result that an earlier call recorded; `None` if there is none."""
+
+    def events(self) -> AsyncGenerator[Event, None]:
+        """Yield the events of the run, like `Conductor.stream`."""
+
+        async def carry_out(emit: Callable[[Event], None]) -> None:
+            await self._carry_out(emit)
+
+        return events_of(carry_out)
+
+    async def run(self) -> Result:
+        """Execute the run, and return its result; raises what `Conductor.run` raises."""
+        return await self._carry_out(lambda _: None)
+
+    async def _carry_out(self, emit: Callable[[Event], None]) -> Result:
+        def tell(event: Event) -> None:
+            if not self._is_begun and isinstance(event, RunEnded):
+                self.before = event.result
+                if event.result.status in _UNFINISHED:
+                    return  # the run is resumed below
+            self._is_begun = True
+            if self._on_event is not None:
+                self._on_event(event)
+            emit(event)
+
+        asked, options = await self._named()
+        result = None
+        try:
+            result = await self._conductor.run(asked, on_event=tell, **options)
+        except PlannerError:
+            if self._is_begun or self.before is None:
+                raise  # else the recorded run has no plan, and is resumed below
+        if self.before is not None and self.before.status in _UNFINISHED:
+            self._is_begun = True
+            result = await self._conductor.resume(
+                self.before.run_id,
+                policy=options.get("policy"),
+                limits=self._limits,
+                refresh=self._refresh,
+                journal=options.get("journal"),
+                middleware=options.get("middleware"),
+                step_starter=options.get("step_starter"),
+                on_event=tell,
+            )
+        assert result is not None  # a run without a plan is resumed
+        return result
+
+    async def _named(self) -> tuple[str | Sequence[Message] | Plan, RunOptions]:
+        """Return the query and the options, with the id of a run of the session."""
+        asked, options, conductor = self._asked, self._options, self._conductor
+        journal = options.get("journal") or conductor.journal
+        waits = conductor.policy.waits or (options.get("policy") or Policy()).waits
+        is_named = waits or not options.get("run_id")
+        if self._session is None or journal is None or not is_named or isinstance(asked, Plan):
+            return asked, options
+        query, tool_messages = read_conversation(asked)
+        place = place_of(conductor, self._session, query)
+        states = (*_UNDECIDED, *(_UNFINISHED if self._refresh else ("failed",)))
+        context = options.get("context")
+        found = await _run_of_session(journal, place, query, tool_messages, context, states)
+        if found is None:
+            return asked, {**options, "run_id": session_run_id(place, options.get("run_id") or "")}
+        self._limits = self._limits or conductor.limits
+        return (*found.query, *found.tool_messages), {**options, "run_id": found.run_id}

@@ -1,0 +1,297 @@
+"""A journal in a database: SQLite for one machine, PostgreSQL for many."""
+
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from uuid import uuid4
+
+from podium.aio import PerLoop, shielded
+from podium.errors import ConfigError, JournalError
+from podium.journal.journal import Journal, Log, Record, RunRow, check_id
+from podium.journal.sql.changes import Changes, Follower
+from podium.journal.sql.commits import Batch, FencedStore, GroupCommit, SqlLog, not_recorded
+from podium.journal.sql.database import Database, Synchronous
+from podium.journal.sql.lease import forget_fence
+from podium.journal.sql.runs import Deletion, RunList, RunTable, Wanted
+from podium.journal.sql.tables import Location, PostgresOnly, Schema, database_url, open_database, upgrade
+from podium.types.codec import prepare
+from podium.types.events import RunStarted
+
+SCHEMA = Schema(
+    "journal",
+    [
+        [
+            """
+            CREATE TABLE podium_runs (
+                run_id TEXT PRIMARY KEY, parent TEXT, question TEXT NOT NULL, state TEXT NOT NULL,
+                began DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, cost DOUBLE PRECISION,
+                holder TEXT, fence TEXT NOT NULL, recoveries INTEGER NOT NULL
+            )
+            """,
+            "CREATE INDEX podium_runs_began ON podium_runs (began)",
+            "CREATE INDEX podium_runs_parent ON podium_runs (parent)",
+            """
+            CREATE TABLE podium_events (
+                run_id TEXT NOT NULL, number INTEGER NOT NULL, at DOUBLE PRECISION NOT NULL,
+                text TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (run_id, number)
+            )
+            """,
+            "CREATE TABLE podium_leases (holder TEXT PRIMARY KEY, until DOUBLE PRECISION NOT NULL)",
+        ],
+        [
+            "DROP INDEX podium_runs_began",
+            "CREATE INDEX podium_runs_began ON podium_runs (began, run_id)",
+            "DROP INDEX podium_runs_parent",
+            # without the outer runs, so that SQLite does not use it to find all of these
+            "CREATE INDEX podium_runs_parent ON podium_runs (parent) WHERE parent IS NOT NULL",
+            PostgresOnly('CREATE INDEX podium_runs_prefix ON podium_runs (run_id COLLATE "C")'),
+        ],
+        [
+            "CREATE TABLE podium_answers (key TEXT NOT NULL, run_id TEXT NOT NULL, labels TEXT NOT NULL)",
+            "CREATE INDEX podium_answers_key ON podium_answers (key)",
+            "CREATE INDEX podium_answers_run ON podium_answers (run_id)",
+        ],
+    ],
+    first=2,
+)
+"""The tables of a journal.
+
+`podium_answers` has the labels of each answer, as JSON.
+
+A claim of a run replaces `fence`. A lease ends at `until`, by the clock of the database.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """The open parts of a journal in one event loop."""
+
+    database: Database
+    store: FencedStore
+    writer: GroupCommit
+    runs: RunTable
+    list: RunList
+    deletion: Deletion
+    changes: Changes
+
+
+class SqlJournal(PerLoop[_Open], Journal):
+    """Records runs in a database.
+
+    One task commits the events of all runs of an event loop, many records at a time. Connections stay open
+    while the journal is entered (any number of times, in any number of event loops and threads) and while a
+    log is open. At other times, each use opens and closes its connections to PostgreSQL. For an SQLite file,
+    the process then keeps one connection open until the process ends.
+
+    Args:
+        location: the path of an SQLite file, or a URL such as `sqlite:///runs.db` or
+            `postgresql://user:password@host/name`; `None` for an SQLite file in the user's state directory.
+            Only its owner can read a new file.
+        synchronous: for SQLite. With `full`, a commit survives a power failure. With `normal`, a commit
+            survives only a crash of the process, and is faster on slow disks.
+        lease: the time in seconds for which a run stays held after this process has last renewed its lease.
+        patience: how long to retry while the database fails, in seconds.
+        max_recoveries: maximum number of claims of a run after its process died.
+
+    Raises:
+        ConfigError: the location is invalid, or needs a package that is not installed.
+    """
+
+    def __init__(
+        self,
+        location: Location = None,
+        *,
+        synchronous: Synchronous = "full",
+        lease: float = 30.0,
+        patience: float = 30.0,
+        max_recoveries: int = 5,
+    ) -> None:
+        super().__init__()
+        if not (lease > 0 and patience > 0 and max_recoveries >= 0):
+            raise ConfigError(
+                "a journal's lease and patience must be above 0 s, and its max_recoveries 0 or more"
+            )
+        self.url = database_url(location)
+        self.patience = patience
+        self._synchronous: Synchronous = synchronous
+        self.lease = lease
+        self._max_recoveries = max_recoveries
+
+    def __repr__(self) -> str:
+        return f"SqlJournal({str(self.url)!r})"
+
+    async def begin(self, started: RunStarted, *, minted: bool) -> Log:
+        """Record a new run and hold it."""
+        check_id(started.run_id)
+        try:
+            here = await self._enter()
+        except JournalError as error:
+            raise not_recorded(started.run_id, error) from error
+        log = SqlLog(here.writer.put, started.run_id, uuid4().hex, self._leave)
+        log.begin(started, minted=minted)
+        if not minted:
+            try:
+                await log.flush()
+            except BaseException:  # also after a cancellation: release the run
+                with suppress(JournalError):  # the first exception is raised
+                    await log.aclose()
+                raise
+        return log
+
+    async def claim(self, run_id: str, *, force: bool = False) -> Log:
+        """Hold an earlier run that no live process holds."""
+        here = await self._enter()
+        log = SqlLog(here.writer.put, run_id, uuid4().hex, self._leave)
+        is_ours = False
+
+        async def take() -> None:
+            nonlocal is_ours
+            claim = await here.runs.claim(run_id, log.fence, force=force)
+            log.continue_from(claim.entries, claim.state, claim.recoveries)
+            here.writer.hold(log)
+            is_ours = True
+
+        try:
+            await shielded(take())
+        except BaseException:  # also after a cancellation: release the run
+            if is_ours:
+                with suppress(JournalError):  # as above
+                    await log.aclose()
+            else:
+                forget_fence(log.fence)
+                await self._leave()
+            raise
+        return log
+
+    async def records(self, run_id: str) -> Sequence[Record]:
+        """Return all records of a run in their stored form, in order."""
+        async with self.opened() as here:
+            return await here.runs.records(run_id)
+
+    async def runs(
+        self,
+        *,
+        limit: int | None = 50,
+        nested: bool = False,
+        prefix: str = "",
+        parent: str | None = None,
+        since: float | None = None,
+        ids: Collection[str] | None = None,
+    ) -> Sequence[RunRow]:
+        """Return the latest runs, newest first."""
+        async with self.opened() as here:
+            wanted = Wanted(nested=nested, prefix=prefix, parent=parent, since=since, ids=ids)
+            return await here.list.rows(wanted, limit)
+
+    async def pages(
+        self, *, nested: bool = False, since: float | None = None, until: float | None = None
+    ) -> AsyncGenerator[Sequence[RunRow], None]:
+        """Yield all runs in pages, newest first."""
+        async with self.opened() as here:
+            async for page in here.list.pages(Wanted(nested=nested, since=since, until=until)):
+                yield page
+
+    async def answer_labels(self, keys: Collection[str]) -> Mapping[str, frozenset[str]]:
+        """Return the labels of recorded answers."""
+        async with self.opened() as here:
+            return await here.list.answer_labels(keys)
+
+    async def check(self, patience: float) -> None:
+        """Check that events can be recorded: renew the lease of this process.
+
+        Args:
+            patience: how long to retry while the database fails, in seconds.
+
+        Raises:
+            JournalError: the database cannot be used, or the file of the database was deleted.
+        """
+        async with self.opened() as here:
+            await here.database.transaction(here.store.renew, patience=patience)
+
+    async def probe(self) -> None:
+        """Check once, without a retry, that a run can be recorded.
+
+        Raises:
+            JournalError: the database cannot be used; see `is_busy`.
+        """
+        database = self.url.connect(self.patience, self._synchronous)
+        try:
+            await upgrade(database, SCHEMA, patience=0.0)
+            await database.transaction(lambda transaction: transaction.fetch("SELECT 1"), patience=0.0)
+        finally:
+            await shielded(database.aclose())
+
+    async def strays(self) -> Sequence[str]:
+        """Return the ids that have records but no row, because somebody deleted the row."""
+        async with self.opened() as here:
+            return await here.list.strays()
+
+    async def delete(self, run_id: str) -> None:
+        """Delete a run and all runs nested in it."""
+        async with self.opened() as here:
+            await here.deletion.delete(run_id)
+            here.changes.tell([run_id])
+
+    async def prune(self, older_than: float) -> int:
+        """Delete old runs that no process holds, some of them in each transaction."""
+        async with self.opened() as here:
+            return await here.deletion.prune(older_than)
+
+    async def count_old(self, older_than: float) -> int:
+        """Return the number of runs that `prune` would delete now."""
+        async with self.opened() as here:
+            return await here.deletion.count_old(older_than)
+
+    @asynccontextmanager
+    async def following(self, run_id: str) -> AsyncGenerator[Follower, None]:
+        """Yield a follower of a run, which may not have begun, and which any process may execute.
+
+        Read the run first, and then wait for its next change: the follower sees what happens meanwhile.
+        """
+        async with self.opened() as here:
+            with here.changes.followed(run_id) as follower:
+                yield follower
+
+    async def tell(self, run_ids: Collection[str]) -> None:
+        """Wake the followers of runs in all processes, after a change in a table beside the journal."""
+        async with self.opened() as here:
+            here.changes.tell(run_ids)
+
+    async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
+        """Make one attempt to write a batch. All records are written here, and are durable on return."""
+        return await store.commit(batch)
+
+    async def _open(self) -> _Open:
+        database = await open_database(
+            self.url, SCHEMA, patience=self.patience, synchronous=self._synchronous
+        )
+        prepare()
+        store, changes = FencedStore(database, self.lease), Changes(database)
+
+        async def commit(batch: Batch) -> Collection[SqlLog]:
+            lost = await self._commit(store, batch)
+            changes.tell({log.run_id for log in (*batch.counts, *batch.released)})
+            return lost
+
+        writer = GroupCommit(commit, period=self.lease / 3, patience=self.patience)
+        runs = RunTable(store, self._max_recoveries)
+        return _Open(database, store, writer, runs, RunList(database), Deletion(database), changes)
+
+    async def _close(self, part: _Open) -> None:
+        try:
+            await part.writer.aclose()
+        finally:
+            try:
+                await part.changes.aclose()
+            finally:
+                await part.database.park()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await super().__aexit__(kind, error, traceback)
+        await shielded(self.url.unpark())

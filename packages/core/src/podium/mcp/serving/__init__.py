@@ -1,1 +1,0 @@
-"""A conductor as an MCP server."""

@@ -1,0 +1,249 @@
+"""Forecasts the cost and duration of a plan by simulating its runs (Monte Carlo).
+
+A simulated call has the values of one of the worker's latest calls, or assumed values if few
+calls are known. Steps start as in a run: as soon as their inputs exist and a slot is free. The
+random seed is fixed.
+
+Adding up percentiles of single calls would be wrong: for four parallel calls of an unknown model, it
+gives 9 s (4 to 28). The simulation gives 22 s (11 to 50), as in reality, because the slowest
+call decides. For four calls in sequence, the simple interval is up to 1.6 times too wide.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapreplace
+from random import Random
+
+from podium.budget.limits import Limits
+from podium.execution.context import ConductorSettings
+from podium.prompts.render import worker_messages
+from podium.prompts.subtask import shown_step, step_input
+from podium.types.messages import Message, estimate_usage
+from podium.types.plan import Plan
+from podium.types.result import HIGH, LOW, Forecast, Interval
+from podium.usage import Usage
+from podium.workers.pool import CallRecord, Pool
+from podium.workers.worker import VisibleStep, Worker
+
+_NO_TEXTS: Mapping[str, str] = {}
+DRAWS = 128
+"""Number of simulated runs."""
+ENOUGH = 8
+"""Number of known calls of a worker that are enough to simulate it without assumptions.
+
+If only `n` calls are known, a simulated call has the values of a known call with probability `n / ENOUGH`,
+and otherwise assumed values.
+"""
+WRITTEN, WRITTEN_SPREAD = 500.0, 0.9
+"""Assumed output tokens of a model: the median, and the standard deviation of the logarithm."""
+SPEED, SPEED_SPREAD = 60.0, 0.5
+"""Assumed output tokens per second: the median, and the standard deviation of the logarithm."""
+FIRST_TOKEN = 1.0
+"""Assumed seconds until the first token."""
+CODE, CODE_SPREAD = 0.1, 1.5
+"""Assumed seconds of a call without a model: the median, and the standard deviation of the logarithm."""
+FAILING = 0.03
+"""Assumed share of calls that fail."""
+
+
+def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
+    plan: Plan,
+    pool: Pool,
+    limits: Limits,
+    *,
+    actions: Collection[int] = (),
+    query: Sequence[Message] = (),
+    attempts: int = 3,
+    show_question: bool = True,
+    previous: tuple[VisibleStep, ...] = (),
+    texts: Mapping[str, str] = _NO_TEXTS,
+) -> Forecast:
+    """Return the forecast of a plan's steps.
+
+    Args:
+        plan: the plan.
+        pool: the workers, with their latest calls.
+        limits: the limits of the run.
+        actions: indices of the steps that are actions, which run even if no step sees them.
+        query: the conversation; if empty, the plan's own query is used.
+        attempts: maximum calls of one step.
+        show_question: whether workers see the question.
+        previous: the steps of the previous round, for steps that see them.
+        texts: the run's named texts.
+    """
+    asked = (tuple(query) or plan.query) if show_question else ()
+    needed = plan.reaching(len(plan.steps) - 1, *actions)
+    order = [index for layer in plan.layers for index in layer if index in needed]
+    workers = {plan.steps[index].worker for index in order}
+    habits = {number: _Habit(pool[number], pool.history(number).calls) for number in sorted(workers)}
+    prompts = {
+        index: _prompt(plan, index, asked, pool[plan.steps[index].worker], previous, texts) for index in order
+    }
+    playing = _Playing(plan, order, actions, habits, prompts, limits, attempts)
+    runs = [playing.play() for _ in range(DRAWS)]
+    unknown = any(habit.cost_unknown for habit in habits.values())
+    return Forecast(
+        calls=_interval([run.calls for run in runs]),
+        input_tokens=_interval([run.read for run in runs]),
+        output_tokens=_interval([run.written for run in runs]),
+        cost=None if unknown else _interval([run.cost for run in runs]),
+        seconds=_interval([min(run.seconds, limits.seconds) for run in runs]),
+        actions=len(actions),
+        guessed=tuple(pool.names[number] for number, habit in habits.items() if habit.guessed),
+    )
+
+
+def forecast_plan(
+    settings: ConductorSettings,
+    plan: Plan,
+    query: Sequence[Message],
+    previous: tuple[VisibleStep, ...] = (),
+    texts: Mapping[str, str] = _NO_TEXTS,
+) -> Forecast:
+    """Return the forecast of a plan with a conductor's settings."""
+    return forecast(
+        plan,
+        settings.pool,
+        settings.limits,
+        actions=settings.actions_of(plan),
+        query=query,
+        attempts=settings.retry.attempts,
+        show_question=settings.show_question,
+        previous=previous,
+        texts=texts,
+    )
+
+
+class _Habit:
+    """Draws simulated calls of one worker."""
+
+    def __init__(self, worker: Worker, known: tuple[CallRecord, ...]) -> None:
+        self.guessed = len(known) < ENOUGH
+        self._known = known
+        self._costs = [took.cost for took in known if took.cost is not None]
+        self._price = worker.card.price
+        self.cost_unknown = self._price is None and not self._costs
+        self._uses_tokens = worker.uses_tokens
+        self.reads_prose = worker.reads_prose
+        self._most = worker.max_tokens
+        self.slots = worker.card.concurrency
+
+    def draw(self, dice: Random, prompt: float) -> CallRecord:
+        """Return a simulated call with a prompt of `prompt` tokens."""
+        if dice.random() * ENOUGH < len(self._known):
+            took = dice.choice(self._known)
+            seconds, ok, written = took.seconds, took.ok, took.output_tokens
+            read = round(prompt) if took.input_tokens else 0
+        else:
+            ok = dice.random() >= FAILING
+            read, written, seconds = self._guess(dice, prompt)
+        if self._price is not None:
+            cost: float | None = self._price.cost(Usage(read, written))
+        else:
+            cost = dice.choice(self._costs) if self._costs else None
+        return CallRecord(seconds, ok, read, written, cost)
+
+    def _guess(self, dice: Random, prompt: float) -> tuple[int, int, float]:
+        if not self._uses_tokens:
+            return 0, 0, CODE * dice.lognormvariate(0.0, CODE_SPREAD)
+        written = round(WRITTEN * dice.lognormvariate(0.0, WRITTEN_SPREAD))
+        if self._most is not None:
+            written = min(written, self._most)
+        return (
+            round(prompt),
+            written,
+            FIRST_TOKEN + written / (SPEED * dice.lognormvariate(0.0, SPEED_SPREAD)),
+        )
+
+
+@dataclass(slots=True)
+class _Run:
+    """One simulated run, with its amounts."""
+
+    calls: int = 0
+    read: int = 0
+    written: int = 0
+    cost: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Playing:
+    plan: Plan
+    order: Sequence[int]
+    """The steps that run, ordered by the length of the longest chain of steps before them."""
+    actions: Collection[int]
+    habits: Mapping[int, _Habit]
+    prompts: Mapping[int, float]
+    """Tokens of each step's prompt, without the outputs that it sees."""
+    limits: Limits
+    attempts: int
+    dice: Random = field(default_factory=lambda: Random(0))  # noqa: S311 - the same every time
+
+    def play(self) -> _Run:
+        """Simulate one run of the plan."""
+        run, slots = _Run(), self._slots()
+        room = [0.0] * min(self.limits.concurrency, len(self.order))
+        ends: dict[int, float] = {}
+        outputs: dict[int, int] = {}
+        for index in self.order:
+            step = self.plan.steps[index]
+            seen = sorted(ends[other] for other in step.access if other in ends)
+            if len(seen) < step.least:
+                continue  # too many of its inputs failed
+            ready = seen[step.least - 1] if seen else 0.0
+            read = step.access if self.habits[step.worker].reads_prose else (*step.access, *step.references)
+            prompt = self.prompts[index] + sum(outputs.get(other, 0) for other in read)
+            seconds, written = self._try(run, self.habits[step.worker], prompt)
+            taken = [room, *filter(None, (slots.get(step.worker),))]
+            end = max(ready, *(free[0] for free in taken)) + seconds
+            for free in taken:
+                heapreplace(free, end)
+            run.seconds = max(run.seconds, end)
+            if written is not None:
+                ends[index], outputs[index] = end, written
+        awaited = (len(self.plan.steps) - 1, *self.actions)
+        if awaited[0] in ends:  # the other steps are stopped
+            run.seconds = max(ends[index] for index in awaited if index in ends)
+        return run
+
+    def _slots(self) -> dict[int, list[float]]:
+        """Return the times at which the slots of workers with limited concurrency are free."""
+        found = {number: habit.slots for number, habit in self.habits.items()}
+        return {number: [0.0] * slots for number, slots in found.items() if slots is not None}
+
+    def _try(self, run: _Run, habit: _Habit, prompt: float) -> tuple[float, int | None]:
+        """Simulate calls until one succeeds; return their total seconds, and the tokens of the output."""
+        seconds = 0.0
+        for _ in range(self.attempts):
+            took = habit.draw(self.dice, prompt)
+            seconds += min(took.seconds, self.limits.attempt_seconds)
+            run.calls += 1
+            run.read += took.input_tokens
+            run.written += took.output_tokens
+            run.cost += took.cost or 0.0
+            if took.ok:
+                return seconds, took.output_tokens
+        return seconds, None
+
+
+def _prompt(
+    plan: Plan,
+    index: int,
+    query: tuple[Message, ...],
+    worker: Worker,
+    previous: tuple[VisibleStep, ...],
+    texts: Mapping[str, str],
+) -> float:
+    """Return the tokens of a step's prompt, without the outputs of the plan's own steps."""
+    step = plan.steps[index]
+    visible = tuple(shown_step(plan, seen, "") for seen in step.access)
+    visible = previous + visible if step.previous else visible
+    messages = worker_messages(step_input(worker, step, visible, query, texts=texts), worker.card)
+    return estimate_usage(messages, "").input_tokens
+
+
+def _interval(amounts: Sequence[float]) -> Interval:
+    ranked = sorted(amounts)
+    low, likely, high = (ranked[round(share * (len(ranked) - 1))] for share in (LOW, 0.5, HIGH))
+    return Interval(low, likely, high)

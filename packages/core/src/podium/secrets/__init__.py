@@ -1,5 +1,0 @@
-"""Removes secrets from every text that is shown, stored or raised."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

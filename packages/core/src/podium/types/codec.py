@@ -1,0 +1,171 @@
+"""Encodes events as JSON records, and decodes them.
+
+A record has its schema version, the name of the event's type and the event's fields. A fixed table maps names
+to types, so that a record cannot name any other class. Decoding an invalid record raises an error.
+"""
+
+import json
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Generic, TypeVar, get_args
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic_core import PydanticSerializationError
+
+from podium.errors import JournalBroken, JournalVersion, PodiumError
+from podium.secrets import escaped
+from podium.types.events import (
+    SCHEMA,
+    AnswerDelta,
+    Event,
+    PlanDelta,
+    PlannerEnded,
+    RunEnded,
+    StepDelta,
+    StepEnded,
+)
+from podium.types.messages import storable
+
+PIECES = (PlanDelta, StepDelta, AnswerDelta)
+"""Events that are not recorded, because a later event has the whole text."""
+TYPES: dict[str, type[Event]] = {kind.type: kind for kind in get_args(Event) if kind not in PIECES}
+
+_FOREIGN = (StepEnded, PlannerEnded)
+"""Events with values from workers and planners.
+
+Their records are validated after encoding, because the encoder accepts `None` in a field of any type.
+"""
+
+_Facts = TypeVar("_Facts")
+
+
+@with_config(ConfigDict(extra="forbid", strict=True, ser_json_inf_nan="constants"))
+@dataclass(slots=True)
+class _Record(Generic[_Facts]):
+    schema: int
+    type: str
+    event: _Facts
+
+
+_FORMS: dict[type[Any], TypeAdapter[Any]] = {}
+
+
+def _form(kind: type[Any]) -> TypeAdapter[Any]:
+    """Return the encoder and decoder for one type of record; it is built once."""
+    form = _FORMS.get(kind)
+    if form is None:
+        generic: Any = _Record
+        form = _FORMS[kind] = TypeAdapter(generic[kind])
+    return form
+
+
+def prepare() -> None:
+    """Build the encoders and decoders of all events, so that no run waits for this."""
+    for kind in TYPES.values():
+        _form(kind)
+
+
+def encode(event: Event) -> str:
+    """Encode an event as JSON. A result is encoded without its rounds, which are in earlier events.
+
+    Raises:
+        TypeError: a value is not JSON data, or does not have the type of its field.
+    """
+    if isinstance(event, RunEnded):
+        event = replace(event, result=replace(event.result, rounds=()))
+    return write_record(event, event.type)
+
+
+def decode(text: str) -> Event:
+    """Decode what `encode` returned.
+
+    Raises:
+        JournalBroken: the text is not such a record.
+        JournalVersion: the record has another schema version.
+    """
+    envelope = _json(text)
+    if not isinstance(envelope, dict) or not {"schema", "type"} <= envelope.keys():
+        raise JournalBroken(f"the journal has a record that is not an event: {text:.80}")
+    schema, name = envelope["schema"], envelope["type"]
+    if type(schema) is not int or schema != SCHEMA:
+        raise JournalVersion(
+            f"a record has schema {schema!r:.40}; this version of Podium reads {SCHEMA}: "
+            "use the version that wrote it"
+        )
+    kind = TYPES.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise JournalBroken(f"a record has the unknown type {name!r:.40}")
+    event: Event = read_record(text, kind, name)
+    return event
+
+
+def write_record(facts: object, name: str) -> str:
+    """Encode a dataclass as a record without control characters.
+
+    Args:
+        facts: an instance of the dataclass.
+        name: the name of its type in the record.
+
+    Raises:
+        TypeError: a value is not JSON data, or does not have the type of its field.
+    """
+    form = _form(type(facts))
+    try:
+        written = form.serializer.to_json(_Record(SCHEMA, name, facts), warnings="error").decode()
+    except (PydanticSerializationError, UnicodeError):
+        plain = {"schema": SCHEMA, "type": name, "event": _plain(facts)}
+        written = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    else:
+        if not isinstance(facts, _FOREIGN):
+            return escaped(written)
+    try:
+        form.validate_json(written)
+    except (ValidationError, PodiumError) as error:
+        raise TypeError(_told(error) if isinstance(error, ValidationError) else str(error)) from error
+    return escaped(written)
+
+
+def read_record(text: str, kind: type[Any], name: str) -> Any:
+    """Decode what `write_record` returned.
+
+    Args:
+        text: the record.
+        kind: the dataclass.
+        name: the name of its type in the record.
+
+    Raises:
+        JournalBroken: the text is not such a record.
+    """
+    try:
+        return _form(kind).validate_json(text).event
+    except (ValidationError, PodiumError) as error:
+        told = _told(error) if isinstance(error, ValidationError) else str(error)
+        raise JournalBroken(f"a record of type {name} is invalid: {told}") from error
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise JournalBroken(f"a record is not JSON: {text!r:.80}") from error
+
+
+def _told(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _plain(value: object) -> object:
+    """Return JSON data for a value that pydantic cannot encode: lone surrogates, custom mappings."""
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, frozenset):
+        return sorted(map(_plain, value), key=str)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if hasattr(value, "items"):
+        return {storable(str(key)): _plain(item) for key, item in value.items()}
+    raise TypeError(f"{type(value).__name__} is not JSON data")

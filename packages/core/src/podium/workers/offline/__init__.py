@@ -1,1 +1,0 @@
-"""Workers that need no model and no network."""

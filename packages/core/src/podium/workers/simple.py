@@ -1,0 +1,179 @@
+"""Workers of a few lines: a Python function, scripted answers, and joined outputs."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from inspect import isawaitable, iscoroutinefunction
+
+import anyio
+import anyio.to_thread
+
+from podium.errors import ConfigError, WorkerFailed, WorkerRefused
+from podium.secrets import Boundary
+from podium.types.messages import Completion, estimate_usage, storable
+from podium.workers.worker import FREE, Card, Price, Request, StepInput, VisibleStep, Worker, step_input_of
+
+
+class FunctionWorker(Worker):
+    """Calls a function with the input of the step.
+
+    References (`{{n}}`) in the subtask are replaced by the outputs.
+
+    Args:
+        function: the function. Its argument is a `StepInput` (subtask, visible steps, question). It returns
+            the answer: text, or a `Completion` with a cost. A coroutine function is awaited. A plain function
+            runs in a thread, which a cancellation or a timeout cannot stop.
+        card: the worker's card; by default with the name of the function and its docstring as description.
+        price: the price on the default card: `FREE`, or `None` for an unknown price.
+        acts: whether a call is an action: see `Worker.acts`.
+
+    A function that raises an exception or returns no text is not retried (`worker_failed`).
+
+    Raises:
+        ConfigError: both a card and a price are given.
+    """
+
+    reads_prose = False
+
+    def __init__(
+        self,
+        function: Callable[[StepInput], str | Completion | Awaitable[str | Completion]],
+        *,
+        card: Card | None = None,
+        price: Price | None = None,
+        acts: bool = False,
+    ) -> None:
+        if card is not None and price is not None:
+            raise ConfigError("both card and price are given: put the price on the card")
+        self._function = function
+        self.acts = acts
+        self._is_async = iscoroutinefunction(function)
+        name = getattr(function, "__name__", type(function).__name__)  # a callable object has no name
+        self.card = card or Card(name=name, description=(function.__doc__ or "").strip(), price=price)
+        self.uses_tokens = self.card.price not in (None, FREE)
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Call the function with the input of the step."""
+        step_input = step_input_of(request)
+        with Boundary(f"worker {self.card.name!r}", partial(WorkerFailed, maybe_paid=True)):
+            if self._is_async:
+                returned = self._function(step_input)
+            else:
+                returned = await anyio.to_thread.run_sync(self._function, step_input, abandon_on_cancel=True)
+            if isawaitable(returned):
+                returned = await returned
+        answer = self._read(returned)
+        if request.stream:
+            yield answer.text
+        yield answer
+
+    def _read(self, returned: object) -> Completion:
+        """Return the answer from the function's return value; raise `WorkerFailed` if it has none."""
+        if isinstance(returned, Completion):
+            return returned
+        if isinstance(returned, str) and returned.strip():
+            return Completion(storable(returned))
+        what = "an empty text" if isinstance(returned, str) else f"a {type(returned).__name__}"
+        told = f"worker {self.card.name!r} returned {what}: return the answer as text"
+        raise WorkerFailed(told, maybe_paid=True)
+
+
+Reply = str | Completion | Exception
+"""An answer, an answer with usage, or an exception to raise."""
+
+
+class ScriptedWorker(Worker):
+    """Answers from a table or a function after a fixed delay, and keeps its requests.
+
+    The usage of a scripted text is computed from the text, and counts as measured. A scripted `Completion`
+    has its own usage, to which the rules for the usage of servers apply.
+
+    Args:
+        name: its name, or its card.
+        replies: one reply for every request, a table, or a function of the request. In a table, the first key
+            that occurs in the request's text selects the reply.
+        latency: delay before the first piece, in seconds.
+        piece: characters per piece when streaming; `None` sends the text in one piece.
+    """
+
+    def __init__(
+        self,
+        name: str | Card,
+        replies: Reply | Mapping[str, Reply] | Callable[[Request], Reply],
+        *,
+        latency: float = 0.0,
+        piece: int | None = None,
+    ) -> None:
+        self.card = name if isinstance(name, Card) else Card(name=name, price=FREE)
+        self._replies = replies
+        self._latency = latency
+        self._piece = piece
+        self.requests: list[Request] = []
+        """All requests so far, in order."""
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Answer as scripted."""
+        self.requests.append(request)
+        if self._latency:
+            await anyio.sleep(self._latency)
+        reply = self._reply(request)
+        if isinstance(reply, Exception):
+            raise reply
+        if isinstance(reply, str):
+            reply = Completion(reply, usage=replace(estimate_usage(request.messages, reply), estimated=False))
+        if request.stream:
+            size = self._piece or len(reply.text) or 1
+            for start in range(0, len(reply.text), size):
+                yield reply.text[start : start + size]
+        yield reply
+
+    def _reply(self, request: Request) -> Reply:
+        if callable(self._replies):
+            return self._replies(request)
+        if isinstance(self._replies, Mapping):
+            text = request.messages[-1].text
+            unknown = WorkerFailed(f"no scripted reply of {self.card.name!r} fits {text[:80]!r}")
+            return next((reply for key, reply in self._replies.items() if key in text), unknown)
+        return self._replies
+
+
+DESCRIPTION = "Gathers the outputs of earlier steps into one answer, word for word; adds nothing of its own."
+
+
+class Gather(Worker):
+    """Joins the outputs of its visible steps into one Markdown text, each under its subtask.
+
+    The outputs are not changed, so that sources stay in place. The output of a single visible step is
+    returned without a heading.
+
+    Args:
+        name: its name in plans.
+        labels: labels for the rules of a policy.
+    """
+
+    uses_tokens = False
+    reads_prose = False
+
+    def __init__(self, name: str = "gather", *, labels: Iterable[str] = ()) -> None:
+        self.card = Card(name=name, description=DESCRIPTION, price=FREE, labels=frozenset(labels))
+
+    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        """Join the visible steps.
+
+        Raises:
+            WorkerRefused: no step is visible.
+        """
+        visible = step_input_of(request).visible
+        if not any(shown.output for shown in visible):
+            raise WorkerRefused("there is nothing to gather: give this step access to earlier ones")
+        text = visible[0].output if len(visible) == 1 else "\n\n".join(_section(shown) for shown in visible)
+        if request.stream:
+            yield text
+        yield Completion(text)
+
+
+def _section(shown: VisibleStep) -> str:
+    heading = " ".join(shown.subtask.split())
+    # Bold text, because headings in the output would end a real heading.
+    text = f"(no output: {shown.gap})" if shown.gap else shown.output.strip()
+    return f"**{heading.replace('*', chr(92) + '*')}**\n\n{text}"

@@ -1,0 +1,116 @@
+"""The record of a run that is written while it runs, and what a changed plan or a full disk does to it."""
+
+import anyio
+import pytest
+from core.run_state.test_bills import PRICE, paid, planned
+from core.run_state.test_resume import calls, prefix, recorded
+
+from podium import Card, Conductor, Plan, Price, ScriptedWorker, Step
+from podium.errors import JournalError
+from podium.journal import Log, MemoryJournal
+from podium.planners import ChatPlanner
+from podium.policy import Policy
+from podium.run_state import result_of
+from podium.types import Event, PlannerStarted, Result, RunEnded, RunStarted, StepEnded
+from podium.usage import Usage
+from podium.workers import FREE
+
+pytestmark = pytest.mark.anyio
+
+
+class _FullLog(Log):
+    """Has no room for the end of its run."""
+
+    def __init__(self, log: Log) -> None:
+        self.run_id = log.run_id
+        self._log = log
+        self._full = False
+
+    def append(self, event: Event) -> None:
+        self._full = self._full or isinstance(event, RunEnded)
+        if not self._full:
+            self._log.append(event)
+
+    async def flush(self) -> None:
+        if self._full:
+            raise JournalError("no space left")
+
+    async def aclose(self) -> None:
+        await self._log.aclose()
+
+
+class _FullJournal(MemoryJournal):
+    """Records runs up to their end."""
+
+    async def begin(self, started: RunStarted, *, minted: bool) -> Log:
+        return _FullLog(await super().begin(started, minted=minted))
+
+
+async def test_a_result_that_cannot_be_recorded_is_in_the_error() -> None:
+    """It is paid for, so that the caller is given it all the same."""
+    conductor = Conductor(planned(Plan((Step(0, "go"),))), [paid("a")], journal=_FullJournal())
+    with pytest.raises(JournalError, match="no space left") as caught:
+        await conductor.run("What?")
+    assert isinstance(caught.value.result, Result)
+    assert (caught.value.result.answer, caught.value.result.status) == ("a said", "ok")
+
+
+async def test_a_plan_that_is_changed_is_approved_again() -> None:
+    """A decision is about the plan that was shown, not about what takes its place."""
+    journal, workers = MemoryJournal(), [paid("a"), paid("b")]
+    policy = Policy(approve="later")
+    conductor = Conductor(planned(Plan((Step(0, "go"),))), workers, journal=journal, policy=policy)
+    await conductor.run("What?", run_id="R")
+    await conductor.decide("R", approved=True)
+    assert (await conductor.resume("R", plan=Plan((Step(1, "go"),)))).status == "waiting"
+    assert calls(workers) == [0, 0]
+    await conductor.decide("R", approved=True)
+    assert (await conductor.resume("R")).answer == "b said"
+
+
+@pytest.mark.parametrize("price", [PRICE, FREE])
+async def test_a_planner_that_was_broken_off_is_in_the_result(price: Price) -> None:
+    """Nobody saw the end of its call, which counts as its reservation and may have been paid for."""
+    journal = MemoryJournal()
+    planner = ScriptedWorker(Card(name="boss", price=price), '{"worker": 0, "subtask": "go", "access": []}')
+    conductor = Conductor(ChatPlanner(planner), [paid("a")], journal=journal)
+    await conductor.run("What?", run_id="whole")
+    events = await recorded(journal, "whole")
+    at, start = next((at, event) for at, event in enumerate(events) if isinstance(event, PlannerStarted))
+    left = await prefix(events[: at + 1], "R")
+    assert result_of([entry.event for entry in await left.read("R")]).cost == start.reserved.cost
+    result = await Conductor(ChatPlanner(planner), [paid("a")], journal=left).resume("R")
+    lost, good = result.proposals
+    assert lost.problem is not None
+    assert (lost.text, lost.problem.code, lost.cost) == ("", "unknown", start.reserved.cost)
+    assert lost.usage == Usage(start.reserved.input_tokens, start.reserved.output_tokens, estimated=True)
+    assert lost.maybe_paid == result.maybe_paid == (price != FREE)
+    assert (good.problem, result.status) == (None, "ok")
+
+
+class _LostLog(_FullLog):
+    """Is claimed by another process when the first step ends."""
+
+    def append(self, event: Event) -> None:
+        if isinstance(event, StepEnded):
+            self._full = True
+            assert self.on_lost is not None
+            self.on_lost()
+        super().append(event)
+
+
+class _LostJournal(MemoryJournal):
+    """Loses its runs while they are carried out."""
+
+    async def begin(self, started: RunStarted, *, minted: bool) -> Log:
+        return _LostLog(await super().begin(started, minted=minted))
+
+
+async def test_calls_of_a_run_that_is_lost_are_stopped() -> None:
+    """What nobody will record is not worth waiting for."""
+    slow = ScriptedWorker("slow", "late", latency=30)
+    plan = planned(Plan((Step(0, "quick"), Step(1, "long"), Step(0, "end", (0, 1)))))
+    conductor = Conductor(plan, [paid("a", latency=0.02), slow], journal=_LostJournal())
+    with anyio.fail_after(5), pytest.raises(JournalError):
+        await conductor.run("What?")
+    assert len(slow.requests) == 1
