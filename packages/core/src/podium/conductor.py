@@ -465,10 +465,7 @@ class Conductor(Worker):
         await super().__aexit__(kind, error, traceback)
 
     def _open(self) -> AbstractAsyncContextManager[object]:
-        """Return a context manager that opens pool, planners and cache for one run.
-
-        The context manager does nothing if the caller has entered the conductor.
-        """
+        """Return a context manager that opens pool, planners and cache for one run."""
         # The parts are entered, not the conductor, so the end of this run does not close the connections of
         # other runs. A journal that is not entered stays open for the next run.
         parts = [part for part in self._parts() if not isinstance(part, Journal)]

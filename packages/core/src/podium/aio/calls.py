@@ -81,21 +81,7 @@ async def foreign_batches(
     *,
     is_own: bool = False,
 ) -> AsyncGenerator[list[_T], None]:
-    """Run foreign code in its own task, and yield the pieces that it emits: all that are unread at a time.
-
-    At the time limit, and if the caller is cancelled or leaves the iteration, the code is cancelled. If it
-    has not ended `PATIENCE` seconds later, it is left.
-
-    Args:
-        code: a coroutine function; its argument is an async function that emits a piece.
-        name: the owner of the code in log records, as in `worker 'x'`.
-        until: the time limit on the event loop's clock, in seconds; `None` for no limit.
-        is_own: whether the code ends after its cancellation for certain, so that it is never left.
-
-    Raises:
-        TimeoutError: the code did not end before the time limit.
-        BaseException: whatever the code raises, after its pieces.
-    """
+    """Run foreign code in its own task, and yield the pieces that it emits: all that are unread at a time."""
     loop, pipe = asyncio.get_running_loop(), _Pipe[_T]()
     task, patience = loop.create_task(code(pipe.emit)), None if is_own else PATIENCE
     task.add_done_callback(lambda _: pipe.written.set())
@@ -137,11 +123,7 @@ class _Pipe(Generic[_T]):
         self._is_closed = False
 
     async def emit(self, piece: _T) -> None:
-        """Add a piece, and wait if many pieces are unread; an empty text is dropped.
-
-        Raises:
-            CancelledError: nobody reads any more.
-        """
+        """Add a piece, and wait if many pieces are unread; an empty text is dropped."""
         if self._is_closed:
             raise asyncio.CancelledError("the call has ended")
         if isinstance(piece, str) and not piece:
@@ -290,11 +272,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class OpenTasks:
-    """A set of tasks, from any threads and event loops; closing the set cancels its tasks.
-
-    A running task enters the set, in its own thread. (A task group is different: it starts its tasks, all in
-    one event loop.)
-    """
+    """A set of tasks, from any threads and event loops; closing the set cancels its tasks."""
 
     def __init__(self) -> None:
         self._tasks = set[_OpenTask]()
@@ -302,11 +280,7 @@ class OpenTasks:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Return a context manager in which the current task belongs to the set.
-
-        Raises:
-            CancelledError: the set is closed.
-        """
+        """Return a context manager in which the current task belongs to the set."""
         task = _OpenTask()
         self._tasks.add(task)
         try:

@@ -161,11 +161,7 @@ class ResourceGroup:
 
 
 class Resources(ResourceGroup):
-    """A group of these parts.
-
-    Args:
-        parts: the parts.
-    """
+    """A group of these parts."""
 
     def __init__(self, parts: Sequence[AbstractAsyncContextManager[Any]]) -> None:
         self._members = parts

@@ -19,16 +19,7 @@ T = TypeVar("T")
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """An executor whose running calls do not delay the exit of the interpreter.
-
-    When Python exits, it waits for all calls of a normal `ThreadPoolExecutor`. After a time limit or Ctrl-C,
-    a blocking call continues in its thread, and would keep the process alive. `DaemonThreads` is a subclass
-    of `ThreadPoolExecutor`, because an event loop accepts no other executor.
-
-    Args:
-        most: maximum number of calls at once; further calls wait in order.
-        name: the name of the threads.
-    """
+    """An executor whose running calls do not delay the exit of the interpreter."""
 
     def __init__(self, most: int, name: str) -> None:
         super().__init__(most, name)  # its own threads never start, because `submit` is replaced

@@ -26,13 +26,7 @@ data that its worker sees."""
 
 
 class RoundActions:
-    """The actions of one round; the k-th asking for equal actions takes the k-th one that was carried out.
-
-    Args:
-        context: the context of the run.
-        number: the round's number, from 1.
-        stored: the stored calls of the round's steps.
-    """
+    """The actions of one round; the k-th asking for equal actions takes the k-th one that was carried out."""
 
     def __init__(self, context: RunContext, number: int, stored: StoredCalls) -> None:
         self._context = context
@@ -46,11 +40,7 @@ class RoundActions:
         self._log.plan = plan_hash(plan, self._context.settings.pool.names)
 
     def recall(self, state: StepState) -> Outcome | None:
-        """Return the outcome of an action that must not be carried out now; `None` if it must.
-
-        The outcome comes from an equal action that was carried out before, or is a failure if the end of an
-        equal action is unknown.
-        """
+        """Return the outcome of an action that must not be carried out now; `None` if it must."""
         if state.action is None and (asked := self._asked(state)) is not None:
             state.action, state.key = asked, asked.key
         action, log = state.action, self._log
@@ -86,10 +76,7 @@ class RoundActions:
             log.take(execution)
 
     def _not_reached(self, action: Action) -> Outcome | None:
-        """Return the recorded failure of an action that did not reach its worker in an earlier round.
-
-        The planner knew of it when it wrote the later plan.
-        """
+        """Return the recorded failure of an action that did not reach its worker in an earlier round."""
         paid_results = self._context.paid_results
         place = (action.key, action.round, action.step)
         known = None if paid_results is None else paid_results.position(*place)
@@ -98,10 +85,7 @@ class RoundActions:
         return paid_results.take(*place)
 
     def repeats(self, state: StepState) -> Problem | None:
-        """Return the problem of an agent that acted for another plan, too; `None` for other workers.
-
-        The words of an agent's subtask may differ although the same is meant.
-        """
+        """Return the problem of an agent that acted for another plan, too; `None` for other workers."""
         action = state.action
         if action is None or not self._context.settings.pool.workers[state.step.worker].reads_prose:
             return None

@@ -305,10 +305,7 @@ class RunContext:
             self.tell(StepEnded, **ids, outcome=outcome, key=key, took=took)
 
     def during(self, *ids: int) -> AbstractContextManager[object]:
-        """Return a context manager for a call.
-
-        The ids are the numbers of round, step and attempt; for a planner call, only the number of the round.
-        """
+        """Return a context manager for a call."""
         return _NO_SPAN if self.span is None else self.span(*ids)
 
     def now(self) -> float:
@@ -333,10 +330,7 @@ class WorkerRun(NamedTuple):
 
 @dataclass(slots=True)
 class OuterRun:
-    """A call of a worker, and its run, as the runs nested in this call see them.
-
-    `Caller.outer` has this object.
-    """
+    """A call of a worker, and its run, as the runs nested in this call see them."""
 
     context: RunContext
     ledgers: list[Ledger] = field(default_factory=list)
@@ -391,11 +385,7 @@ def outside_of_calls() -> AbstractContextManager[None]:
 
 
 def current_call() -> Caller | None:
-    """Return the call whose worker runs this code; `None` outside of calls and after their end.
-
-    Raises:
-        CancelledError: the call was stopped. Its code continues in a thread, and may not start a run.
-    """
+    """Return the call whose worker runs this code; `None` outside of calls and after their end."""
     outer = outer_run(caller := _call.get())
     if outer is not None and outer.is_stopped:
         raise CancelledError("the worker's call was stopped, so its code cannot start a run")

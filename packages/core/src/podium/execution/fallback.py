@@ -14,12 +14,7 @@ from podium.execution.context import RunContext
 
 
 class RetriesExhausted(Exception):
-    """A failed call is not retried.
-
-    Args:
-        error: the error of the failed call.
-        because: why the call is not retried; empty if the error itself is the reason.
-    """
+    """A failed call is not retried."""
 
     def __init__(self, error: PodiumError, because: str = "") -> None:
         super().__init__(str(error))
@@ -59,14 +54,7 @@ class FallbackOrder:
         )
 
     async def choose(self, deadline: float) -> int:
-        """Wait until a circuit breaker allows a call, and return its worker.
-
-        Args:
-            deadline: time by which the step must end, on the event loop's clock.
-
-        Raises:
-            WorkerUnavailable: the circuit breakers of all workers stay open for too long.
-        """
+        """Wait until a circuit breaker allows a call, and return its worker."""
         clock, until = self.context.clock, inf
         while rest := self.rest(self.next):
             rested = [number for number in self._listed() if not self.rest(number)]
@@ -89,16 +77,7 @@ class FallbackOrder:
         return self.next
 
     def after(self, attempt: Attempt, made: list[Attempt], deadline: float) -> float:
-        """Return the seconds to wait after a failed call before the next call.
-
-        Args:
-            attempt: the failed call.
-            made: all calls of the step so far.
-            deadline: time by which the step must end, on the event loop's clock.
-
-        Raises:
-            RetriesExhausted: the call is not retried.
-        """
+        """Return the seconds to wait after a failed call before the next call."""
         error, retry, number = attempt.error, self.context.settings.retry, attempt.worker
         left = retry.attempts - len(made)
         assert error is not None

@@ -179,15 +179,7 @@ _ENDS = {"failed": "failed", "cancelled": "was cancelled", "skipped": "was skipp
 
 
 class DependencyGraph:
-    """The steps of a round, in the plan's order. Steps can be added before the plan is complete.
-
-    Args:
-        on_failure: what happens to a step that lacks an input. With `replan` it is skipped, and the plan may
-            continue later as with `note`.
-        acts: returns whether the steps of a worker are actions.
-        previous: the previous round, for steps that list "previous".
-        names: the names of the run's texts.
-    """
+    """The steps of a round, in the plan's order. Steps can be added before the plan is complete."""
 
     def __init__(
         self,
@@ -241,13 +233,7 @@ class DependencyGraph:
         return state
 
     def take(self, plan: Plan, *, last_differs: bool = False) -> list[StepState]:
-        """Set the complete plan, and return the states of added steps that the plan does not have.
-
-        Args:
-            plan: the complete plan.
-            last_differs: whether the call of the last step has tools or sampling that other calls do not
-                have. Then a step that has already started cannot become the last step.
-        """
+        """Set the complete plan, and return the states of added steps that the plan does not have."""
         most, same = len(plan.steps) - last_differs, 0
         while same < min(len(self._states), most) and self._states[same].step == plan.steps[same]:
             same += 1
@@ -273,11 +259,7 @@ class DependencyGraph:
         return again
 
     def verdict(self, state: StepState) -> Verdict:
-        """Return what to do with a step, based on the steps that have ended.
-
-        A step that can no longer start is skipped only after the plan is complete. An action also starts only
-        then, and only if its inputs are complete.
-        """
+        """Return what to do with a step, based on the steps that have ended."""
         if state.visible is not None or state.outcome is not None or (state.acts and self.plan is None):
             return "wait"
         if state.acts and state.step.previous and not self._previous.is_whole:
@@ -295,10 +277,7 @@ class DependencyGraph:
         return outcome is not None and outcome.status != "ok"
 
     def _bridges(self, state: StepState) -> bool:
-        """Return whether a step runs with a note on its missing inputs.
-
-        A note requires that at least one input exists.
-        """
+        """Return whether a step runs with a note on its missing inputs."""
         if self._on_failure != "note" or state.acts or state.blocked or self._refers_to_nothing(state):
             return False
         return bool(state.good) or (state.step.previous and bool(self._previous.visible))
@@ -346,13 +325,7 @@ class DependencyGraph:
         return whole and len(shown) >= state.least and all(self._states[seen].is_whole for seen in shown)
 
     def show(self, state: StepState, labels: frozenset[str], kept: Sequence[int] | None = None) -> None:
-        """Set what a step that can start sees; with `enough`, the steps that ended first.
-
-        Args:
-            state: the state of the step.
-            labels: the labels of the data that every step sees.
-            kept: the steps whose output a recorded result was made from; `None` for a step without one.
-        """
+        """Set what a step that can start sees; with `enough`, the steps that ended first."""
         step, states = state.step, self._states
         good: Sequence[int] = step.access if kept is None else kept
         if kept is None and state.good < len(good):
@@ -373,11 +346,7 @@ class DependencyGraph:
 
     @property
     def unwanted(self) -> Iterator[StepState]:
-        """The unfinished steps that no other step waits for, from the last to the first.
-
-        If such a step is cancelled, no step may wait for an earlier step any more; this earlier step then
-        follows.
-        """
+        """The unfinished steps that no other step waits for, from the last to the first."""
         if self.plan is not None:
             for state in reversed(self._states[:-1]):
                 if state.outcome is None and not state.acts and not state.is_wanted:
@@ -394,11 +363,7 @@ class DependencyGraph:
 
 
 class EarlySteps:
-    """Records which steps the run started itself; the host waits for them and does not start them.
-
-    Args:
-        context: the context of the run.
-    """
+    """Records which steps the run started itself; the host waits for them and does not start them."""
 
     def __init__(self, context: RunContext) -> None:
         self.is_hosted = context.request.step_starter is not None
@@ -411,12 +376,7 @@ class EarlySteps:
         return state in self._ends
 
     def admit(self, ready: list[StepState], *, is_whole: bool) -> list[StepState]:
-        """Return the steps that the run starts itself.
-
-        Args:
-            ready: steps that can start.
-            is_whole: whether the plan is complete; the host then starts the other steps.
-        """
+        """Return the steps that the run starts itself."""
         if not self.is_hosted:
             return ready
         if is_whole:
@@ -441,11 +401,7 @@ class EarlySteps:
             self._ends[state].set()
 
     async def wait(self, state: StepState) -> None:
-        """Wait until a step has ended, if the run has started it.
-
-        Raises:
-            HostExit: the step raised it.
-        """
+        """Wait until a step has ended, if the run has started it."""
         if state in self._ends:
             await self._ends[state].wait()
             del self._ends[state]

@@ -17,12 +17,7 @@ from podium.workers.worker import StepInput, VisibleStep
 
 
 class StoredCalls:
-    """The stored calls of one round's steps.
-
-    Args:
-        context: the context of the run.
-        number: the round's number, from 1.
-    """
+    """The stored calls of one round's steps."""
 
     def __init__(self, context: RunContext, number: int) -> None:
         self._context = context
@@ -58,13 +53,7 @@ class StoredCalls:
         return (*repeated, *lost)
 
     def never_ran(self, state: StepState, problem: Problem, status: StepStatus | None = None) -> Outcome:
-        """Return the outcome of a step that did not run, with its earlier calls.
-
-        Args:
-            state: the state of the step.
-            problem: why the step did not run.
-            status: the status; `None` means `skipped`, or `cancelled` if the run was stopped.
-        """
+        """Return the outcome of a step that did not run, with its earlier calls."""
         calls = self.lost(state.index)
         return Outcome(
             round=self._number,
@@ -78,15 +67,7 @@ class StoredCalls:
 
 
 class PaidSteps:
-    """Finds the paid results that a round can reuse.
-
-    Args:
-        context: the context of the run.
-        number: the round's number, from 1.
-        graph: the steps of the round.
-        paid: results of earlier rounds; `None` if a new plan may repeat steps on purpose.
-        has_exact_keys: whether later rounds need exact keys of this round's steps.
-    """
+    """Finds the paid results that a round can reuse."""
 
     def __init__(
         self,
@@ -127,11 +108,7 @@ class PaidSteps:
         return results.take(key, self._number, step)
 
     def _kept(self, ready: Collection[StepState]) -> tuple[StepState, Outcome] | None:
-        """Return a recorded step that saw only a part of its inputs, with its outcome; `None` for no step.
-
-        The result is kept, also if the missing inputs exist by now, unless the run is refreshed. It does not
-        wait for these inputs.
-        """
+        """Return a recorded step that saw only a part of its inputs, with its outcome; `None` for no step."""
         context, paid_results = self._context, self._context.paid_results
         if paid_results is None or context.request.refresh:
             return None
@@ -152,10 +129,7 @@ class PaidSteps:
         return None
 
     def _known(self, state: StepState) -> list[tuple[PaidResults, str]]:
-        """Return the collections of paid results, each with the key of the step in it.
-
-        Recorded results have keys without secrets, because records contain no secrets.
-        """
+        """Return the collections of paid results, each with the key of the step in it."""
         if not state.key:
             self._set_keys(state, state.visible or ())
         recorded = self._context.paid_results
@@ -165,11 +139,7 @@ class PaidSteps:
         return [(results, key) for results, key in known if results is not None]
 
     def _set_keys(self, state: StepState, visible: Sequence[VisibleStep]) -> None:
-        """Set the keys of a step that sees `visible`.
-
-        The reason of a missing input does not change the key, because it may differ after a resume. A missing
-        input that has another worker, subtask or access list is another input.
-        """
+        """Set the keys of a step that sees `visible`."""
         context = self._context
         query = context.request.query if context.shows_question else ()
         subtask = renumbered(state.step.subtask, state.step.access.index)

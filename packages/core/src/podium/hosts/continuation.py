@@ -94,17 +94,7 @@ def _is_of_action(event: Event, acting: set[tuple[str, int, int]]) -> bool:
 def read_continuation(
     continuation: object, conversation: Sequence[Message], workers: Sequence[str], tools: Tools
 ) -> PaidResults | None:
-    """Return the results of a continuation; `None` if it is invalid, or the turn continues no tool calls.
-
-    If the question before the calls has changed, or the tools and other messages, the turn may be of another
-    agent of the client: it is planned again, and repeats no action.
-
-    Args:
-        continuation: the return value of `write_continuation`, from a message or a store.
-        conversation: the conversation of the turn.
-        workers: the names of the pool's workers.
-        tools: the tools that the turn offers.
-    """
+    """Return the results of a continuation; `None` if it is invalid, or the turn continues no tool calls."""
     query, calls = _calls_of(conversation)
     if not calls or not isinstance(continuation, Mapping):
         return None
@@ -263,17 +253,7 @@ def place_of(conductor: Conductor, session: str | None, query: Sequence[Message]
 async def recorded_continuation(
     journal: Journal, place: str, query: Sequence[Message], tool_messages: Sequence[Message]
 ) -> Mapping[str, Any] | None:
-    """Return the continuation of the run of a place that made the latest tool calls.
-
-    Args:
-        journal: the journal of the runs.
-        place: see `place_of`.
-        query: the conversation up to its question.
-        tool_messages: the messages after the question: tool calls and their results.
-
-    Returns:
-        `None` if none of the latest 256 runs of the place made them.
-    """
+    """Return the continuation of the run of a place that made the latest tool calls."""
     ids = [call.get("id") for call in latest_calls(tool_messages)]
     async with journal:
         for row in await journal.runs(prefix=_prefix(place), limit=_MOST):
@@ -294,10 +274,7 @@ async def _run_of_session(
     context: Mapping[str, str] | None,
     states: Collection[str],
 ) -> RunStarted | None:
-    """Return the start of a run that the same question of a session continues; see `undecided_run`.
-
-    A failed run is continued only if it has begun an action, which a new run would repeat.
-    """
+    """Return the start of a run that the same question of a session continues; see `undecided_run`."""
     async with journal:
         for row in await journal.runs(prefix=_prefix(session), limit=None):
             if row.state not in states:

@@ -239,10 +239,7 @@ def _class_names(error: BaseException) -> list[str]:
 
 
 def _reported(error: BaseException) -> object:
-    """Return the error that a server reported inside a stream; `None` if there is none.
-
-    OpenAI's client then raises the base class of its errors, without a response.
-    """
+    """Return the error that a server reported inside a stream; `None` if there is none."""
     is_base = type(error).__name__ == "APIError" and getattr(error, "response", None) is None
     return getattr(error, "body", None) if is_base else None
 

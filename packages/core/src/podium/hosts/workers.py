@@ -297,12 +297,7 @@ class ToolWorker(Worker):
         return f'Its subtask is its "{self._text}", or a JSON object of {self._described()}.'
 
     def _read(self, step_input: StepInput) -> dict[str, Any]:
-        """Return the tool's arguments.
-
-        Raises:
-            WorkerRefused: the tool needs a JSON object and the subtask has none, or the arguments do
-                not fit the tool's schema.
-        """
+        """Return the tool's arguments."""
         if not self._arguments:
             return {}
         subtask, template = step_input.subtask, step_input.template or step_input.subtask
@@ -322,11 +317,7 @@ class ToolWorker(Worker):
         return self._checked(arguments)
 
     def _checked(self, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Return arguments that fit the tool's schema.
-
-        Raises:
-            WorkerRefused: the arguments do not fit the schema; the message names the argument.
-        """
+        """Return arguments that fit the tool's schema."""
         typed = {name: self._typed(name, value) for name, value in (arguments or {}).items()}
         error = best_match(self._validator.iter_errors(typed))
         if error is not None:
@@ -335,11 +326,7 @@ class ToolWorker(Worker):
         return typed
 
     def _typed(self, name: str, value: object) -> object:
-        """Convert a text to a number if the argument is a number, because filled-in outputs are text.
-
-        Raises:
-            WorkerRefused: the text is not a number of that kind.
-        """
+        """Convert a text to a number if the argument is a number, because filled-in outputs are text."""
         kind = self._arguments.get(name, {}).get("type")
         if not isinstance(value, str) or kind not in _NUMBERS:
             return value

@@ -23,17 +23,7 @@ async def families(
     since: float | None = None,
     until: float | None = None,
 ) -> AsyncGenerator[Family, None]:
-    """Yield families of runs.
-
-    Args:
-        journal: the journal, entered.
-        run_ids: the first runs of the families; `None` for all runs, newest first.
-        since: with `None`, only families whose first run began at this time or later; `None` for all.
-        until: with `None`, only families whose first run began at this time or earlier.
-
-    Raises:
-        RunUnknown: one of the runs is not in the journal.
-    """
+    """Yield families of runs."""
     if run_ids is not None:
         for run_id in run_ids:
             row = await find(journal, run_id)
@@ -74,11 +64,7 @@ async def _with_outer(journal: Journal, rows: Sequence[RunRow]) -> dict[str, Run
 
 
 def _is_first(row: RunRow, known: dict[str, RunRow | None]) -> bool:
-    """Return whether a run is the first of a family.
-
-    This is a run that is not nested, or whose outer run is missing, or one of the runs of a circle, which
-    only somebody who changes rows can make.
-    """
+    """Return whether a run is the first of a family."""
     if row.parent is None:
         return True
     seen, outer = set[str](), known[row.parent]
@@ -437,11 +423,7 @@ async def _verify_run(journal: Journal, verifier: Verifier, row: RunRow) -> Brea
 
 
 async def _wrong_answers(cache: Cache, key: str, entries: Sequence[Entry]) -> Sequence[Break]:
-    """Return a break for each step that reused an answer that differs from the stored answer.
-
-    If the answer was stored after the end of the step, a difference is not a break: the answer then replaces
-    an answer that was pruned.
-    """
+    """Return a break for each step that reused an answer that differs from the stored answer."""
     try:
         stored = await cache.stored(key)
     except JournalBroken:

@@ -132,10 +132,7 @@ _asking: WeakKeyDictionary[Cache, LoopLocal[_Asking]] = WeakKeyDictionary()
 
 @asynccontextmanager
 async def asking(cache: Cache, key: str) -> AsyncGenerator[None, None]:
-    """Hold a lock on a key: one task of this event loop makes the call, and other tasks wait for the answer.
-
-    Without the lock, two concurrent steps with the same call would get different answers.
-    """
+    """Hold a lock on a key: one task of this event loop makes the call, and other tasks wait for the answer."""
     locks = _asking.setdefault(cache, LoopLocal(dict)).get()
     lock = locks.setdefault(key, anyio.Lock(fast_acquire=True))
     try:

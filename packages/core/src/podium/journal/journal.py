@@ -102,11 +102,7 @@ def shortened(question: str) -> str:
 
 
 def check_id(run_id: str) -> None:
-    """Check an id from a caller.
-
-    Raises:
-        ConfigError: the id is empty, too long, or not printable.
-    """
+    """Check an id from a caller."""
     if not 0 < len(run_id) <= ID_CHARS or not run_id.isprintable():
         raise ConfigError(f"run id {run_id!r:.80}: give 1 to {ID_CHARS} printable characters")
 

@@ -38,18 +38,7 @@ MAX_KINDS = 3
 def planner_messages(
     request: PlanRequest, *, spelling: Spelling, show: Show, examples: int, reasons: bool = False
 ) -> tuple[Message, ...]:
-    """Return the messages that ask a chat model for a plan.
-
-    The instructions are first, then the workers, then the question, so that providers' prompt caches
-    hit. The instructions are the same for all pools of three or more workers.
-
-    Args:
-        request: the request for a plan.
-        spelling: the spelling of the plan.
-        show: how the workers are described.
-        examples: number of example plans, from 0 to `MAX_EXAMPLES`.
-        reasons: whether a line with the reason of each step is asked for.
-    """
+    """Return the messages that ask a chat model for a plan."""
     task = fill(
         "conductor",
         sees=_SEES[request.shows_question],
@@ -246,14 +235,7 @@ _MAX_REASON = 300
 
 
 def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spelling, may_keep: bool) -> str:
-    """Return a prompt with the failed steps, their reasons and the outputs of the other steps.
-
-    Args:
-        plan: the plan that was run.
-        outcomes: the outcomes of its steps, in the plan's order.
-        spelling: the spelling of the planner.
-        may_keep: whether there is an answer that a plan without steps would keep.
-    """
+    """Return a prompt with the failed steps, their reasons and the outputs of the other steps."""
     labels = plan.labels
     subtasks = [renumbered(step.subtask, lambda index: labels[index]) for step in plan.steps]
     reasons = [_reason(plan, outcome, outcomes) for outcome in outcomes]

@@ -250,12 +250,7 @@ class PlannerCall:
 
 
 def misfit(whole: PlanText, pieces: Sequence[str]) -> str:
-    """Return what is wrong with the plan text of a user's planner; empty if it is valid.
-
-    Args:
-        whole: the plan text.
-        pieces: the pieces that the planner yielded before it.
-    """
+    """Return what is wrong with the plan text of a user's planner; empty if it is valid."""
     text: object = whole.text
     why: object = whole.why
     if not isinstance(text, str):

@@ -57,10 +57,7 @@ class Part:
 
 
 def split(question: str) -> list[Part]:
-    """Return the parts of `question` in order, at least one.
-
-    A statement belongs to the request that follows it. Linear in the length of the question.
-    """
+    """Return the parts of `question` in order, at least one."""
     found: list[str] = []
     statement = ""
     for piece, is_item in _pieces(question[:MAX_READ]):
@@ -146,17 +143,7 @@ class Match:
 
 
 def best_fit(part: str, cards: Sequence[Card], *, back: bool = False) -> Match | None:
-    """Return the worker whose card fits `part` best; if several fit equally, the first.
-
-    Args:
-        part: the text of a subtask.
-        cards: the workers' cards.
-        back: whether the part refers to an earlier step, which the worker sees.
-
-    Returns:
-        The worker; `None` if no worker can do the part. For example, a calculator needs arithmetic, and a
-        search cannot subtract dates.
-    """
+    """Return the worker whose card fits `part` best; if several fit equally, the first."""
     able = [number for number, card in enumerate(cards) if _can(card, part[:_READ], back=back)]
     if not able:
         return None
@@ -204,11 +191,7 @@ def _best(text: str, cards: Sequence[Card], *, back: bool) -> Match:
 
 
 def gatherer(cards: Sequence[Card]) -> Match | None:
-    """Return the worker that joins results; `None` if no worker can.
-
-    The card of this worker mentions joining or writing. Without such a worker, a general worker joins the
-    results.
-    """
+    """Return the worker that joins results; `None` if no worker can."""
     for kind in (_GATHERS, _WRITES):
         scores = [float(bool(kind.search(f"{card.name} {card.description[:_READ]}"))) for card in cards]
         if any(scores):
@@ -282,11 +265,7 @@ class RulePlanner(Planner):
 
 
 def _plan(request: PlanRequest) -> tuple[Plan, str]:
-    """Return the plan for a request, and its reason in words.
-
-    Raises:
-        PlannerError: no worker can do a part of the question.
-    """
+    """Return the plan for a request, and its reason in words."""
     question = request.query[-1].text.strip() or "Answer the question, going by what is attached to it."
     parts, last = split(question), gatherer(request.cards)
     most = max(request.asked_steps - 1, 1)  # the last step joins the outputs
@@ -397,11 +376,7 @@ class DirectPlanner(Planner):
 
 
 def with_direct(planner: Planner, direct: bool | str, names: Sequence[str]) -> Planner:  # noqa: FBT001 - an option
-    """Return the planner of a conductor with this `direct`, whose workers have these names.
-
-    Raises:
-        ConfigError: `direct` names another worker.
-    """
+    """Return the planner of a conductor with this `direct`, whose workers have these names."""
     if isinstance(direct, str) and direct not in names:
         raise ConfigError(f"direct names {direct!r}; the workers are {', '.join(names)}")
     return DirectPlanner(planner, direct if isinstance(direct, str) else None) if direct else planner

@@ -166,11 +166,7 @@ def _names(filled: Mapping[Reference, str]) -> set[str]:
 
 
 def _filled(subtask: str, filled: Mapping[Reference, str], most_chars: int) -> str:
-    """Return a subtask with outputs and texts in place of its references.
-
-    References in outputs and texts are not replaced. If the whole subtask is a JSON object, a reference
-    inside a string becomes part of that string, and any other reference becomes a string.
-    """
+    """Return a subtask with outputs and texts in place of its references."""
     parts = list(parts_of(subtask, _names(filled)))
     size = sum(len(part if isinstance(part, str) else filled[part]) for part in parts)
     if size <= most_chars:
@@ -214,10 +210,7 @@ def _as_json(part: str | Reference, place: _Place, filled: Mapping[Reference, st
 
 
 def _places(parts: Sequence[str | Reference]) -> list[_Place] | None:
-    """Return for each part whether it ends in a string of the JSON object, elsewhere in it, or outside.
-
-    Returns `None` if there is no JSON object.
-    """
+    """Return for each part whether it ends in a string of the JSON object, elsewhere in it, or outside."""
     closing = [at for at, part in enumerate(parts) if isinstance(part, str) and "}" in part]
     object_end = max(closing, default=-1)
     places, text = list[_Place](), ""

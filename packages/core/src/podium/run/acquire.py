@@ -43,21 +43,7 @@ class Acquired:
 async def acquire(
     journal: Journal, request: RunRequest, workers: Sequence[str], *, limits: Limits, name: str
 ) -> Acquired:
-    """Create the run's record, resume the run, or return its recorded result.
-
-    Args:
-        journal: the journal.
-        request: the run.
-        workers: the names of the pool's workers.
-        limits: the conductor's limits, which are recorded for a new run. If another process executes the run,
-            `seconds` is the maximum wait.
-        name: the name of the conductor, which is recorded for a new run.
-
-    Raises:
-        RunExists: the recorded run with this id has another query or plan.
-        LimitExceeded: another process executed the run longer than `Limits.seconds`.
-        JournalError: the run cannot be recorded or resumed.
-    """
+    """Create the run's record, resume the run, or return its recorded result."""
     if request.resumes:
         return await _claim(journal, request, workers)
     try:

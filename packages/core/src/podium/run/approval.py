@@ -47,20 +47,7 @@ def how_to_decide(run_id: str) -> str:
 async def decide(
     journal: Journal, given: ApprovalGiven | ActionDecided, workers: Sequence[str], check: Check
 ) -> None:
-    """Record a decision on the plan or the actions of a waiting run, or on the end of an action.
-
-    Args:
-        journal: the journal of the run.
-        given: the decision; without a step, an approval is for the plan or for all waiting actions. Round 0
-            is the only round in which the step's action can be decided.
-        workers: the names of the pool's workers.
-        check: checks a changed plan, with the labels of the run's query.
-
-    Raises:
-        ConfigError: the run does not wait for such a decision.
-        PlanForbidden: the policy does not allow the changed plan.
-        JournalError: the run is held by another process, or the decision cannot be recorded.
-    """
+    """Record a decision on the plan or the actions of a waiting run, or on the end of an action."""
     log = await journal.claim(given.run_id)
     try:
         events = [entry.event for entry in log.entries]
@@ -121,16 +108,7 @@ def _on_end(given: ActionDecided, events: Sequence[Event]) -> ActionDecided:
 async def request_approval(
     context: RunContext, number: int, plan: Plan, labels: frozenset[str]
 ) -> Plan | Problem:
-    """Return the approved plan, which may have been changed; or the problem if it is not approved.
-
-    Recorded decisions are used again. A changed plan must fit the pool, the limits and the policy.
-
-    Args:
-        context: the context of the run.
-        number: the number of the round.
-        plan: the plan of the round; a plan without steps needs no approval.
-        labels: the labels of the data that every step sees.
-    """
+    """Return the approved plan, which may have been changed; or the problem if it is not approved."""
     decided = None if context.paid_results is None else context.paid_results.decisions.get(number)
     asked = context.paid_results is not None and number in context.paid_results.asked
     if not plan.steps or (decided is None and not asked and not context.policy.asks_plans):
@@ -155,17 +133,7 @@ async def request_approval(
 async def request_action(
     context: RunContext, action: Action, plan: Plan, labels: frozenset[str]
 ) -> Problem | None:
-    """Return why an action may not start; `None` if it is approved.
-
-    A recorded decision counts for the same step with the same arguments. An action that was asked for before
-    waits for its decision also without a policy that asks.
-
-    Args:
-        context: the context of the run.
-        action: the action.
-        plan: the plan of its round.
-        labels: the labels of the data that its worker sees.
-    """
+    """Return why an action may not start; `None` if it is approved."""
     known = {} if context.paid_results is None else context.paid_results.approvals
     decided = known.get(place := (action.round, action.step, action.key))
     if place not in known and not context.policy.asks_actions:
@@ -251,11 +219,7 @@ async def _ask(approve: Asked, request: ApprovalRequest) -> bool | str | Plan:
 
 
 def _checked(context: RunContext, changed: Plan, plan: Plan, labels: frozenset[str]) -> Plan:
-    """Return a changed plan, with the query of the original plan.
-
-    Raises:
-        PlanError: the plan does not fit the pool or the limits, or the policy does not allow it.
-    """
+    """Return a changed plan, with the query of the original plan."""
     settings, previous = context.settings, context.previous
     changed.fit(len(settings.pool), settings.limits.plan_steps, previous=bool(previous.visible))
     context.policy.verify(changed, settings.pool.cards, labels, previous.labels)

@@ -23,15 +23,7 @@ Listener = Callable[[Event], None]
 async def with_listener(
     listener: Listener | None, run: Callable[[Listener | None], Awaitable[Result]]
 ) -> Result:
-    """Execute `run` and call `listener` with its events.
-
-    If the listener raises, it is not called again, and the run continues. A bug in its code (`BUGS`)
-    cancels the run.
-
-    Raises:
-        ListenerFailed: the listener raised; the error has the run's result.
-        Exception: a bug in the listener's code.
-    """
+    """Execute `run` and call `listener` with its events."""
     if listener is None:
         return await run(None)
     raised: list[Exception] = []
@@ -118,15 +110,7 @@ class StreamedAnswer:
 
 
 class Delivery:
-    """The queue of one run's events for its listeners; an async context manager.
-
-    Pieces of text are not recorded. A piece is delivered as soon as the events before it are recorded.
-
-    Args:
-        flush: waits until every event so far is recorded.
-        tell: passes one event to the listeners.
-        stop: called once if a listener raises, to stop the run.
-    """
+    """The queue of one run's events for its listeners; an async context manager."""
 
     def __init__(
         self, flush: Callable[[], Awaitable[None]], tell: Callable[[Event], None], stop: Callable[[], None]
@@ -167,11 +151,7 @@ class Delivery:
         self._woken.set()
 
     async def flush(self) -> None:
-        """Wait until every event so far is recorded, and deliver them.
-
-        Raises:
-            JournalError: an event cannot be recorded.
-        """
+        """Wait until every event so far is recorded, and deliver them."""
         last = self._put_so_far
         await self._flush()
         self.tell_until(last)

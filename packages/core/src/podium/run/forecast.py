@@ -58,19 +58,7 @@ def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
     previous: tuple[VisibleStep, ...] = (),
     texts: Mapping[str, str] = _NO_TEXTS,
 ) -> Forecast:
-    """Return the forecast of a plan's steps.
-
-    Args:
-        plan: the plan.
-        pool: the workers, with their latest calls.
-        limits: the limits of the run.
-        actions: indices of the steps that are actions, which run even if no step sees them.
-        query: the conversation; if empty, the plan's own query is used.
-        attempts: maximum calls of one step.
-        show_question: whether workers see the question.
-        previous: the steps of the previous round, for steps that see them.
-        texts: the run's named texts.
-    """
+    """Return the forecast of a plan's steps."""
     asked = (tuple(query) or plan.query) if show_question else ()
     needed = plan.reaching(len(plan.steps) - 1, *actions)
     order = [index for layer in plan.layers for index in layer if index in needed]

@@ -26,19 +26,7 @@ async def run_nested(
     request: Request,
     keep_open: Callable[[], AbstractAsyncContextManager[object]],
 ) -> AsyncGenerator[str | Completion, None]:
-    """Yield the answer of a nested run, in pieces and then as a `Completion`.
-
-    Args:
-        settings: the settings of the nested conductor.
-        request: the call of the outer run.
-        keep_open: opens the resources of the run.
-
-    Raises:
-        LimitExceeded: the runs would be nested deeper than `Limits.depth`.
-        NestedLimit: the nested run has no answer because of a limit.
-        PlannerError: the nested run has no plan.
-        WorkerFailed: the nested run has no answer.
-    """
+    """Yield the answer of a nested run, in pieces and then as a `Completion`."""
     nested, outer = nested_request(settings, request), outer_run(request.caller)
     result: Result | None = None
     streamed = StreamedAnswer()
@@ -70,14 +58,7 @@ async def run_nested(
 
 
 def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
-    """Return the request for a run that answers one call of an outer run.
-
-    The same call has the same run id, so a resumed outer run finds the nested run again.
-
-    Raises:
-        LimitExceeded: the runs would be nested deeper than `Limits.depth`.
-        QueryError: the conversation is malformed.
-    """
+    """Return the request for a run that answers one call of an outer run."""
     caller, outer = asked.caller, outer_run(asked.caller)
     if outer is not None:
         check_depth(outer)
@@ -122,10 +103,7 @@ def _completion(result: Result | None, before: Result | None) -> Completion:
 
 
 def _bill(result: Result, before: Result | None) -> tuple[Usage, float | None]:
-    """Return the tokens and the cost of the call that a nested run answers.
-
-    Spending from before the nested run was resumed belongs to an earlier call.
-    """
+    """Return the tokens and the cost of the call that a nested run answers."""
     usage, cost = result.usage, result.cost
     if before is not None:
         usage -= before.usage

@@ -27,13 +27,7 @@ CODES: tuple[PlannerErrorCode, ...] = get_args(PlannerErrorCode)
 
 
 def no_plan(run_id: str, error: PodiumError | None, calls: Sequence[Proposal]) -> PlannerError:
-    """Return the error for a round without a plan.
-
-    Args:
-        run_id: the run's id.
-        error: the error of the last call of the conductor's own planner.
-        calls: the planner calls of the round.
-    """
+    """Return the error for a round without a plan."""
     return PlannerError(
         f"there is no plan: {_told(calls)}",
         code=_cause(error, calls),
@@ -45,12 +39,7 @@ def no_plan(run_id: str, error: PodiumError | None, calls: Sequence[Proposal]) -
 
 
 def raise_unplanned(result: Result, cause: BaseException | None) -> None:
-    """Raise `PlannerError` if a run has no answer because its first round has no plan.
-
-    Args:
-        result: the result of the run.
-        cause: the error of the planner, if it is known.
-    """
+    """Raise `PlannerError` if a run has no answer because its first round has no plan."""
     problem = result.problem
     is_planned = any(current.plan is not None for current in result.rounds)
     if problem is None or result.status != "failed" or is_planned:

@@ -107,36 +107,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
     middleware: CallMiddleware | None = None,
     step_starter: StepStarter | None = None,
 ) -> RunRequest:
-    """Return the request for a new run.
-
-    Args:
-        settings: the settings of the conductor.
-        asked: a question, a conversation, or a plan.
-        stream: whether the caller reads the events during the run.
-        run_id: see `RunOptions`.
-        is_new_id: see `RunOptions`.
-        context: see `RunOptions`.
-        labels: see `RunOptions`.
-        asker: see `RunOptions`.
-        policy: see `RunOptions`.
-        limits: see `RunOptions`.
-        uses_cache: see `RunOptions`.
-        paid_results: see `RunOptions`.
-        forecast: see `RunOptions`.
-        journal: see `RunOptions`.
-        tools: see `RunOptions`.
-        sampling: see `RunOptions`.
-        middleware: see `RunOptions`.
-        step_starter: see `RunOptions`.
-
-    Raises:
-        ConfigError: there is a run id and no journal, the policy does not fit the pool, the name of a
-            text is invalid, or the labels are not a collection of names, or the policy does not declare one.
-        QueryError: the query is empty or malformed, or has an attachment that no worker accepts.
-        PlanInvalid: the plan does not fit the pool or the limits.
-        PlanForbidden: the policy does not allow the plan.
-        LimitExceeded: the runs would be nested deeper than `Limits.depth`.
-    """
+    """Return the request for a new run."""
     if run_id is not None:
         journal_of(settings, journal)
     plan = asked if isinstance(asked, Plan) else None
@@ -174,19 +145,7 @@ def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
 async def with_labels_of_conversation(
     request: RunRequest, pool: Pool, journal: Journal | None, policy: Policy
 ) -> RunRequest:
-    """Return the request with the labels of all texts of its conversation, except those of the system.
-
-    Args:
-        request: the request. A nested run has the labels of the outer call, and a resumed run has recorded
-            labels.
-        pool: knows the latest answers.
-        journal: has the labels of recorded answers.
-        policy: has the labels of an assistant's text that equals no answer.
-
-    Raises:
-        JournalError: the journal cannot be read.
-        PlanForbidden: the policy does not allow the given plan with these labels.
-    """
+    """Return the request with the labels of all texts of its conversation, except those of the system."""
     if request.resumes or request.caller is not None:
         return request
     asker, answers = request.asker, pool.answers
@@ -244,11 +203,7 @@ def _check_attachments(query: Sequence[Message], cards: Sequence[Card]) -> None:
 
 
 def checked_labels(labels: Iterable[str]) -> frozenset[str]:
-    """Return the labels that a caller gives to a query.
-
-    Raises:
-        ConfigError: they are not a collection of names.
-    """
+    """Return the labels that a caller gives to a query."""
     given: object = labels  # untyped callers may pass other values
     if isinstance(given, str):
         raise ConfigError(f"labels are {given!r:.80}: give a set of texts, as in {{{given!r:.80}}}")
@@ -272,12 +227,7 @@ def _checked_texts(context: Mapping[str, str]) -> dict[str, str]:
 
 
 def within_call(request: RunRequest) -> RunRequest:
-    """Return the request, nested in the call whose worker runs this code; outside of calls, unchanged.
-
-    Raises:
-        CancelledError: the call was stopped.
-        LimitExceeded: the runs would be nested deeper than `Limits.depth`.
-    """
+    """Return the request, nested in the call whose worker runs this code; outside of calls, unchanged."""
     outer = outer_run(caller := current_call())
     if caller is None or outer is None or request.caller is not None:
         return request
@@ -298,11 +248,7 @@ def check_depth(outer: OuterRun) -> None:
 
 
 def journal_of(settings: ConductorSettings, given: Journal | None) -> Journal:
-    """Return the journal that records a run.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Return the journal that records a run."""
     journal = given or settings.journal
     if journal is None:
         raise ConfigError("the conductor has no journal: set one, as in Conductor(..., journal=SqlJournal())")

@@ -107,14 +107,7 @@ class Rounds:
             self._replans = settings.limits.replans if settings.on_failure == "replan" else 0
 
     async def run(self, given: Plan | None) -> None:
-        """Run rounds until the answer is kept, accepted or repeated, or the limit of rounds is reached.
-
-        Args:
-            given: the first round's plan; `None` means that the planner writes it.
-
-        Raises:
-            PlanError: a recorded plan does not fit the current policy or pool.
-        """
+        """Run rounds until the answer is kept, accepted or repeated, or the limit of rounds is reached."""
         turns: tuple[Turn, ...] = ()
         begun = _Next("", "", self.context.labels)
         for number in count(1):
@@ -146,11 +139,7 @@ class Rounds:
         return answer, "failed" if answer_outcome(self.done) is None else "partial", own
 
     def _unknown(self, problem: Problem | None) -> Problem | None:
-        """Return the problem of an action that another plan began, and whose end is unknown.
-
-        Args:
-            problem: the problem of the rounds, which names the actions of their own plans.
-        """
+        """Return the problem of an action that another plan began, and whose end is unknown."""
         told = "" if problem is None else problem.message
         own = self.context.actions.of_run(self.context.request.run_id)
         found = (action for action in own if action.end == "unknown")

@@ -43,13 +43,7 @@ LOST = Problem("journal", "the run was stopped: its journal failed, or another p
 
 
 class RunSession:
-    """The execution of one run.
-
-    Args:
-        settings: the settings of the conductor.
-        request: the request.
-        listen: called with each event; `None` means no callback.
-    """
+    """The execution of one run."""
 
     def __init__(self, settings: ConductorSettings, request: RunRequest, listen: Listener | None) -> None:
         self._settings = settings if request.limits is None else replace(settings, limits=request.limits)
@@ -75,11 +69,7 @@ class RunSession:
         """The result of the run before it was resumed; `None` for a new run."""
 
     async def run(self) -> Result:
-        """Execute the run, or return its recorded result if it has ended.
-
-        Raises:
-            PodiumError: see `Conductor.run` and `Conductor.resume`.
-        """
+        """Execute the run, or return its recorded result if it has ended."""
         with self._within_call():
             result = await self._run()
             self._tell_call(result)
@@ -152,11 +142,7 @@ class RunSession:
         self._request = await with_labels_of_conversation(self._request, pool, journal, self._policy())
 
     async def plan_only(self) -> Plan:
-        """Return the first round's plan without running it.
-
-        Raises:
-            PlannerError: no planner wrote a usable plan within `Limits.seconds`.
-        """
+        """Return the first round's plan without running it."""
         await self._read_conversation()
         context = self._context()
         planning = PlanRequester(context, 1)

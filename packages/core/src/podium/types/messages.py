@@ -140,10 +140,7 @@ def _last(messages: Sequence[Message], *roles: Role) -> int | None:
 
 
 def _split_turn(after: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Split the messages after a question at the first tool call.
-
-    If an assistant has answered after the last tool result, the second part is empty.
-    """
+    """Split the messages after a question at the first tool call."""
     begin = next((at for at, message in enumerate(after) if _is_of_tools(message)), len(after))
     spoken = [message for message in after[begin:] if message.role not in INSTRUCTING]
     is_open = bool(spoken) and spoken[-1].role == "tool"
@@ -155,11 +152,7 @@ def _is_of_tools(message: Message) -> bool:
 
 
 def _read_messages(query: Query) -> tuple[Message, ...]:
-    """Return text or chat messages as messages.
-
-    Raises:
-        QueryError: the query is empty, too long or malformed.
-    """
+    """Return text or chat messages as messages."""
     _check_query(query)
     if isinstance(query, str):
         messages: tuple[Message, ...] = (Message("user", storable(query)),)
@@ -181,11 +174,7 @@ def _check_question(question: Message) -> None:
 
 
 def read_message(message: object) -> Message:
-    """Return a `Message` from a `Message` or from the form of OpenAI's chat completions.
-
-    Raises:
-        QueryError: the message is invalid.
-    """
+    """Return a `Message` from a `Message` or from the form of OpenAI's chat completions."""
     if isinstance(message, Message):
         text = message.content
         return replace(message, content=storable(text)) if isinstance(text, str) else message

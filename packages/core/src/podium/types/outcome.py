@@ -262,15 +262,7 @@ def total_cost(costs: Iterable[float | None]) -> float | None:
 
 
 def inner_problem(facts: object) -> Problem | None:
-    """Return why the answer of another Podium is incomplete.
-
-    Args:
-        facts: what the response has under `podium`: `status` and `problem` of the run. Other servers send
-            nothing, or something else.
-
-    Returns:
-        `None` if the run was `ok`, or if `facts` has no status.
-    """
+    """Return why the answer of another Podium is incomplete."""
     if not isinstance(facts, Mapping) or (status := facts.get("status")) in (None, "ok"):
         return None
     code, message = "partial", f"the run of the other Podium ended {status!r:.40}"
@@ -364,13 +356,7 @@ def _problem(outcome: Outcome) -> str:
 
 
 def spent(usage: Usage, cost: float | None, estimated: Usage | None = None) -> str:
-    """Return the number of tokens and their cost in USD, as text.
-
-    Args:
-        usage: the tokens.
-        cost: their cost; `None` when unknown.
-        estimated: the estimated part of the tokens; `None` means all of them if `usage.estimated`.
-    """
+    """Return the number of tokens and their cost in USD, as text."""
     tokens = f"{usage.total_tokens:,} tokens"
     if estimated is not None and 0 < estimated.total_tokens < usage.total_tokens:
         tokens += f" ({estimated.total_tokens:,} of them estimated)"

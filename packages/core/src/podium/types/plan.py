@@ -39,12 +39,7 @@ def references_in(subtask: str) -> tuple[int, ...]:
 
 
 def parts_of(subtask: str, names: Collection[str] = ()) -> Iterator[str | Reference]:
-    """Yield the parts of a subtask: literal texts and references.
-
-    Args:
-        subtask: the subtask as in the plan.
-        names: the names of the run's texts; other names in braces are literal text.
-    """
+    """Yield the parts of a subtask: literal texts and references."""
     end = 0
     for found in _FOUND.finditer(subtask) if "{{" in subtask else ():
         name = found["name"]
@@ -90,12 +85,7 @@ def literal(text: str) -> str:
 
 
 def bad_reference(step: str, reference: str) -> str:
-    """Return the error message for an invalid reference.
-
-    Args:
-        step: the step, in words.
-        reference: the number of a step, or the text in braces.
-    """
+    """Return the error message for an invalid reference."""
     if reference.lstrip("+-").isdecimal():
         fault = f"{step} refers to {{{{{reference}}}}}, which is not on its access list"
         return f"{fault}: add the step to the list, or write \\{{{{ for literal braces"

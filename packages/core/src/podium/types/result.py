@@ -69,12 +69,7 @@ def explain_forecast(forecast: Forecast) -> str:
 
 
 def compare(forecast: Forecast, outcomes: Sequence[Outcome]) -> str:
-    """Return the forecast and the actual amounts of a plan in one line.
-
-    Args:
-        forecast: the forecast of the plan.
-        outcomes: the outcomes of the round that ran the plan.
-    """
+    """Return the forecast and the actual amounts of a plan in one line."""
     found = facts(forecast, outcomes)
     known = [(fact.name, fact.interval, fact.amount) for fact in found]
     above = [name for name, span, amount in known if span and amount is not None and amount > span.high]
@@ -277,15 +272,7 @@ STALE = "stale"
 
 
 def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]:
-    """Return the answer of all rounds so far, the run's status, and why the status is not `ok`.
-
-    The run is `ok` only if each action of the latest plan was carried out, and the end of every action is
-    known.
-
-    The answer is the output of the plan's last step, in the latest round whose last step is
-    `ok`; without such a round there is no answer. If a later round fails, the answer of the earlier
-    round is kept, and the run is `partial`.
-    """
+    """Return the answer of all rounds so far, the run's status, and why the status is not `ok`."""
     answering = next((current for current in reversed(rounds) if answer_of(current) is not None), None)
     answer = None if answering is None else answer_of(answering)
     if answering is None or answer is None:

@@ -60,11 +60,7 @@ class Follower:
 
 
 class Changes:
-    """The changes of the runs of a database, in one event loop.
-
-    Args:
-        database: the database.
-    """
+    """The changes of the runs of a database, in one event loop."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

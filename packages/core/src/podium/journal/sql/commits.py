@@ -40,14 +40,7 @@ class RunState:
 
 
 class SqlLog(Log):
-    """The log of one run in a database.
-
-    Args:
-        put: queues an event of a log; `None` releases the run.
-        run_id: the run.
-        fence: the fence in the run's row, until another process claims the run.
-        leave: called when the log is closed, so that the journal may close.
-    """
+    """The log of one run in a database."""
 
     def __init__(
         self,
@@ -267,12 +260,7 @@ _FORGET_SECONDS = 86400.0
 
 
 class FencedStore:
-    """Writes batches to a database.
-
-    Args:
-        database: the database.
-        lease: the time in seconds for which a run stays held after its holder has last renewed its lease.
-    """
+    """Writes batches to a database."""
 
     def __init__(self, database: Database, lease: float) -> None:
         self.database = database
@@ -286,12 +274,7 @@ class FencedStore:
         self._forget = f"DELETE FROM podium_leases WHERE until < {database.now} - ?"  # noqa: S608
 
     async def commit(self, batch: Batch) -> Collection[SqlLog]:
-        """Make one attempt to write a batch durably, and return the logs whose run another process holds.
-
-        Raises:
-            Refused: the database refuses a statement or a value of the batch.
-            JournalError: the database fails.
-        """
+        """Make one attempt to write a batch durably, and return the logs whose run another process holds."""
         try:
             return await self._write(batch)
         except Exception as error:  # drivers raise many types; `failure` translates them
@@ -321,10 +304,7 @@ class FencedStore:
             lost |= {log for log in batch.counts if log.fence in fences}
 
     async def _hashes(self, batch: Batch) -> frozenset[str]:
-        """Return the hashes of the recorded events of the batch's runs.
-
-        An earlier attempt may have been committed although its acknowledgement was lost.
-        """
+        """Return the hashes of the recorded events of the batch's runs."""
 
         async def read(transaction: Transaction) -> frozenset[str]:
             hashes: set[str] = set()
@@ -369,14 +349,7 @@ A run appends its end a few turns after the end of its last step. Both should be
 
 
 class GroupCommit:
-    """The task that writes the batches.
-
-    Args:
-        commit: makes one attempt to write a batch durably, and returns the logs whose run another process
-            holds. Raises `JournalError` if the attempt fails.
-        period: maximum time between two commits while runs are held, in seconds; a commit renews the lease.
-        patience: minimum time in seconds for which a run waits for a commit while the database fails.
-    """
+    """The task that writes the batches."""
 
     def __init__(
         self,

@@ -86,12 +86,7 @@ class Tenure:
 
 
 class Database(ABC):
-    """The connections to one database.
-
-    Args:
-        name: its URL without the password, for messages.
-        patience: how long to retry while the database fails, in seconds.
-    """
+    """The connections to one database."""
 
     now: ClassVar[str]
     """SQL expression for the time of the database, in seconds of Unix time."""
@@ -122,32 +117,13 @@ class Database(ABC):
         alone: bool = False,
         patience: float | None = None,
     ) -> _Result:
-        """Run `work` in a transaction; retry for `patience` seconds while the database fails.
-
-        A cancelled caller waits at most two seconds for the end of the transaction.
-
-        Args:
-            work: the statements.
-            reads: whether the statements only read.
-            alone: whether only one statement writes, so that it may be its own transaction.
-            patience: how long to retry, in seconds; `None` for the patience of the database.
-
-        Raises:
-            JournalError: the database cannot be used.
-        """
+        """Run `work` in a transaction; retry for `patience` seconds while the database fails."""
         return await self.retry(lambda: shielded(self.attempt(work, reads=reads, alone=alone)), patience)
 
     async def retry(
         self, attempt: Callable[[], Awaitable[_Result]], patience: float | None = None
     ) -> _Result:
-        """Await `attempt()`, and call it again after transient failures.
-
-        The last attempt starts `patience` seconds after the first; `None` is the patience of the database.
-
-        Raises:
-            Refused: the failure is not transient.
-            JournalError: the database still fails.
-        """
+        """Await `attempt()`, and call it again after transient failures."""
         end, wait = anyio.current_time() + (self.patience if patience is None else patience), FIRST_WAIT
         while True:
             try:
@@ -161,11 +137,7 @@ class Database(ABC):
             wait = min(2 * wait, LONGEST_WAIT)
 
     def failure(self, error: Exception) -> JournalError:
-        """Translate an exception of the driver.
-
-        An exception that is not in `failures` counts as transient, because drivers raise almost any
-        exception when their server dies.
-        """
+        """Translate an exception of the driver."""
         if isinstance(error, JournalError):
             return error
         is_refusal = isinstance(error, self.failures) and not self.is_transient(error)
@@ -186,11 +158,7 @@ class Database(ABC):
 
     @abstractmethod
     async def write(self, rows: BatchRows) -> Collection[str]:
-        """Write all rows durably if every fence is as expected; otherwise write no rows.
-
-        Returns:
-            The fences that differ.
-        """
+        """Write all rows durably if every fence is as expected; otherwise write no rows."""
 
     @abstractmethod
     async def notify(self, run_ids: Collection[str]) -> None:
@@ -198,11 +166,7 @@ class Database(ABC):
 
     @abstractmethod
     async def watch(self, changed: Callable[[str | None], object]) -> None:
-        """Call `changed` with the id of each run that another process has changed.
-
-        The id is `None` if any run may have changed: also at the beginning, when changes begin to be seen.
-        The call never returns, and raises the exception of the driver if the connection is lost.
-        """
+        """Call `changed` with the id of each run that another process has changed."""
 
     @abstractmethod
     def is_busy(self, error: Exception) -> bool:
@@ -235,15 +199,7 @@ class DatabaseUrl(ABC):
 
     @abstractmethod
     def connect(self, patience: float, synchronous: Synchronous) -> Database:
-        """Return the database, which opens connections when they are needed.
-
-        Args:
-            patience: how long to retry while the database fails, in seconds.
-            synchronous: when SQLite flushes to the disk; PostgreSQL has its own setting.
-
-        Raises:
-            JournalError: the file of the database cannot be created.
-        """
+        """Return the database, which opens connections when they are needed."""
 
     @abstractmethod
     async def unpark(self) -> None:

@@ -100,11 +100,7 @@ _Result = TypeVar("_Result")
 
 
 class PostgresPool(PerLoop[Any]):
-    """The pool of connections that all users of a `PostgresUrl` share in one event loop.
-
-    Args:
-        url: the URL with the password.
-    """
+    """The pool of connections that all users of a `PostgresUrl` share in one event loop."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -128,12 +124,7 @@ async def _keep_session(connection: Any) -> None:
 
 
 class PostgresUrl(DatabaseUrl):
-    """A database of a server.
-
-    Args:
-        url: the URL with the password.
-        name: the URL without the password.
-    """
+    """A database of a server."""
 
     def __init__(self, url: str, name: str) -> None:
         self._url = url
@@ -153,14 +144,7 @@ class PostgresUrl(DatabaseUrl):
 
 
 class PostgresDatabase(Database):
-    """The connections to a server: one for batches, one that listens, and a shared pool for everything else.
-
-    Args:
-        name: see `Database`.
-        patience: see `Database`.
-        url: the URL with the password.
-        pool: the shared pool.
-    """
+    """The connections to a server: one for batches, one that listens, and a shared pool for everything else."""
 
     now = "extract(epoch from clock_timestamp())::double precision"
     for_update = "FOR UPDATE"
@@ -192,11 +176,7 @@ class PostgresDatabase(Database):
         """Begins the notifications of this process, which does not need them."""
 
     async def attempt(self, work: Work[_Result], *, reads: bool = False, alone: bool = False) -> _Result:
-        """Run `work` on a connection of the pool.
-
-        Statements that only read need no transaction: with the isolation of a transaction here, each of them
-        would see the newest rows anyway.
-        """
+        """Run `work` on a connection of the pool."""
         if not self._uses_pool:
             self._uses_pool = True
             await self._pool.__aenter__()

@@ -47,11 +47,7 @@ class Wanted:
     """Only runs after this run in the list."""
 
     def conditions(self, bytewise: str) -> tuple[list[str], list[Value]]:
-        """Return the conditions of the query, and their values.
-
-        Args:
-            bytewise: see `Database`.
-        """
+        """Return the conditions of the query, and their values."""
         which: list[str] = []
         values: list[Value] = []
         if self.parent is not None:
@@ -76,11 +72,7 @@ class Wanted:
 
 
 class RunList:
-    """The runs of one database.
-
-    Args:
-        database: the database.
-    """
+    """The runs of one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -178,11 +170,7 @@ _NESTED = "SELECT run_id, parent FROM podium_runs WHERE parent IN %s"
 
 
 class Deletion:
-    """Deletes the runs of one database.
-
-    Args:
-        database: the database.
-    """
+    """Deletes the runs of one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -254,11 +242,7 @@ class Deletion:
     async def _families(
         self, transaction: Transaction, run_ids: Sequence[str]
     ) -> tuple[dict[str, list[str]], dict[str, Row]]:
-        """Lock runs and the runs nested in them.
-
-        Returns:
-            For each of the runs the ids of these runs, and the row of a held one, if there is one.
-        """
+        """Lock runs and the runs nested in them."""
         families: dict[str, list[str]] = {run_id: [] for run_id in run_ids}
         held: dict[str, Row] = {}
         outer = {run_id: run_id for run_id in run_ids}
@@ -279,11 +263,7 @@ class Deletion:
         return families, held
 
     async def _locked(self, transaction: Transaction, run_ids: Sequence[str]) -> list[Row]:
-        """Lock the rows of runs until the transaction ends, and return them.
-
-        A separate statement takes the locks. A single PostgreSQL statement that waits for a lock would read
-        old rows of the other tables, from before the wait.
-        """
+        """Lock the rows of runs until the transaction ends, and return them."""
         if self._database.for_update:
             await _fetch(transaction, self._lock, run_ids)
         return await _fetch(transaction, self._rows, run_ids)
@@ -327,12 +307,7 @@ class Claim:
 
 
 class RunTable:
-    """The runs of one database.
-
-    Args:
-        store: the store whose holder claims the runs.
-        max_recoveries: maximum number of claims after a process of the run died.
-    """
+    """The runs of one database."""
 
     def __init__(self, store: FencedStore, max_recoveries: int) -> None:
         self._store = store
@@ -383,11 +358,7 @@ class RunTable:
         return await self._database.transaction(read, reads=True)
 
     async def _locked(self, transaction: Transaction, run_id: str) -> Row:
-        """Lock a run's row until the transaction ends, and return the row.
-
-        A separate statement takes the lock. A single PostgreSQL statement that waits for the lock would read
-        old rows of the other tables, from before the wait.
-        """
+        """Lock a run's row until the transaction ends, and return the row."""
         await transaction.fetch(self._lock, run_id)
         return await self._row(transaction, run_id)
 

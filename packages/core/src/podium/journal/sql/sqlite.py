@@ -70,11 +70,7 @@ class _Forks:
                 self._changed.notify_all()
 
     def check(self, path: Path) -> None:
-        """Raise an error if the parent used a file when this process was forked.
-
-        Raises:
-            JournalError: the parent used the file.
-        """
+        """Raise an error if the parent used a file when this process was forked."""
         if self._inherited and file_id(path) in self._inherited:
             raise JournalError(
                 f"{path} was in use when this process was forked, so SQLite cannot open it here: "
@@ -265,15 +261,7 @@ def _create(path: Path) -> None:
 
 
 class SqliteDatabase(Database):
-    """The connections to a file.
-
-    Args:
-        name: see `Database`.
-        patience: see `Database`.
-        path: the path of the file.
-        synchronous: when SQLite flushes to the disk.
-        commits: counts the commits of this process.
-    """
+    """The connections to a file."""
 
     now = "(julianday('now') - 2440587.5) * 86400.0"
     for_update = ""  # a writing transaction locks the whole file
@@ -322,11 +310,7 @@ class SqliteDatabase(Database):
         """Do nothing: other processes look at the version of the file."""
 
     async def watch(self, changed: Callable[[str | None], object]) -> None:
-        """Look at the version of the file, which each commit through another connection changes.
-
-        If this process has committed, too, followers do not look: in a busy process, they would look each
-        time, without a change of their run.
-        """
+        """Look at the version of the file, which each commit through another connection changes."""
         own = SqliteDatabase(self.name, self.patience, self._path, self._synchronous, self._commits)
         own.take(None)  # its only connection: the versions of different connections cannot be compared
         number, version = -1, None
@@ -406,10 +390,7 @@ class SqliteDatabase(Database):
                 self.close_idle()
 
     def _check_file(self) -> None:
-        """Raise `Refused` if the path no longer names the file that was opened.
-
-        SQLite would write to the deleted file, and all that is written there is lost.
-        """
+        """Raise `Refused` if the path no longer names the file that was opened."""
         if file_id(self._path) != self._file:
             told = "its file was deleted or replaced while it was in use: restore it, and restart the process"
             raise Refused(f"the journal in {self.name} fails: {told}")

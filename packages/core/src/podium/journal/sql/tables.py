@@ -29,11 +29,7 @@ _SECRET_OPTIONS = ("password", "sslpassword")
 
 
 def database_url(location: Location) -> DatabaseUrl:
-    """Return the database at a location.
-
-    Raises:
-        ConfigError: the location is invalid, or needs a package that is not installed.
-    """
+    """Return the database at a location."""
     if isinstance(location, DatabaseUrl):
         return location
     if location is None:
@@ -129,18 +125,7 @@ class Schema:
 async def open_database(
     url: DatabaseUrl, schema: Schema, *, patience: float, synchronous: Synchronous
 ) -> Database:
-    """Open a database and upgrade the tables of `schema` to the newest version.
-
-    Args:
-        url: the database.
-        schema: the required tables.
-        patience: how long to retry while the database fails, in seconds.
-        synchronous: when SQLite flushes to the disk.
-
-    Raises:
-        JournalVersion: the tables have an unknown version.
-        JournalError: the database cannot be used.
-    """
+    """Open a database and upgrade the tables of `schema` to the newest version."""
     database = url.connect(patience, synchronous)
     try:
         await upgrade(database, schema)
@@ -151,17 +136,7 @@ async def open_database(
 
 
 async def upgrade(database: Database, schema: Schema, *, patience: float | None = None) -> None:
-    """Upgrade the tables of `schema` to the newest version, in one transaction.
-
-    Args:
-        database: the database.
-        schema: the required tables.
-        patience: see `Database.transaction`.
-
-    Raises:
-        JournalVersion: the tables have an unknown version.
-        JournalError: the database cannot be used.
-    """
+    """Upgrade the tables of `schema` to the newest version, in one transaction."""
 
     async def version(transaction: Transaction) -> int:
         return await _version(transaction, database, schema)
