@@ -1,4 +1,6 @@
-"""The connections to a PostgreSQL server."""
+"""The connections to a database."""
+
+from pathlib import Path
 
 import anyio
 import asyncpg  # type: ignore[import-untyped]
@@ -12,6 +14,12 @@ pytestmark = pytest.mark.anyio
 _OTHERS = """
 SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
+
+
+def open_files(folder: Path) -> list[str]:
+    """Return the files of a folder that this process has open."""
+    named = [str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+    return [name for name in named if name.startswith(str(folder))]
 
 
 async def test_the_tables_beside_a_journal_share_its_connections(postgres_url: str) -> None:
@@ -54,3 +62,13 @@ async def test_a_transaction_that_raises_is_rolled_back(postgres_url: str) -> No
         query = "SELECT count(*) AS number FROM podium_cache"
         rows = await cache.transaction(lambda each: each.fetch(query), reads=True)
     assert rows[0]["number"] == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc here")
+async def test_a_file_is_open_during_runs_only(tmp_path: Path) -> None:
+    """So that the file can be moved or deleted, and one who has a journal for each customer has few open."""
+    log = await SqlJournal(tmp_path / "journal.db").begin(started("run"), minted=False)
+    assert open_files(tmp_path)
+    await log.aclose()
+    assert not open_files(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["journal.db"]

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 
 FORKS = 6
 RUNS = """
-import asyncio, os, sys, threading, time
+import asyncio, os, sys, time
 from pathlib import Path
 from podium import Conductor, FunctionWorker, Card
 from podium.journal import SqlJournal
@@ -32,21 +32,10 @@ def run(conductor, name, count):
     for index in range(count):
         assert conductor.run_sync("q", run_id=f"{name}-{index}").status == "ok"
 """
-BUSY = f"""
-path, which, is_busy = sys.argv[1], sys.argv[2], sys.argv[3] == "busy"
+IDLE = f"""
+path, which = sys.argv[1:]
 conductor = make(path)
 run(conductor, "first", 1)
-failed = []
-
-def load():
-    try:
-        run(conductor, "parent", 12)
-    except BaseException as error:
-        failed.append(error)
-
-thread = threading.Thread(target=load)
-if is_busy:
-    thread.start()
 children = []
 for number in range({FORKS}):
     time.sleep(0.03)
@@ -59,10 +48,7 @@ for number in range({FORKS}):
         finally:
             os._exit(code)
     children.append(child)
-if not is_busy:
-    thread.start()
-thread.join()
-assert not failed, failed
+run(conductor, "parent", 12)
 assert [os.waitpid(child, 0)[1] for child in children] == [0] * {FORKS}
 """
 AMID = """
@@ -76,7 +62,7 @@ run(conductor, "first", 1)
 os.symlink(path, link)
 
 def child():
-    for each in (conductor, make(path), make(link)):
+    for each in (make(path), make(link)):
         try:
             asyncio.run(each.run("q"))
         except JournalError as error:
@@ -86,7 +72,8 @@ def child():
     assert asyncio.run(make(other).run("q")).status == "ok"
 
 async def fork(transaction):
-    await transaction.execute("INSERT INTO podium_notes (note) VALUES (?)", "n")
+    if transaction is not None:
+        await transaction.execute("INSERT INTO podium_notes (note) VALUES (?)", "n")
     pid = os.fork()
     if not pid:
         code = 1
@@ -97,7 +84,12 @@ async def fork(transaction):
             os._exit(code)
     return os.waitpid(pid, 0)[1]
 
+async def entered():
+    async with conductor:
+        return await fork(None)
+
 assert asyncio.run(SqlTables(NOTES, Path(path)).transaction(fork)) == 0
+assert asyncio.run(entered()) == 0
 run(conductor, "last", 1)
 """
 
@@ -123,16 +115,15 @@ def runs_in(path: Path) -> int:
 
 @pytest.mark.long
 @pytest.mark.parametrize("which", ["same", "new"])
-@pytest.mark.parametrize("parent", ["busy", "idle"])
-def test_parent_and_children_of_a_fork_use_one_file(tmp_path: Path, which: str, parent: str) -> None:
-    """Also while a run is under way in another thread of the parent, and with the conductor of the parent."""
+def test_parent_and_children_of_a_fork_use_one_file(tmp_path: Path, which: str) -> None:
+    """Also with the conductor of the parent, which has the file open only during its runs."""
     path = tmp_path / "journal.db"
-    script(BUSY, path, which, parent)
+    script(IDLE, path, which)
     assert runs_in(path) == 1 + 12 + FORKS * 3
 
 
-def test_a_child_forked_amid_a_transaction_refuses_the_file(tmp_path: Path) -> None:
-    """Under any path; another file is opened, and the parent goes on."""
+def test_a_child_refuses_a_file_that_its_parent_had_open(tmp_path: Path) -> None:
+    """In a transaction or an entered conductor, under any path; other files are opened."""
     path = tmp_path / "journal.db"
     script(AMID, path, tmp_path / "link.db", tmp_path / "other.db")
     assert runs_in(path) == 2

@@ -132,7 +132,7 @@ _asking: WeakKeyDictionary[Cache, LoopLocal[_Asking]] = WeakKeyDictionary()
 
 @asynccontextmanager
 async def asking(cache: Cache, key: str) -> AsyncGenerator[None, None]:
-    """Hold a lock on a key: one task of this event loop makes the call, and other tasks wait for the answer."""
+    """Hold a lock on a key: one task of this event loop makes the call, the others wait for its answer."""
     locks = _asking.setdefault(cache, LoopLocal(dict)).get()
     lock = locks.setdefault(key, anyio.Lock(fast_acquire=True))
     try:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
+from math import inf
 from time import monotonic, time
 
 import anyio
@@ -20,7 +21,7 @@ from podium.journal.sql.database import (
     Transaction,
     Value,
 )
-from podium.journal.sql.lease import forget_fence, keep_fence
+from podium.journal.sql.lease import forget_fence, keep_fence, new_holder
 from podium.secrets import scrub
 from podium.types.codec import PIECES, encode
 from podium.types.events import Event, RunEnded, RunStarted, RunStopped
@@ -264,7 +265,8 @@ class FencedStore:
 
     def __init__(self, database: Database, lease: float) -> None:
         self.database = database
-        self.holder = database.tenure.holder
+        self.holder = new_holder()
+        self._renewed_at = -inf
         self._lease = lease
         # no value from outside is in these statements
         self._renew = f"""
@@ -289,10 +291,10 @@ class FencedStore:
         await transaction.execute(self._forget, _FORGET_SECONDS)
 
     async def _write(self, batch: Batch) -> Collection[SqlLog]:
-        now, tenure = monotonic(), self.database.tenure
-        if now - tenure.renewed_at >= self._lease / 3:
+        now = monotonic()
+        if now - self._renewed_at >= self._lease / 3:
             await self.database.attempt(self.renew)  # a held run needs a lease
-            tenure.renewed_at = now
+            self._renewed_at = now
         if not batch.counts and not batch.released:
             return ()
         written = await self._hashes(batch) if batch.is_retry else frozenset[str]()

@@ -8,16 +8,14 @@ cannot leave an SQLite transaction open with its locks.
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from errno import errorcode
-from math import inf
 from typing import Any, ClassVar, Literal, TypeVar
 
 import anyio
 
 from podium.aio import shielded
 from podium.errors import JournalError
-from podium.journal.sql.lease import new_holder
 
 FIRST_WAIT = 0.05
 LONGEST_WAIT = 1.0
@@ -75,16 +73,6 @@ class BatchRows:
     """Run id and fence of each run to release; a running run becomes stopped."""
 
 
-@dataclass(slots=True)
-class Tenure:
-    """The name and the lease with which this process holds runs in a database."""
-
-    holder: str = field(default_factory=new_holder)
-    """The name of the holder."""
-    renewed_at: float = -inf
-    """When the lease of the holder was last renewed, on the clock of `time.monotonic`."""
-
-
 class Database(ABC):
     """The connections to one database."""
 
@@ -107,7 +95,6 @@ class Database(ABC):
     def __init__(self, name: str, patience: float) -> None:
         self.name = name
         self.patience = patience
-        self.tenure = Tenure()
 
     async def transaction(
         self,
@@ -184,10 +171,6 @@ class Database(ABC):
     async def aclose(self) -> None:
         """Close all connections."""
 
-    async def park(self) -> None:
-        """Close all connections, except one SQLite connection that the process keeps for the next use."""
-        await self.aclose()
-
 
 def marks(number: int) -> str:
     """Return the placeholders of a list of values."""
@@ -200,7 +183,3 @@ class DatabaseUrl(ABC):
     @abstractmethod
     def connect(self, patience: float, synchronous: Synchronous) -> Database:
         """Return the database, which opens connections when they are needed."""
-
-    @abstractmethod
-    async def unpark(self) -> None:
-        """Close the connection to this database that `Database.park` kept."""

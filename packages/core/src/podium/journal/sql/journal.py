@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from types import TracebackType
 from uuid import uuid4
 
 from podium.aio import PerLoop, shielded
@@ -285,13 +284,4 @@ class SqlJournal(PerLoop[_Open], Journal):
             try:
                 await part.changes.aclose()
             finally:
-                await part.database.park()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await super().__aexit__(kind, error, traceback)
-        await shielded(self.url.unpark())
+                await part.database.aclose()

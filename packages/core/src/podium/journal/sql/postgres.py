@@ -139,12 +139,9 @@ class PostgresUrl(DatabaseUrl):
         del synchronous
         return PostgresDatabase(self._name, patience, self._url, self._pool)
 
-    async def unpark(self) -> None:
-        """Do nothing: no connection is kept beyond its event loop."""
-
 
 class PostgresDatabase(Database):
-    """The connections to a server: one for batches, one that listens, and a shared pool for everything else."""
+    """The connections to a server: one for batches, one that listens, and a shared pool for the rest."""
 
     now = "extract(epoch from clock_timestamp())::double precision"
     for_update = "FOR UPDATE"

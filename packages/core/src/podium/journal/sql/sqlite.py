@@ -1,16 +1,12 @@
 """A database in a SQLite file, for one machine."""
 
-import atexit
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from errno import EACCES, EISDIR
 from pathlib import Path
-from threading import Condition, Lock, get_ident
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 import anyio
 import anyio.to_thread
@@ -23,84 +19,46 @@ from podium.journal.sql.database import (
     Refused,
     Row,
     Synchronous,
-    Tenure,
     Transaction,
     Value,
     Work,
 )
 
-WAIT_SECONDS = 5.0
-"""Maximum wait of a fork for transactions, and of a transaction for a fork, in seconds."""
-
 FileId = tuple[int, int]
 """Device and inode of a file."""
 
+_open: dict[int, FileId] = {}
+"""The file of each open connection of this process, by the `id` of the connection."""
+_inherited: set[FileId] = set()
+"""Files that the parent of this process had open when this process was forked."""
 
-class _Forks:
-    """Keeps the uses of SQLite in all threads apart from the forks of the process."""
 
-    def __init__(self) -> None:
-        self._changed = Condition()
-        self._under_way = 0
-        """Number of forks in progress; a new use of a file waits until they have ended."""
-        self._uses: dict[int, Path] = {}
-        """The file that each thread uses, by thread id."""
-        self._still_used: set[Path] = set()
-        """Files that other threads still used when a fork stopped waiting for them."""
-        self._inherited: set[FileId] = set()
-        """Files that the parent of this process used at the fork."""
-        self._close: list[Callable[[], None]] = []
+def _inherit() -> None:
+    """Remember the files that the parent had open: SQLite's locks do not hold across a fork."""
+    _inherited.update(_open.values())
+    _open.clear()
 
-    def closes(self, close: Callable[[], None]) -> None:
-        """Register a function that closes unused connections, to be called before each fork."""
-        self._close.append(close)
 
-    @contextmanager
-    def held_off(self, path: Path) -> Generator[None, None, None]:
-        """Delay forks while this thread opens, uses or closes a connection to a file."""
-        thread = get_ident()
-        with self._changed:
-            self._changed.wait_for(lambda: not self._under_way, WAIT_SECONDS)
-            self._uses[thread] = path
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_inherit)
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that is registered while it is open."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        if (file := file_id(path)) is not None:
+            _open[id(self)] = file
         try:
-            yield
-        finally:
-            with self._changed:
-                self._uses.pop(thread, None)
-                self._changed.notify_all()
+            super().__init__(path, **settings)
+        except BaseException:  # in any case: nothing is open
+            _open.pop(id(self), None)
+            raise
 
-    def check(self, path: Path) -> None:
-        """Raise an error if the parent used a file when this process was forked."""
-        if self._inherited and file_id(path) in self._inherited:
-            raise JournalError(
-                f"{path} was in use when this process was forked, so SQLite cannot open it here: "
-                "start processes with multiprocessing's 'spawn' or 'forkserver', "
-                "or open the journal in the children only"
-            )
-
-    def before(self) -> None:
-        """Wait for other threads, and close all connections."""
-        with self._changed:
-            self._under_way += 1
-            self._changed.wait_for(lambda: not self._uses.keys() - {get_ident()}, WAIT_SECONDS)
-            self._still_used.update(self._uses.values())
-        for close in self._close:
-            close()
-
-    def after_in_parent(self) -> None:
-        """Allow new uses."""
-        with self._changed:
-            self._under_way -= 1
-            self._still_used.clear()
-            self._changed.notify_all()
-
-    def after_in_child(self) -> None:
-        """Store the files in use, and replace the locks that threads of the parent may hold."""
-        found = {file_id(path) for path in (*self._still_used, *self._uses.values())}
-        self._inherited |= {
-            each for each in found if each is not None
-        }  # `None`: deleted, so nobody can open it
-        self._changed, self._under_way, self._uses, self._still_used = Condition(), 0, {}, set()
+    def close(self) -> None:
+        """Close the connection."""
+        super().close()
+        _open.pop(id(self), None)
 
 
 def file_id(path: Path) -> FileId | None:
@@ -110,84 +68,6 @@ def file_id(path: Path) -> FileId | None:
     except OSError:
         return None
     return stat.st_dev, stat.st_ino
-
-
-FORKS = _Forks()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=FORKS.before, after_in_parent=FORKS.after_in_parent, after_in_child=FORKS.after_in_child
-    )
-
-
-MOST = 8
-"""Maximum number of kept connections, one for each file; the oldest is closed first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parked:
-    """A kept connection."""
-
-    connection: sqlite3.Connection
-    tenure: Tenure
-    file: FileId
-    """Shows whether the path still names the same file."""
-
-
-_parked: dict[tuple[Path, Synchronous], Parked] = {}
-_lock = Lock()
-
-
-def park(path: Path, synchronous: Synchronous, connection: sqlite3.Connection, tenure: Tenure) -> None:
-    """Keep a connection that no transaction uses."""
-    file = file_id(path)
-    if file is None:  # the file was deleted
-        connection.close()
-        return
-    made = Parked(connection, tenure, file)
-    with _lock:
-        before = _parked.pop((path, synchronous), None)
-        _parked[path, synchronous] = made
-        surplus = [_parked.pop(key) for key in list(_parked)[:-MOST]]
-    for each in [*surplus, *([] if before is None else [before])]:
-        each.connection.close()
-
-
-def take_parked(path: Path, synchronous: Synchronous) -> Parked | None:
-    """Remove the kept connection to a file and return it; `None` if there is none."""
-    with _lock:
-        kept = _parked.pop((path, synchronous), None)
-    if kept is not None and kept.file != file_id(path):  # another file is at this path now
-        kept.connection.close()
-        return None
-    return kept
-
-
-def drop_parked(path: Path) -> None:
-    """Close the kept connections to a file."""
-    with FORKS.held_off(path):
-        with _lock:
-            dropped = [_parked.pop(key) for key in list(_parked) if key[0] == path]
-        for each in dropped:
-            each.connection.close()
-
-
-def _drop_all() -> None:
-    with _lock:
-        dropped = list(_parked.values())
-        _parked.clear()
-    for each in dropped:
-        each.connection.close()
-
-
-def _forget_lock() -> None:
-    global _lock  # noqa: PLW0603 - a thread of the parent may hold the old lock
-    _lock = Lock()
-
-
-atexit.register(_drop_all)
-FORKS.closes(_drop_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_lock)
 
 
 BUSY_SECONDS = 0.5
@@ -233,20 +113,20 @@ class SqliteUrl(DatabaseUrl):
     def connect(self, patience: float, synchronous: Synchronous) -> "SqliteDatabase":
         """Create the file if it is missing, readable by its owner only, and return the database."""
         path = self._path.absolute()  # the working directory may change
-        FORKS.check(path)
+        if _inherited and file_id(path) in _inherited:
+            raise JournalError(
+                f"{path} was open when this process was forked, so SQLite cannot open it here: "
+                "start processes with multiprocessing's 'spawn' or 'forkserver', "
+                "or open the journal in the children only"
+            )
         database = SqliteDatabase(str(self), patience, path, synchronous, self._commits)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _create(path)
-            with FORKS.held_off(path):
-                database.take(take_parked(path, synchronous))
+            database.open()
         except OSError as error:
             raise JournalError(database.describe(error)) from error
         return database
-
-    async def unpark(self) -> None:
-        """Close the kept connection to the file."""
-        await anyio.to_thread.run_sync(drop_parked, self._path.absolute())
 
 
 def _create(path: Path) -> None:
@@ -280,12 +160,9 @@ class SqliteDatabase(Database):
         self._path = path
         self._file: FileId | None = None
         self._synchronous = synchronous
-        self._threads = anyio.CapacityLimiter(
-            _THREADS
-        )  # own limiter: other threads must not block the journal
+        self._threads = anyio.CapacityLimiter(_THREADS)  # so that other threads do not block the journal
         self._idle: list[sqlite3.Connection] = []
         self._is_closed = False
-        _databases[id(self)] = self
 
     async def attempt(self, work: Work[_Result], *, reads: bool = False, alone: bool = False) -> _Result:
         """Run `work` in a thread."""
@@ -312,7 +189,7 @@ class SqliteDatabase(Database):
     async def watch(self, changed: Callable[[str | None], object]) -> None:
         """Look at the version of the file, which each commit through another connection changes."""
         own = SqliteDatabase(self.name, self.patience, self._path, self._synchronous, self._commits)
-        own.take(None)  # its only connection: the versions of different connections cannot be compared
+        own.open()  # its only connection: the versions of different connections cannot be compared
         number, version = -1, None
         try:
             while True:
@@ -345,24 +222,9 @@ class SqliteDatabase(Database):
         self._is_closed = True
         await self._in_thread(self._close)
 
-    async def park(self) -> None:
-        """Close all connections, except one that this process keeps for the next use."""
-        self._is_closed = True
-        with FORKS.held_off(self._path):
-            try:
-                kept = self._idle.pop()
-            except IndexError:
-                return
-            park(self._path, self._synchronous, kept, self.tenure)
-        if self._idle:
-            await self._in_thread(self._close)
-
-    def take(self, kept: Parked | None) -> None:
-        """Use the file that the path names now, and a kept connection to it."""
+    def open(self) -> None:
+        """Use the file that the path names now."""
         self._file = file_id(self._path)
-        if kept is not None:
-            self._idle.append(kept.connection)
-            self.tenure = kept.tenure
 
     async def _in_thread(self, function: Callable[[], _Result]) -> _Result:
         return await anyio.to_thread.run_sync(function, limiter=self._threads)
@@ -370,24 +232,23 @@ class SqliteDatabase(Database):
     @contextmanager
     def _transaction(self, begin: str) -> Generator[sqlite3.Connection, None, None]:
         """Open a transaction, and commit it at the end of the block unless the block rolled it back."""
-        with FORKS.held_off(self._path):
-            self._check_file()
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                connection = self._connect()
-            try:
-                connection.execute(begin)
-                yield connection
-                if connection.in_transaction:
-                    connection.execute("COMMIT")
-                    self._commits.number += begin == "BEGIN IMMEDIATE"
-            except BaseException:  # in any case: closing the connection rolls back
-                connection.close()
-                raise
-            self._idle.append(connection)
-            if self._is_closed:
-                self.close_idle()
+        self._check_file()
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connect()
+        try:
+            connection.execute(begin)
+            yield connection
+            if connection.in_transaction:
+                connection.execute("COMMIT")
+                self._commits.number += begin == "BEGIN IMMEDIATE"
+        except BaseException:  # in any case: closing the connection rolls back
+            connection.close()
+            raise
+        self._idle.append(connection)
+        if self._is_closed:
+            self._close()
 
     def _check_file(self) -> None:
         """Raise `Refused` if the path no longer names the file that was opened."""
@@ -397,7 +258,11 @@ class SqliteDatabase(Database):
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            self._path,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_Connection,
         )
         try:
             connection.row_factory = sqlite3.Row
@@ -409,27 +274,10 @@ class SqliteDatabase(Database):
         return connection
 
     def _close(self) -> None:
-        with FORKS.held_off(self._path):
-            self.close_idle()
-
-    def close_idle(self) -> None:
         """Close the connections that no transaction uses."""
         with suppress(IndexError):
             while True:
                 self._idle.pop().close()
-
-
-_databases: WeakValueDictionary[int, SqliteDatabase] = WeakValueDictionary()
-
-
-def _close_idle() -> None:
-    for reference in _databases.valuerefs():
-        database = reference()
-        if database is not None:
-            database.close_idle()
-
-
-FORKS.closes(_close_idle)
 
 
 class _SqliteTransaction(Transaction):
