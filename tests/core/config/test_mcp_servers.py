@@ -62,33 +62,6 @@ def test_headers_come_from_the_environment(tmp_path: Path, monkeypatch: pytest.M
     assert served.authorization == "Bearer mno-pqr-stu"
 
 
-@pytest.mark.parametrize(
-    ("table", "told"),
-    [
-        ("", "[workers.test] has neither command nor url"),
-        ('command = "a"\nurl = "http://x"', "[workers.test] has both command and url"),
-        (
-            'url = "http://x"\nargs = ["a"]',
-            "'args' in [workers.test] has no effect with 'url'",
-        ),
-        ('command = "a"\nheaders = { A = "b" }', "'headers' in [workers.test] has no effect with 'command'"),
-        (
-            'url = "http://x"\nheaders = { Authorization = "Bearer x" }',
-            "'Authorization' in [workers.test.headers]: a key must not be in this file",
-        ),
-        ('command = "a"\nenv = { API_KEY = "x" }', "name that in env_from"),
-        ('url = "ftp://x"', "not an http(s) URL"),
-        ('command = "a"\nenv_from = ["NOT_SET_ANYWHERE"]', "NOT_SET_ANYWHERE is not set"),
-    ],
-)
-def test_what_is_wrong_is_told(tmp_path: Path, table: str, told: str) -> None:
-    """With the line, before anything is started."""
-    with pytest.raises(ConfigError) as raised:
-        load_config(write(tmp_path, table)).conductor()
-    assert told in str(raised.value)
-    assert "podium.toml:" in str(raised.value)
-
-
 def test_a_server_judges_no_answer_and_plans_nothing(tmp_path: Path) -> None:
     """`accept` and the planner need a model."""
     more = f'{PLANNER}[conductor]\naccept = "test"\n'
