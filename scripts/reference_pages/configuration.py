@@ -6,10 +6,11 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from podium.config.sections import AsTable, Sections
+from podium.config.complaints import keys_of
+from podium.config.sections import Sections
 from scripts.reference_pages.attribute_docs import attribute_docs
 
 WORDS: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool: "true or false"}
@@ -38,8 +39,8 @@ class Table:
 def tables() -> Iterator[Table]:
     """Yield the tables of the file in the order of `Sections`, each followed by its nested tables."""
     for name, info in Sections.model_fields.items():
-        for path, kind, omit in _nested(name, info.rebuild_annotation()):
-            yield from _with_inner(path, kind, omit)
+        for path, kind in _nested(name, info.rebuild_annotation()):
+            yield from _with_inner(path, kind)
 
 
 def configuration_page() -> str:
@@ -53,45 +54,40 @@ def configuration_page() -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _nested(path: str, kind: Any) -> Iterator[tuple[str, type, tuple[str, ...]]]:
-    """Yield the path, the class and the omitted fields of each table that a field is written as."""
+def _nested(path: str, kind: Any) -> Iterator[tuple[str, type]]:
+    """Yield the path and the class of each table that a field is written as."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        omit = next((mark.omit for mark in args[1:] if isinstance(mark, AsTable)), ())
-        for name, found, inner in _nested(path, args[0]):
-            yield name, found, omit or inner
-    elif origin in (dict, Mapping):
+        yield from _nested(path, args[0])
+    elif origin is dict:
         yield from _nested(f"{path}.NAME", args[1])
-    elif origin in (list, Sequence):
+    elif origin is tuple:
         yield from _nested(f"[{path}]", args[0])
     elif origin in (Union, UnionType):
         for each in args:
             yield from _nested(path, each)
-    elif isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind)):
-        yield path, kind, ()
+    elif keys_of(kind):
+        yield path, kind
 
 
-def _with_inner(path: str, model: type, omit: tuple[str, ...]) -> Iterator[Table]:
-    keys = tuple(key for key in _keys(model) if key.name not in omit)
-    inner = {key.name: list(_nested(f"{path}.{key.name}", key.kind)) for key in keys}
+def _with_inner(path: str, model: type) -> Iterator[Table]:
+    keys = tuple(_keys(model))
     yield Table(path, model, keys)
-    for found in inner.values():
-        for name, kind, left_out in found:
-            yield from _with_inner(name, kind, left_out)
+    for key in keys:
+        for name, kind in _nested(f"{path}.{key.name}", key.kind):
+            yield from _with_inner(name, kind)
 
 
 def _keys(model: Any) -> Iterator[Key]:
     docs = attribute_docs(model)
-    if is_dataclass(model):
-        for each in fields(model):
-            made = each.default_factory
-            default = each.default if made is MISSING else made()
-            default = PydanticUndefined if default is MISSING else default
-            yield Key(each.name, each.type, default, docs.get(each.name, ""))
-    else:
-        for name, info in model.model_fields.items():
-            default = info.get_default(call_default_factory=True)
-            yield Key(name, info.rebuild_annotation(), default, docs.get(name, ""))
+    defaults = {each.name: each for each in fields(model)} if is_dataclass(model) else model.model_fields
+    for name, kind in keys_of(model).items():
+        found = defaults[name]
+        if isinstance(found, FieldInfo):
+            default = found.get_default(call_default_factory=True)
+        else:
+            default = found.default if found.default_factory is MISSING else found.default_factory()
+        yield Key(name, kind, PydanticUndefined if default is MISSING else default, docs.get(name, ""))
 
 
 def _heading(table: Table) -> str:

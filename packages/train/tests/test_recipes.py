@@ -81,7 +81,7 @@ def test_the_settings_of_the_paper(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("steps = ", "not valid TOML"),
+        ("steps = ", "recipe.toml:1: invalid TOML"),
         (
             SMALL.replace("steps", "stepz"),
             "recipe.toml:9: unknown key 'stepz' in [grpo]: did you mean 'steps'",
@@ -97,7 +97,7 @@ def test_the_settings_of_the_paper(tmp_path: Path) -> None:
             SMALL.replace("every = 2", "every = 3", 2).replace("save_every = 3", "save_every = 2"),
             "'every' in",
         ),
-        (SMALL + "[guards]\nentropy = 2.0\n", "[guards]: entropy is 2.0: it must be from 0 to 1"),
+        (SMALL + "[guards]\nentropy = 2.0\n", "'entropy' in [guards] is 2.0: it must be from 0 to 1"),
         (SMALL + "[reward.limits]\nbudget = 3.0\n", "[reward.limits]: budget needs plan_cost"),
         (SMALL + "[reward.cost]\nweight = 0.7\n", "below 0.5"),
         (SMALL + '[prompt]\nstyle = { spelling = "xml" }\n', "'spelling' in [prompt.style]"),

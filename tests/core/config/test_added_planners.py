@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from podium import Conductor
 from podium.cli import app
-from podium.config import added as added_tables, find_journal, load_config
+from podium.config import find_journal, load as loading, load_config
 from podium.errors import ConfigError
 from podium.planners import CachedPlanner
 
@@ -133,9 +133,9 @@ def test_what_is_wrong_is_told_by_line(
     tmp_path: Path, dice: None, monkeypatch: pytest.MonkeyPatch, planner: str, told: str
 ) -> None:
     """In the words of core's own planners; a known type says how to install its package."""
-    installed = added_tables.announced
+    installed = loading.announced
     monkeypatch.setattr(
-        added_tables, "announced", lambda group: {k: v for k, v in installed(group).items() if k != "router"}
+        loading, "announced", lambda group: {k: v for k, v in installed(group).items() if k != "router"}
     )
     with pytest.raises(ConfigError) as raised:
         load_config(written(tmp_path, planner))

@@ -6,7 +6,7 @@ import pytest
 
 from podium.conductor import Conductor
 from podium.config import find_config, find_journal, load_config
-from podium.config.files import lines_of
+from podium.config.source import lines_of
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
 from podium.planners import CachedPlanner, ChatPlanner

@@ -19,7 +19,7 @@ from podium.cli.live import Job, LiveState, follow
 from podium.cli.lookup import short_id
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen, duration, money
 from podium.conductor import Conductor
-from podium.config.files import in_toml
+from podium.config.source import in_toml
 from podium.errors import ConfigError, JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
 from podium.policy import ApprovalRequest, Approve
 from podium.run.no_plan import FALLBACK

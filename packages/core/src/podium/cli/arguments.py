@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from podium.config.files import read_text, why_unreadable
+from podium.config.source import read_text, why_unreadable
 from podium.errors import ConfigError, QueryError
 from podium.plan_text.edits import Change, Edit, edit_plan, read_edits, read_saved_plan, worker_number
 from podium.types.messages import MAX_QUERY_CHARS

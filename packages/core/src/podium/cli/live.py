@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Literal, NamedTuple, assert_never
 
-from podium.config.files import in_toml
+from podium.config.source import in_toml
 from podium.errors import PlanError
 from podium.hosted import HostedConductor
 from podium.plan_text import PlanReader

@@ -25,7 +25,7 @@ def plain_usage_errors() -> Iterator[None]:
     except typer.BadParameter as error:
         from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and only errors need it
 
-        from podium.config.source import remedy_of  # noqa: PLC0415 - for the same reason
+        from podium.config.complaints import remedy_of  # noqa: PLC0415 - for the same reason
 
         if isinstance(error.__cause__, ValidationError):
             details = error.__cause__.errors(include_url=False)[0]

@@ -14,7 +14,7 @@ import anyio.to_thread
 import typer
 
 from podium.cli import drawing
-from podium.config.files import in_toml
+from podium.config.source import in_toml
 from podium.errors import (
     ConfigError,
     JournalError,

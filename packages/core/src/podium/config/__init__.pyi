@@ -1,14 +1,6 @@
-from .added import (
-    AddedPlanner as AddedPlanner,
-)
 from .config import (
     Config as Config,
     Variant as Variant,
-)
-from .files import (
-    lines_of as lines_of,
-    why_unreadable as why_unreadable,
-    why_unwritable as why_unwritable,
 )
 from .load import (
     find_config as find_config,
@@ -18,9 +10,11 @@ from .load import (
     read_table as read_table,
 )
 from .sections import (
-    AsTable as AsTable,
+    RECORD as RECORD,
+    AddedPlanner as AddedPlanner,
     Section as Section,
 )
 from .source import (
-    complaints_of as complaints_of,
+    why_unreadable as why_unreadable,
+    why_unwritable as why_unwritable,
 )

@@ -1,5 +1,6 @@
 """A checked config, which builds a conductor and its parts."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,11 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel
 
 from podium.conductor import CARD, Conductor
-from podium.config.added import AddedPlanner
-from podium.config.endpoints import Endpoints, read_variable
-from podium.config.files import read_text, why_unreadable
 from podium.config.sections import (
     A2aSection,
+    AddedPlanner,
     CalculatorSection,
     ChatPlannerSection,
     ChatSection,
@@ -21,11 +20,12 @@ from podium.config.sections import (
     GatherSection,
     HostedSection,
     McpSection,
-    PolicySection,
     RulePlannerSection,
     Sections,
+    SingleSection,
+    price_of,
 )
-from podium.config.source import Findings, Source
+from podium.config.source import Findings, KeyPath, Source, read_text, why_unreadable
 from podium.errors import ConfigError
 from podium.execution.retry import Retry
 from podium.hosted import HostedConductor
@@ -37,9 +37,11 @@ from podium.planners.chat import ChatPlanner
 from podium.planners.planner import CachedPlanner, FixedPlanner, Planner
 from podium.planners.rule import RulePlanner
 from podium.policy import Policy
+from podium.types.messages import Sampling
 from podium.workers.calculator import Calculator
 from podium.workers.documents import Documents
 from podium.workers.openai.chat import ChatWorker
+from podium.workers.openai.endpoint import Endpoint
 from podium.workers.pool import Pool
 from podium.workers.rates import put_on_cards, read_measured
 from podium.workers.simple import Gather
@@ -90,6 +92,9 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _SAME = Variant()
 _OF_PLACE = {"off", "path", "url", "url_env"}
 """Keys of `[journal]` that define its place."""
+_OF_CARD = {"description", "context_window", "parts", "labels", "concurrency", "free_errors"}
+"""Keys of a worker that its card has."""
+_OF_CHAT_PLANNER = {"spelling", "show", "shuffle", "examples", "reasons", "constrain"}
 
 
 class Config:
@@ -101,20 +106,13 @@ class Config:
     servers and to read the cards of agents.
     """
 
-    def __init__(
-        self,
-        sections: Sections,
-        source: Source,
-        added: Mapping[str, BaseModel],
-        planner: AddedPlanner | None = None,
-    ) -> None:
+    def __init__(self, sections: Sections, source: Source) -> None:
         self._sections = sections
-        self._added = added
-        self._planner = planner
-        self._journals: dict[float | None, SqlJournal] = {}
         self._source = source
-        remedy = "with the key" if sections.hosted is not None else "with the key, or remove its workers"
-        self._endpoints = Endpoints(sections.endpoints, source, remedy)
+        planner: object = sections.planner
+        self._planner = planner if isinstance(planner, AddedPlanner) else None
+        self._journals: dict[float | None, SqlJournal] = {}
+        self._endpoints: dict[str, Endpoint] = {}
         self._workers: dict[str, Sequence[Worker]] = {}
         self._pool: Pool | None = None  # whose states all conductors share
         self.path = source.path
@@ -123,7 +121,7 @@ class Config:
         self.worker_names = tuple(sections.workers)
         """The names of the workers' tables, in the order of the file; empty for a hosted conductor."""
         self.chat_names = tuple(
-            name for name, worker in sections.workers.items() if isinstance(worker, ChatSection)
+            n for n, worker in sections.workers.items() if isinstance(worker, ChatSection)
         )
         """The names in `worker_names` that are models behind an endpoint."""
         self.is_hosted = sections.hosted is not None
@@ -150,14 +148,13 @@ class Config:
             ConfigError: a named environment variable, folder or plan file does not exist, a URL or name is
                 invalid, or a limit other than seconds is given for a hosted conductor.
         """
-        hosted = self._sections.hosted
         given: dict[str, Any] = {key: value for key, value in (limits or {}).items() if value is not None}
-        if hosted is not None:
+        if self._sections.hosted is not None:
             if wrong := ", ".join(given.keys() - {"seconds"}):
                 raise ConfigError(f"a hosted conductor has only the limit seconds: leave out {wrong}")
-            return self._hosted(hosted, given.get("seconds"))
+            return self._hosted(self._sections.hosted, given)
         bounds = replace(self.limits, **given)
-        section = self._sections.conductor
+        section, is_own = self._sections.conductor, variant.planner is None
         findings = Findings()
         workers = self._all_workers(findings)
         with findings.collected(), self._source.at("policy"):
@@ -174,10 +171,10 @@ class Config:
             with self._source.at("pool", "measured"):
                 put_on_cards(read_measured(self.measured_path), of_tables)
         pool = self._pool = Pool([*of_tables, *self.planner_workers()], shares=self._pool)
-        retry, is_own = self._sections.retry, variant.planner is None
+        retry = self._sections.retry
         with self._source.at("retry"):
             retry.check(pool)
-        policy = self._policy(self._sections.policy, pool.cards)
+        policy = self._policy(pool.cards)
         if variant.workers is not None:
             pool = Pool([worker for name in variant.workers for worker in workers[name]], shares=pool)
             retry, policy = retry_within(retry, pool), policy_within(policy, pool, of_tables)
@@ -202,7 +199,7 @@ class Config:
         """Build the workers of all tables, MCP servers last, so that none is started after an error."""
         made: dict[str, Sequence[Worker]] = {}
         for name in sorted(self.worker_names, key=self.has_mcp_server):
-            if not (findings and self.has_mcp_server(name)):
+            if not (findings.errors and self.has_mcp_server(name)):
                 with findings.collected():
                     made[name] = self.workers(name)
         return made
@@ -219,15 +216,13 @@ class Config:
         section = self._sections.journal
         if section.off:
             return None
-        if patience in self._journals:
-            return self._journals[patience]
-        place = self._place()
-        said = {key: value for key, value in section if value is not None and key not in _OF_PLACE}
-        if patience is not None:
-            said["patience"] = patience
-        with self._source.at("journal"):
-            made = self._journals[patience] = SqlJournal(place, **said)
-        return made
+        if patience not in self._journals:
+            place = self._place()
+            said = {key: value for key, value in section if value is not None and key not in _OF_PLACE}
+            said |= {} if patience is None else {"patience": patience}
+            with self._source.at("journal"):
+                self._journals[patience] = SqlJournal(place, **said)
+        return self._journals[patience]
 
     def shared_cache(self) -> SqlCache:
         """Return the cache of answers in the journal's database.
@@ -244,7 +239,7 @@ class Config:
         section = self._sections.journal
         if section.url_env is not None:
             use, remedy = "[journal] reads its URL from it", "with the URL, or remove url_env"
-            return read_variable(self._source, ("journal", "url_env"), section.url_env, use, remedy)
+            return self._variable(("journal", "url_env"), section.url_env, use, remedy)
         return section.url if section.path is None else self._source.near(section.path)
 
     def table(self, name: str, model: type[_Model]) -> _Model | None:
@@ -257,7 +252,7 @@ class Config:
         Raises:
             TypeError: the entry point refers to another model.
         """
-        table = self._added.get(name)
+        table = dict(self._sections).get(name)
         if table is None or isinstance(table, model):
             return table
         raise TypeError(f"[{name}] is of {type(table).__qualname__}, not of {model.__qualname__}")
@@ -270,30 +265,41 @@ class Config:
             WorkerError: an MCP server did not list its tools, or an agent did not send its card.
         """
         if name not in self._workers:
-            self._workers[name] = self._new_workers(name)
+            section = self._sections.workers[name]
+            if isinstance(section, McpSection):
+                server = self.mcp_server(name)
+                with self._source.at("workers", name):
+                    made = server.workers_sync(tools=section.tools, resources=section.resources)
+                self._workers[name] = made
+            else:
+                self._workers[name] = (self._new_worker(name, section),)
         return self._workers[name]
 
-    def _new_workers(self, name: str) -> Sequence[Worker]:
-        section = self._sections.workers[name]
+    def _new_worker(self, name: str, section: SingleSection) -> Worker:
         if isinstance(section, ChatSection):
-            return (self._chat_worker(name, section),)
-        if isinstance(section, McpSection):
-            server = self.mcp_server(name)
-            with self._source.at("workers", name):
-                return server.workers_sync(tools=section.tools, resources=section.resources)
-        if isinstance(section, A2aSection):
-            from podium.config.endpoints import make_agent_worker  # noqa: PLC0415 - jsonschema is slow to import
-
-            return (make_agent_worker(name, section, self._source),)
+            facts = {key: value for key, value in section if key in _OF_CARD}
+            return self._chat_worker(section, ("workers", name), name, **facts)
+        headers = self._headers(name, section) if isinstance(section, A2aSection) else {}
         with self._source.at("workers", name):
             match section:
+                case A2aSection():
+                    from podium.a2a import RemoteAgent  # noqa: PLC0415 - jsonschema is slow to import
+
+                    agent = RemoteAgent(section.url, headers=headers, seconds=section.seconds)
+                    return agent.worker_sync(
+                        acts=section.acts,
+                        name=name,
+                        description=section.description,
+                        price=price_of(section.price),
+                        labels=section.labels,
+                    )
                 case CalculatorSection():
-                    return (Calculator(name, labels=section.labels),)
+                    return Calculator(name, labels=section.labels)
                 case DocumentsSection():
                     folder, said = self._source.near(section.folder), section.description
-                    return (Documents(folder, name=name, description=said, labels=section.labels),)
+                    return Documents(folder, name=name, description=said, labels=section.labels)
                 case GatherSection():
-                    return (Gather(name, labels=section.labels),)
+                    return Gather(name, labels=section.labels)
 
     def has_mcp_server(self, name: str) -> bool:
         """Return whether `[workers.NAME]` is an MCP server, whose tools are the workers."""
@@ -310,11 +316,21 @@ class Config:
         Raises:
             ConfigError: see `conductor`.
         """
-        from podium.config.endpoints import make_mcp_server  # noqa: PLC0415 - jsonschema is slow to import
+        from podium.mcp import McpServer, Stdio, StreamableHttp  # noqa: PLC0415 - jsonschema is slow to import
 
         section = self._sections.workers[name]
         assert isinstance(section, McpSection)
-        return make_mcp_server(name, section, self._source)
+        given = self._variables(name, "env_from", {variable: variable for variable in section.env_from})
+        headers = self._headers(name, section)
+        with self._source.at("workers", name):
+            transport: Stdio | StreamableHttp
+            if section.url is None:
+                folder, env = self._source.near(section.folder or ""), {**section.env, **given}
+                transport = Stdio(section.command or "", section.args, env=env, folder=folder)
+            else:
+                transport = StreamableHttp(section.url, headers)
+            price, labels = price_of(section.price), section.labels
+            return McpServer(name, transport, seconds=section.seconds, labels=labels, price=price)
 
     def worker(self, name: str) -> Worker:
         """Return the worker of `[workers.NAME]`.
@@ -347,7 +363,13 @@ class Config:
                 planner = self._chat_planner(section)
                 return CachedPlanner(planner) if section.cache else planner
             case FixedPlannerSection() as section:
-                return self._fixed_planner(section)
+                path = self._source.near(section.plan)
+                with self._source.at("planner", "plan"):
+                    try:
+                        return FixedPlanner(read_text(path, 4 * MAX_CHARS))
+                    except (OSError, ValueError) as error:
+                        told = f"the plan {path} cannot be read: {why_unreadable(error)}"
+                        raise ConfigError(told) from error
             case RulePlannerSection():
                 return RulePlanner()
             case None:
@@ -367,7 +389,7 @@ class Config:
         """
         if self.is_hosted:
             raise ConfigError("a hosted conductor has its own policy: the file can have none")
-        return self._policy(self._sections.policy, self.parties())
+        return self._policy(self.parties())
 
     def parties(self) -> Sequence[Card]:
         """Return cards with the names and labels of all workers. Only MCP servers are started.
@@ -385,14 +407,14 @@ class Config:
                     found.append(Card(name=name, labels=frozenset(section.labels)))
         return found
 
-    def _policy(self, section: PolicySection, cards: Sequence[Card]) -> Policy:
+    def _policy(self, cards: Sequence[Card]) -> Policy:
         """Return a policy for these workers, which conductors with a part of them can have, too."""
         planner, others = self._sections.planner, list[Card]()
         if isinstance(planner, ChatPlannerSection) and planner.model is not None:
             with self._source.at("planner", "model"):
                 others.append(Card(name=planner.model, labels=frozenset(planner.labels or ())))
         with self._source.at("policy"):
-            policy = section.to_policy()
+            policy = self._sections.policy.to_policy()
             policy.fit(cards, others)
         known = {word for card in (*cards, *others) for word in (card.name, *card.labels)}
         return replace(policy, labels={*policy.labels, *known})
@@ -413,53 +435,62 @@ class Config:
             case "shared":
                 return self.shared_cache()
 
-    def _chat_worker(self, name: str, section: ChatSection) -> ChatWorker:
-        endpoint = self._endpoints.get(section.endpoint)
-        with self._source.at("workers", name):
-            card = Card(
-                name=name,
-                description=section.description,
-                price=section.price,
-                context_window=section.context_window,
-                parts=frozenset(section.parts),
-                labels=frozenset(section.labels),
-                concurrency=section.concurrency,
-                free_errors=section.free_errors,
-            )
-            return ChatWorker(section.model, endpoint=endpoint, card=card, sampling=section.sampling)
+    def _chat_worker(
+        self, section: ChatSection | ChatPlannerSection, at: Sequence[str], name: str, **facts: Any
+    ) -> ChatWorker:
+        """Return a model behind an endpoint, with the facts of its card."""
+        assert section.endpoint is not None
+        assert section.model is not None
+        endpoint = self._endpoint(section.endpoint)
+        with self._source.at(*at):
+            facts |= {key: frozenset(facts[key]) for key in ("labels", "parts") if key in facts}
+            card = Card(name=name, price=price_of(section.price), **facts)
+            sampling = section.sampling.sampling() if isinstance(section, ChatSection) else Sampling()
+            return ChatWorker(section.model, endpoint=endpoint, card=card, sampling=sampling)
 
     def _chat_planner(self, section: ChatPlannerSection) -> ChatPlanner:
         if section.worker is not None:
             worker = self.worker(section.worker)
         else:
-            assert section.endpoint is not None
-            assert section.model is not None
-            endpoint = self._endpoints.get(section.endpoint)
-            with self._source.at("planner", "model"):
-                labels = frozenset(section.labels or ())
-                card = Card(name=section.model, price=section.price, labels=labels)
-            worker = ChatWorker(section.model, endpoint=endpoint, card=card)
-        return ChatPlanner(
-            worker,
-            spelling=section.spelling,
-            show=section.show,
-            shuffle=section.shuffle,
-            examples=section.examples,
-            reasons=section.reasons,
-            constrain=section.constrain,
-            sampling=section.sampling,
-        )
+            at = ("planner", "model")
+            worker = self._chat_worker(section, at, section.model or "", labels=section.labels or ())
+        said = {key: value for key, value in section if key in _OF_CHAT_PLANNER}
+        return ChatPlanner(worker, **said | {"sampling": section.sampling.sampling()})
 
-    def _fixed_planner(self, section: FixedPlannerSection) -> FixedPlanner:
-        path = self._source.near(section.plan)
-        with self._source.at("planner", "plan"):
-            try:
-                return FixedPlanner(read_text(path, 4 * MAX_CHARS))
-            except (OSError, ValueError) as error:
-                raise ConfigError(f"the plan {path} cannot be read: {why_unreadable(error)}") from error
-
-    def _hosted(self, section: HostedSection, seconds: float | None) -> HostedConductor:
+    def _hosted(self, section: HostedSection, given: Mapping[str, Any]) -> HostedConductor:
         said = {key: value for key, value in section if value is not None and key != "endpoint"}
-        if seconds is not None:
-            said["seconds"] = seconds
-        return HostedConductor(endpoint=self._endpoints.get(section.endpoint), **said)
+        said |= given if section.price is None else {"price": price_of(section.price), **given}
+        return HostedConductor(endpoint=self._endpoint(section.endpoint), **said)
+
+    def _endpoint(self, name: str) -> Endpoint:
+        """Return the endpoint of `[endpoints.NAME]`, the same object each time."""
+        if name not in self._endpoints:
+            section, key = self._sections.endpoints[name], None
+            if section.key_env is not None:
+                where, use = ("endpoints", name, "key_env"), f"[endpoints.{name}] reads its key from it"
+                remedy = "with the key" if self.is_hosted else "with the key, or remove its workers"
+                key = self._variable(where, section.key_env, use, remedy)
+            url, provider, timeouts = section.base_url, section.provider, section.timeouts
+            with self._source.at("endpoints", name):
+                self._endpoints[name] = Endpoint(url, api_key=key, provider=provider, timeouts=timeouts)
+        return self._endpoints[name]
+
+    def _headers(self, name: str, section: McpSection | A2aSection) -> dict[str, str]:
+        return {**section.headers, **self._variables(name, "headers_env", section.headers_env)}
+
+    def _variables(self, name: str, key: str, variables: Mapping[str, str]) -> dict[str, str]:
+        """Return the values of the environment variables that a key of a worker names, by the same keys."""
+        where, use = ("workers", name, key), f"[workers.{name}] needs it"
+        remedy = "with the value, or remove the worker"
+        return {each: self._variable(where, name, use, remedy) for each, name in variables.items()}
+
+    def _variable(self, where: KeyPath, name: str, use: str, remedy: str) -> str:
+        """Return the value of an environment variable that the key `where` names.
+
+        `use` (the purpose of the variable) and `remedy` are parts of the error message.
+        """
+        value = os.environ.get(name, "").strip()
+        if not value:
+            unset = f"the environment variable {name} is not set, and {use}"
+            raise ConfigError(self._source.told(where, f"{unset}: run `export {name}=...` {remedy}"))
+        return value

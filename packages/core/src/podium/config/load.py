@@ -1,20 +1,22 @@
 """Finds the config file, reads it, and reports its errors with their lines."""
 
+import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint
+from math import nan
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 
-from podium.config.added import AddedPlanner, read_added_tables
+from podium.config.add_ons import absent_planner, absent_table, announced
+from podium.config.complaints import Complaint, complaints_of, dangling, wrong_journal
 from podium.config.config import Config
-from podium.config.files import KeyPath, lines_of, read_text, why_unreadable
-from podium.config.sections import Sections
-from podium.config.source import Complaint, Source, complaints_of, dangling, wrong_journal
+from podium.config.sections import OWN_PLANNERS, AddedPlanner, Sections
+from podium.config.source import Source, lines_of, read_text, why_unreadable
 from podium.errors import ConfigError
 from podium.journal import Journal, SqlCache, SqlJournal
 
@@ -48,13 +50,14 @@ def find_journal(path: str | Path | None = None, *, environ: Mapping[str, str] =
     Raises:
         ConfigError: the config is invalid, or turns the journal off.
     """
-    found = _with_journal(path, environ)
+    found = _first(_choices(path, environ))
     if found is None:
         return SqlJournal()
-    journal = found.config().journal()
+    source, sections = _with_journal(found)
+    journal = Config(sections, source).journal()
     if journal is None:
         told = "runs are not recorded: remove `off` in [journal]"
-        raise ConfigError(found.source.told(("journal", "off"), told))
+        raise ConfigError(source.told(("journal", "off"), told))
     return journal
 
 
@@ -64,10 +67,11 @@ def find_shared_cache(path: str | Path | None = None, *, environ: Mapping[str, s
     Raises:
         ConfigError: the config is invalid.
     """
-    found = _with_journal(path, environ)
+    found = _first(_choices(path, environ))
     if found is None:
         return SqlCache()
-    return found.config().shared_cache()
+    source, sections = _with_journal(found)
+    return Config(sections, source).shared_cache()
 
 
 def load_config(path: str | Path) -> Config:
@@ -78,34 +82,31 @@ def load_config(path: str | Path) -> Config:
     Raises:
         ConfigError: the file cannot be read or is invalid; one line for each error, with file and line.
     """
-    read = _checked(Path(path))
-    if wrong := list(dangling(read.sections, has_planner=read.planner is not None)):
-        raise ConfigError(_told(read.source, wrong))
-    return read.config()
+    source, sections = _checked(Path(path))
+    _refuse(source, list(dangling(sections)))
+    return Config(sections, source)
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A file whose tables are valid."""
+def read_table(path: Path, model: type[_Model], absent: str = "name another file") -> _Model:
+    """Return the content of another TOML file than a config.
 
-    source: Source
-    sections: Sections
-    added: Mapping[str, BaseModel]
-    planner: AddedPlanner | None
+    Args:
+        path: the file.
+        model: the table.
+        absent: what to do if there is no such file, as a part of the error message.
 
-    def config(self) -> Config:
-        return Config(self.sections, self.source, self.added, self.planner)
+    Raises:
+        ConfigError: the file cannot be read, or is invalid; the message has the lines.
+    """
+    source, data = _parsed(path, absent)
+    return _validated(source, data, model)
 
 
-def _with_journal(path: str | Path | None, environ: Mapping[str, str]) -> _Read | None:
-    """Find the config, check its `[journal]`, and return it; `None` if there is no config."""
-    found = _first(_choices(path, environ))
-    if found is None:
-        return None
-    read = _checked(found)
-    if wrong := list(wrong_journal(read.sections.journal)):
-        raise ConfigError(_told(read.source, wrong))
-    return read
+def _with_journal(path: Path) -> tuple[Source, Sections]:
+    """Read a config, and check its `[journal]`."""
+    source, sections = _checked(path)
+    _refuse(source, list(wrong_journal(sections.journal)))
+    return source, sections
 
 
 def _choices(path: str | Path | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -122,59 +123,73 @@ def _first(choices: tuple[Path, ...]) -> Path | None:
     return choices[0] if len(choices) == 1 else next((c for c in choices if c.is_file()), None)
 
 
-def _checked(path: Path) -> _Read:
-    """Read a file and validate each table on its own."""
-    text = _read(path)
-    data, lines = _parse(path, text)
-    source = Source(path, lines)
-    added = read_added_tables(data)
+def _checked(path: Path) -> tuple[Source, Sections]:
+    """Read a file and validate each table on its own, those of other packages by their entry points."""
+    source, data = _parsed(path, "name another, or write one with `podium init`")
+    added, absent = dict[str, Any](), list[Complaint]()
+    others = [name for name in data if name not in Sections.model_fields]
+    installed = announced("podium.config") if others else {}
+    for name in others:
+        if name in installed:
+            added[name] = _model(installed[name], BaseModel, f"the table [{name}]"), ...
+        elif told := absent_table(name):
+            absent.append(((name,), told))
+    planner = data.get("planner")
+    kind = planner.get("type") if isinstance(planner, Mapping) else None
+    if isinstance(kind, str) and kind not in OWN_PLANNERS:
+        if entry := announced("podium.planners").get(kind):
+            added["planner"] = _model(entry, AddedPlanner, f"the planner {kind!r}"), ...
+        elif told := absent_planner(kind):
+            absent.append((("planner", "type"), told))
+    gone = {where[0] for where, _ in absent}
+    data = {name: table for name, table in data.items() if name not in gone}
+    model = create_model("File", __base__=Sections, **added) if added else Sections
+    return source, _validated(source, data, model, absent)
+
+
+def _model(entry: EntryPoint, base: type[BaseModel], what: str) -> type[BaseModel]:
+    model = entry.load()
+    if isinstance(model, type) and issubclass(model, base):
+        return model
+    wanted = "a pydantic model" if base is BaseModel else f"an {base.__name__}"
+    raise ConfigError(f"the entry point {entry.value!r} of {what} is not {wanted}")
+
+
+def _validated(
+    source: Source, data: Mapping[str, Any], model: type[_Model], also: Sequence[Complaint] = ()
+) -> _Model:
     try:
-        sections = Sections.model_validate({key: data[key] for key in data if key not in added.names})
+        # JSON, because pydantic then reads tables as dataclasses, lists as tuples and sets, and stays strict.
+        found = model.model_validate_json(json.dumps(data, default=lambda _: nan))
     except ValidationError as error:
-        raise ConfigError(_told(source, [*complaints_of(error), *added.complaints])) from error
-    if added.complaints:
-        raise ConfigError(_told(source, added.complaints))
-    return _Read(source, sections, added.tables, added.planner)
+        _refuse(source, [*complaints_of(error, model), *also])
+        raise
+    _refuse(source, also)
+    return found
 
 
-def read_table(path: Path, model: type[_Model]) -> _Model:
-    """Return the content of another TOML file than a config.
+def _refuse(source: Source, found: Sequence[Complaint]) -> None:
+    """Raise all complaints as one error, in the order of their lines; do nothing if there are none."""
+    if found:
+        in_order = sorted(found, key=lambda complaint: source.line(complaint[0]))
+        raise ConfigError("\n".join(source.told(where, what) for where, what in in_order))
 
-    Raises:
-        ConfigError: the file cannot be read, or is invalid; the message has the lines.
-    """
-    data, lines = _parse(path, _read(path))
+
+def _parsed(path: Path, absent: str) -> tuple[Source, dict[str, Any]]:
     try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        raise ConfigError(_told(Source(path, lines), complaints_of(error, model))) from error
-
-
-def _told(source: Source, found: list[Complaint]) -> str:
-    """Join complaints, in the order of their lines."""
-    in_order = sorted(found, key=lambda complaint: source.line(complaint[0]))
-    return "\n".join(source.told(where, what) for where, what in in_order)
-
-
-def _read(path: Path) -> str:
-    try:
-        return read_text(path, _MOST_BYTES)
+        text = read_text(path, _MOST_BYTES)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: invalid UTF-8: save the file as UTF-8") from error
     except FileNotFoundError as error:
-        told = "the file does not exist: name another, or write one with `podium init`"
-        raise ConfigError(f"{path} cannot be read: {told}") from error
+        raise ConfigError(f"{path} cannot be read: the file does not exist: {absent}") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {why_unreadable(error)}") from error
-
-
-def _parse(path: Path, text: str) -> tuple[dict[str, object], Mapping[KeyPath, int]]:
     try:
-        return tomllib.loads(text), lines_of(text)
-    except tomllib.TOMLDecodeError as error:
+        return Source(path, lines_of(text)), tomllib.loads(text)
+    except ValueError as error:
         found = _SYNTAX_LINE.fullmatch(str(error))
-        line = found[2] if found else text.count("\n") + 1
-        raise ConfigError(f"{path}:{line}: invalid TOML: {found[1] if found else error}") from error
+        at, told = (found[2], found[1]) if found else (text.count("\n") + 1, error)
+        raise ConfigError(f"{path}:{at}: invalid TOML: {told}") from error
     except RecursionError as error:
         raise ConfigError(f"{path} is nested too deeply: use fewer levels") from error

@@ -1,23 +1,24 @@
 """The tables of `podium.toml`, one model for each kind: names, types and bounds."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field as RecordField, dataclass, fields, is_dataclass
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, GetCoreSchemaHandler, Tag, create_model
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, GetCoreSchemaHandler, GetPydanticSchema, Tag
+from pydantic_core import CoreSchema, core_schema
 
-from podium.budget.limits import Limits
+from podium.budget.limits import MAX_COST, Limits
 from podium.errors import ConfigError
 from podium.execution.retry import OnFailure, Retry
 from podium.hosted import Api, Effort
 from podium.plan_text.writer import Spelling
 from podium.planners.chat import MAX_EXAMPLES, Show
+from podium.planners.planner import Planner
 from podium.policy import Ask, Pin, Policy, Rule
 from podium.types.messages import Sampling
 from podium.workers.openai.providers import DEFAULT_PROVIDER, Timeouts
-from podium.workers.worker import Price
+from podium.workers.worker import Price, Worker
 
 
 class Section(BaseModel):
@@ -26,82 +27,65 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-@dataclass(frozen=True, slots=True)
-class AsTable:
-    """Marks a field whose value is a dataclass, written as a table.
-
-    Args:
-        positive: whether numbers must be above 0; otherwise 0 is allowed too.
-        zero: fields that may be 0 although `positive` is true.
-        omit: fields that are not keys of the table.
-    """
-
-    positive: bool = False
-    zero: tuple[str, ...] = ()
-    omit: tuple[str, ...] = ()
-
-    def __get_pydantic_core_schema__(self, record: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the schema of a table with the fields of the dataclass, which builds the dataclass.
-
-        It writes a dataclass as this table.
-        """
-        section = create_model(record.__name__, __base__=Section, **self._keys(record))
-
-        def build(table: Section) -> Any:
-            try:
-                return record(**{name: getattr(table, name) for name in type(table).model_fields})
-            except ConfigError as error:
-                raise PydanticCustomError("refused", "{told}", {"told": str(error)}) from error
-
-        def written(value: Any) -> dict[str, Any]:
-            return {name: getattr(value, name) for name in section.model_fields}
-
-        return core_schema.no_info_after_validator_function(
-            build,
-            handler.generate_schema(section),
-            serialization=core_schema.plain_serializer_function_ser_schema(written),
-        )
-
-    def _keys(self, record: type[Any]) -> dict[str, Any]:
-        return {
-            field.name: (self._kind(field), _default(field))
-            for field in fields(record)
-            if field.name not in self.omit
-        }
-
-    def _kind(self, field: RecordField[Any]) -> Any:
-        bound = Field(gt=0) if self.positive and field.name not in self.zero else Field(ge=0)
-        is_number = field.type in (int, float, int | None, float | None)
-        return Annotated[field.type, bound] if is_number else _written(field.type)
+def _checked(value: Any) -> Any:
+    try:
+        value.__post_init__()
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return value
 
 
-def _written(kind: Any) -> Any:
-    """Return the type to validate: lists for tuples and sets, tables for dataclasses."""
-    origin, args = get_origin(kind), get_args(kind)
-    if origin in (tuple, frozenset):
-        return Annotated[kind, Field(strict=False)]  # the items stay strict
-    if origin is Sequence:
-        return list.__class_getitem__(args[0])
-    if origin is Mapping:
-        return dict.__class_getitem__((args[0], _written(args[1])))
-    if origin in (Union, UnionType):
-        return Union[tuple(_written(arg) for arg in args)]  # noqa: UP007 - built from a list
-    return Annotated[kind, AsTable()] if is_dataclass(kind) else kind
+def _record(kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    schema: Any = handler.resolve_ref_schema(handler(kind))
+    schema["post_init"] = False  # it raises `ConfigError`, which pydantic does not collect
+    return core_schema.no_info_after_validator_function(_checked, schema)
 
 
-def _default(field: RecordField[Any]) -> Any:
-    if field.default is not MISSING:
-        return field.default
-    return ... if field.default_factory is MISSING else Field(default_factory=field.default_factory)
-
-
-SamplingTable = Annotated[Sampling, AsTable(omit=("stop", "constraint"))]
-PriceTable = Annotated[Price, AsTable(omit=("tiers",))]
+RECORD = GetPydanticSchema(_record)
+"""Marks a field whose value is a dataclass that checks its fields and raises `ConfigError`."""
+VARIABLE = "^[A-Z_][A-Z0-9_]*$"
+"""Names of environment variables; it rejects most API keys that are written here by mistake."""
+VariableName = Annotated[str, Field(pattern=VARIABLE)]
 Fallback = Literal["rule"]
 Count = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
-# The pattern rejects most API keys that are written here by mistake.
-VariableName = Annotated[str, Field(pattern="^[A-Z_][A-Z0-9_]*$")]
+Usd = Annotated[float, Field(ge=0, lt=MAX_COST)]
+Names = tuple[str, ...]
+
+
+class PriceSection(Section):
+    """A price, in USD per million tokens."""
+
+    input: Usd
+    """Price of the tokens of a prompt."""
+    output: Usd
+    """Price of the tokens of an answer, including reasoning."""
+    cached_input: Usd | None = None
+    """Price of input from the provider's prompt cache; default: the price of other input."""
+
+
+def price_of(section: PriceSection | None) -> Price | None:
+    """Return the price of a table."""
+    return None if section is None else Price(**dict(section))
+
+
+class SamplingSection(Section):
+    """The sampling settings of a model; default: those of the server."""
+
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    """Randomness of the text, from 0."""
+    top_p: Annotated[float, Field(ge=0)] | None = None
+    """Nucleus sampling, from 0 to 1."""
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    """Maximum tokens of the answer, including reasoning."""
+    seed: Annotated[int, Field(ge=0)] | None = None
+    """Random seed, if the server supports one."""
+    effort: str | None = None
+    """Reasoning effort, in the provider's own words (`low`, `high`, `xhigh`, …)."""
+
+    def sampling(self) -> Sampling:
+        """Return the settings."""
+        return Sampling(**dict(self))
 
 
 class EndpointSection(Section):
@@ -113,69 +97,77 @@ class EndpointSection(Section):
     """Name of the provider, which decides how requests are written."""
     key_env: VariableName | None = None
     """Environment variable that holds the key."""
-    timeouts: Annotated[Timeouts, AsTable(positive=True)] | None = None
+    timeouts: Annotated[Timeouts, RECORD] | None = None
     """Timeouts of each call; default: the provider's timeouts."""
 
 
-class ChatSection(Section):
+class WorkerTable(Section):
+    """The keys of all workers."""
+
+    type: str
+    """Kind of the worker."""
+    labels: Names = ()
+    """Labels that the policy refers to."""
+
+
+class RemoteTable(WorkerTable):
+    """The keys of all workers of a server."""
+
+    headers: dict[str, str] = {}
+    """HTTP headers of each request."""
+    headers_env: dict[str, VariableName] = {}
+    """HTTP headers, each with the environment variable of its value."""
+    price: PriceSection | None = None
+    """USD per million tokens."""
+
+
+class ChatSection(WorkerTable):
     """`[workers.NAME]` of type `chat`, which is the default: a model behind an endpoint."""
 
     type: Literal["chat"] = "chat"
-    """Kind of the worker."""
     endpoint: str
     """Name of a table `[endpoints.NAME]`."""
     model: str
     """Name of the model at the endpoint."""
     description: str = ""
     """Shown to the planner, which chooses workers by it."""
-    price: PriceTable | None = None
+    price: PriceSection | None = None
     """USD per million tokens; default: the known price of the model."""
     context_window: Count | None = None
     """Maximum tokens of a prompt and its answer together; default: the known value of the model."""
-    labels: list[str] = Field(default_factory=list)
-    """Labels that the policy refers to."""
-    parts: list[str] = Field(default_factory=list)
+    parts: Names = ()
     """Content parts that the model accepts besides text: `image_url`, `input_audio`, `file`."""
     concurrency: Count | None = None
     """Maximum concurrent calls; default: no limit."""
     free_errors: bool = False
     """Whether the server bills no call that it answers with an error of its own (5xx, without gateways)."""
-    sampling: SamplingTable = Sampling()
+    sampling: SamplingSection = SamplingSection()
     """Sampling of each call."""
 
 
-class CalculatorSection(Section):
+class CalculatorSection(WorkerTable):
     """`[workers.NAME]` of type `calculator`: arithmetic on this machine."""
 
     type: Literal["calculator"]
-    """Kind of the worker."""
-    labels: list[str] = Field(default_factory=list)
-    """Labels that the policy refers to."""
 
 
-class DocumentsSection(Section):
+class DocumentsSection(WorkerTable):
     """`[workers.NAME]` of type `documents`: search in a folder of text and Markdown."""
 
     type: Literal["documents"]
-    """Kind of the worker."""
     folder: str
     """Folder of the documents, relative to `podium.toml`."""
     description: str | None = None
     """Shown to the planner; default: a description that names the folder."""
-    labels: list[str] = Field(default_factory=list)
-    """Labels that the policy refers to."""
 
 
-class GatherSection(Section):
+class GatherSection(WorkerTable):
     """`[workers.NAME]` of type `gather`: joins the outputs of earlier steps."""
 
     type: Literal["gather"]
-    """Kind of the worker."""
-    labels: list[str] = Field(default_factory=list)
-    """Labels that the policy refers to."""
 
 
-class McpSection(Section):
+class McpSection(RemoteTable):
     """`[workers.NAME]` of type `mcp`: the tools of an MCP server, each a worker named `NAME.TOOL`.
 
     `command` starts the server as a process, with `args`, `folder`, `env` and `env_from`; `url` is a running
@@ -184,46 +176,32 @@ class McpSection(Section):
     """
 
     type: Literal["mcp"]
-    """Kind of the worker."""
     command: str | None = None
     """Program that speaks MCP on stdio."""
-    args: list[str] = Field(default_factory=list)
+    args: Names = ()
     """Arguments of `command`."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: dict[str, str] = {}
     """Environment variables of the server, with their values."""
-    env_from: list[VariableName] = Field(default_factory=list)
+    env_from: tuple[VariableName, ...] = ()
     """Environment variables that the server inherits from Podium's environment."""
     folder: str | None = None
     """Working folder of `command`, relative to `podium.toml`."""
     url: str | None = None
     """URL of a server that speaks MCP over HTTP; instead of `command`."""
-    headers: dict[str, str] = Field(default_factory=dict)
-    """HTTP headers of each request."""
-    headers_env: dict[str, VariableName] = Field(default_factory=dict)
-    """HTTP headers, each with the environment variable of its value."""
-    tools: list[str] | None = None
+    tools: Names | None = None
     """Names of the tools that become workers; default: all tools."""
-    resources: list[str] = Field(default_factory=list)
+    resources: Names = ()
     """URIs of the resources that become workers."""
     seconds: Seconds = 120.0
     """Timeout of a tool call, in seconds."""
-    price: PriceTable | None = None
-    """USD per million tokens."""
-    labels: list[str] = Field(default_factory=list)
-    """Labels that the policy refers to."""
 
 
-class A2aSection(Section):
+class A2aSection(RemoteTable):
     """`[workers.NAME]` of type `a2a`: a remote agent."""
 
     type: Literal["a2a"]
-    """Kind of the worker."""
     url: str
     """URL of the agent."""
-    headers: dict[str, str] = Field(default_factory=dict)
-    """HTTP headers of each request."""
-    headers_env: dict[str, VariableName] = Field(default_factory=dict)
-    """HTTP headers, each with the environment variable of its value."""
     description: str | None = None
     """Shown to the planner; default: the description in the agent's card."""
     seconds: Seconds = 300.0
@@ -233,29 +211,31 @@ class A2aSection(Section):
 
     Default: what the agent's card says, else true.
     """
-    price: PriceTable | None = None
-    """USD per million tokens."""
-    labels: list[str] = Field(default_factory=list)
-    """Labels that the policy refers to."""
 
 
-class ChatPlannerSection(Section):
+class PlannerTable(Section):
+    """The keys of all planners."""
+
+    type: str
+    """Kind of the planner."""
+
+
+class ChatPlannerSection(PlannerTable):
     """`[planner]` of type `chat`, which is the default: a model writes the plan.
 
     The model is the model of `worker`, or `model` at `endpoint` with its own price and labels.
     """
 
     type: Literal["chat"] = "chat"
-    """Kind of the planner."""
     worker: str | None = None
     """Name of the worker whose model plans; instead of `endpoint` and `model`."""
     endpoint: str | None = None
     """Name of a table `[endpoints.NAME]`."""
     model: str | None = None
     """Name of the model at the endpoint."""
-    price: PriceTable | None = None
+    price: PriceSection | None = None
     """USD per million tokens."""
-    labels: list[str] | None = None
+    labels: Names | None = None
     """Labels of the planner, for the policy; default: the worker's labels."""
     spelling: Spelling = "rows"
     """Format of the plans that the model writes."""
@@ -271,28 +251,54 @@ class ChatPlannerSection(Section):
     """Whether requests have a schema or grammar for the plan, if the server supports it."""
     cache: bool = False
     """Whether the plan of a question is reused for the same workers."""
-    sampling: SamplingTable = Sampling()
+    sampling: SamplingSection = SamplingSection()
     """Sampling of each call."""
     fallback: Fallback | None = None
     """Fallback planner, used if this planner fails; the run is then partial."""
 
 
-class RulePlannerSection(Section):
+class RulePlannerSection(PlannerTable):
     """`[planner]` of type `rule`: plans without a model."""
 
     type: Literal["rule"]
-    """Kind of the planner."""
 
 
-class FixedPlannerSection(Section):
+class FixedPlannerSection(PlannerTable):
     """`[planner]` of type `fixed`: the same plan for every question."""
 
     type: Literal["fixed"]
-    """Kind of the planner."""
     plan: str
     """File of the plan, relative to `podium.toml`, in any format."""
     fallback: Fallback | None = None
     """Fallback planner, used if the fixed plan is invalid; the run is then partial."""
+
+
+class AddedPlanner(PlannerTable, ABC):
+    """Base class of the table `[planner]` with a type that another package adds.
+
+    The package has an entry point in the group `podium.planners`, with the name of the type, that refers to
+    a subclass. Its fields are the other keys of the table.
+    """
+
+    fallback: Fallback | None = None
+    """Fallback planner, used if this planner fails; the run is then partial."""
+
+    @abstractmethod
+    def build(self, folder: Path, workers: Sequence[str]) -> Planner:
+        """Build the planner.
+
+        Args:
+            folder: the folder of `podium.toml`, to which paths are relative.
+            workers: the names of the tables `[workers.NAME]`.
+
+        Raises:
+            ConfigError: a value is invalid. If the message begins with a key of the table, the error has the
+                line of this key.
+        """
+
+    def workers(self) -> Sequence[Worker]:
+        """Return additional workers that the plans need. They are added to the workers of the file."""
+        return ()
 
 
 class HostedSection(Section):
@@ -311,7 +317,7 @@ class HostedSection(Section):
     """Reasoning effort; default: the server's default."""
     max_tokens: Count | None = None
     """Maximum tokens of an answer."""
-    price: PriceTable | None = None
+    price: PriceSection | None = None
     """USD per million tokens."""
     seconds: Seconds | None = None
     """Timeout of a run, in seconds."""
@@ -344,9 +350,9 @@ class RuleSection(Section):
 
     label: str
     """Label of the data."""
-    never: list[str] = Field(default_factory=list)
+    never: Names = ()
     """Names or labels of workers and planners that never get the data."""
-    only: list[str] = Field(default_factory=list)
+    only: Names = ()
     """Names or labels of the only workers and planners that may get the data."""
 
 
@@ -362,25 +368,25 @@ class PinSection(Section):
 class PolicySection(Section):
     """`[policy]`: rules for plans. Every field with names of workers also accepts labels of workers."""
 
-    allowed: list[str] = Field(default_factory=list)
+    allowed: Names = ()
     """Workers that plans may use; default: all workers."""
-    denied: list[str] = Field(default_factory=list)
+    denied: Names = ()
     """Workers and planners that are never called."""
-    required: list[str] = Field(default_factory=list)
+    required: Names = ()
     """Workers each of which must have a step that the answer depends on."""
-    regions: list[str] = Field(default_factory=list)
+    regions: Names = ()
     """Region labels. A worker without one of them is never called; default: no restriction."""
-    apart: list[list[str]] = Field(default_factory=list)
+    apart: tuple[Names, ...] = ()
     """Pairs of workers that must not be in the same plan."""
     steps: Count | None = None
     """Maximum steps of a plan; default: `plan_steps` of `[limits]`."""
-    rules: list[RuleSection] = Field(default_factory=list)
+    rules: tuple[RuleSection, ...] = ()
     """Rules for data with labels, as tables `[[policy.rules]]`."""
-    pins: list[PinSection] = Field(default_factory=list)
+    pins: tuple[PinSection, ...] = ()
     """Workers for steps with certain words, as tables `[[policy.pins]]`."""
-    labels: list[str] = Field(default_factory=list)
+    labels: Names = ()
     """Labels of queries, which no worker has. With rules, other labels of a query are refused."""
-    unknown: list[str] = Field(default_factory=list)
+    unknown: Names = ()
     """Labels of the assistant's messages in a conversation whose own labels are unknown; default: none."""
     approve: Literal["later"] | None = None
     """With `"later"`, each plan, or each action, waits for `podium decide`."""
@@ -427,6 +433,8 @@ def _type_of(table: object) -> object:
     return table.get("type", "chat") if isinstance(table, Mapping) else "chat"
 
 
+SingleSection = ChatSection | CalculatorSection | DocumentsSection | GatherSection | A2aSection
+"""The tables of one worker."""
 WorkerSection = Annotated[
     Annotated[ChatSection, Tag("chat")]
     | Annotated[CalculatorSection, Tag("calculator")]
@@ -451,9 +459,9 @@ OWN_PLANNERS = ("chat", "rule", "fixed")
 class Sections(Section):
     """The content of `podium.toml`."""
 
-    endpoints: dict[str, EndpointSection] = Field(default_factory=dict)
+    endpoints: dict[str, EndpointSection] = {}
     """Servers, by name."""
-    workers: dict[str, WorkerSection] = Field(default_factory=dict)
+    workers: dict[str, WorkerSection] = {}
     """Workers, by name."""
     pool: PoolSection = PoolSection()
     """Measurements of the workers."""
@@ -461,11 +469,11 @@ class Sections(Section):
     """The planner."""
     hosted: HostedSection | None = None
     """A hosted conductor, instead of workers and planner."""
-    limits: Annotated[Limits, AsTable(positive=True, zero=("unpriced",))] = Limits()
+    limits: Annotated[Limits, RECORD] = Limits()
     """Limits of each run."""
     conductor: ConductorSection = ConductorSection()
     """Options of the conductor."""
-    retry: Annotated[Retry, AsTable()] = Field(default_factory=Retry)
+    retry: Annotated[Retry, RECORD] = Field(default_factory=Retry)
     """Retries and fallbacks."""
     policy: PolicySection = PolicySection()
     """The policy."""

@@ -3,9 +3,8 @@
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
-from podium.config import AsTable, Section
+from podium.config import RECORD, Section
 from podium_train.environments import RecordedSettings, Split
 from podium_train.guards import GuardSettings
 from podium_train.prompts import PromptStyle
@@ -30,10 +29,10 @@ class EnvironmentSection(Section):
     """The questions with their answers, for `live`."""
     grader: str | None = None
     """The grader of all questions, for `live`; by default each question names one."""
-    sizes: Annotated[tuple[Positive, ...], Field(strict=False, min_length=1)] | None = None
+    sizes: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
     """Possible numbers of workers in a pool, for `specialists` and `live`. A few sizes make a conductor that
     adapts to its pool."""
-    answers: Annotated[RecordedSettings, AsTable()] = Field(default_factory=RecordedSettings)
+    answers: Annotated[RecordedSettings, RECORD] = Field(default_factory=RecordedSettings)
     """How episodes are drawn, for `recorded`."""
 
     @model_validator(mode="after")
@@ -41,7 +40,7 @@ class EnvironmentSection(Section):
         needed = {"specialists": (), "recorded": ("recording",), "live": ("config", "questions")}[self.type]
         for key in needed:
             if getattr(self, key) is None:
-                raise _refused(f"an environment of type {self.type!r} needs {key!r}: add it")
+                raise ValueError(f"an environment of type {self.type!r} needs {key!r}: add it")
         return self
 
 
@@ -51,7 +50,7 @@ class PromptSection(Section):
     form: Literal["production", "tiny"] = "production"
     """`production` is the prompt of `podium.planners.ChatPlanner`; `tiny` is the short prompt of the tiny
     model, for `specialists` only."""
-    style: Annotated[PromptStyle, AsTable()] = Field(default_factory=lambda: PromptStyle(spelling="lists"))
+    style: Annotated[PromptStyle, RECORD] = Field(default_factory=lambda: PromptStyle(spelling="lists"))
     """The settings of the prompt of production."""
 
 
@@ -97,7 +96,7 @@ class SftSection(Section):
     @model_validator(mode="after")
     def _divides(self) -> Self:
         if self.batch % self.micro_batch:
-            raise _refused(f"batch {self.batch} is not a multiple of micro_batch {self.micro_batch}")
+            raise ValueError(f"batch {self.batch} is not a multiple of micro_batch {self.micro_batch}")
         return self
 
 
@@ -115,7 +114,7 @@ class VllmSection(Section):
     @model_validator(mode="after")
     def _has_url(self) -> Self:
         if (self.mode == "server") != (self.url is not None):
-            raise _refused("write 'url' with mode = \"server\", and only with it")
+            raise ValueError("write 'url' with mode = \"server\", and only with it")
         return self
 
 
@@ -158,7 +157,7 @@ class GrpoSection(Section):
         texts = self.groups * self.group_size
         if texts % (self.micro_batch * self.devices):
             told = f"groups × group_size is {texts}, which is not a multiple of micro_batch × devices"
-            raise _refused(f"{told}, {self.micro_batch} × {self.devices}")
+            raise ValueError(f"{told}, {self.micro_batch} × {self.devices}")
         return self
 
 
@@ -178,15 +177,15 @@ class RewardSection(Section):
     """Environment variable with the server's token."""
     database: str = "rewards.db"
     """The database of outcomes and spending, in the folder of the run."""
-    limits: Annotated[RewardLimits, AsTable(positive=True)] = Field(default_factory=RewardLimits)
-    cost: Annotated[CostWeight, AsTable()] = Field(default_factory=CostWeight)
+    limits: Annotated[RewardLimits, RECORD] = Field(default_factory=RewardLimits)
+    cost: Annotated[CostWeight, RECORD] = Field(default_factory=CostWeight)
     """The weight of the cost among right plans of a group."""
 
 
 class HeldOutSection(Section):
     """`[held_out]`: measurement during training."""
 
-    splits: Annotated[tuple[Split, ...], Field(strict=False)] = ("validation",)
+    splits: tuple[Split, ...] = ("validation",)
     """Splits to measure; the first chooses the best checkpoint."""
     episodes: Positive = 64
     """Episodes of each split."""
@@ -207,41 +206,37 @@ class Recipe(Section):
     grpo: GrpoSection | None = None
     recursion: RecursionSection | None = None
     reward: RewardSection = Field(default_factory=RewardSection)
-    guards: Annotated[GuardSettings, AsTable()] = Field(default_factory=GuardSettings)
+    guards: Annotated[GuardSettings, RECORD] = Field(default_factory=GuardSettings)
     held_out: HeldOutSection = Field(default_factory=HeldOutSection)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.sft is None and self.grpo is None:
-            raise _refused("there is neither [sft] nor [grpo]: add at least one")
+            raise ValueError("there is neither [sft] nor [grpo]: add at least one")
         if self.prompt.form == "tiny" and self.environment.type != "specialists":
-            raise _refused("the prompt 'tiny' is only for an environment of type 'specialists'")
+            raise ValueError("the prompt 'tiny' is only for an environment of type 'specialists'")
         if (
             self.grpo is not None
             and self.grpo.devices > 1
             and self.environment.type == "live"
             and self.reward.url is None
         ):
-            raise _refused(
+            raise ValueError(
                 "several processes call live workers, and limits would hold for each process alone: start "
                 "`podium-train serve-rewards` and name it as 'url' in [reward]"
             )
         if self.grpo is not None and self.held_out.every % self.grpo.save_every:
             told = f"'every' in [held_out] is {self.held_out.every}, which is not a multiple of 'save_every'"
-            raise _refused(f"{told} in [grpo], {self.grpo.save_every}")
+            raise ValueError(f"{told} in [grpo], {self.grpo.save_every}")
         if self.recursion is not None:
             self._fits_recursion()
         return self
 
     def _fits_recursion(self) -> None:
         if self.grpo is None:
-            raise _refused("[recursion] needs [grpo]: add it")
+            raise ValueError("[recursion] needs [grpo]: add it")
         if self.prompt.style.rounds != 2:
-            raise _refused("[recursion] needs two rounds: write rounds = 2 in 'style' of [prompt]")
+            raise ValueError("[recursion] needs two rounds: write rounds = 2 in 'style' of [prompt]")
         if self.grpo.group_size % 2 or self.grpo.groups % self.grpo.devices:
             told = "'group_size' is even, and 'groups' is a multiple of 'devices'"
-            raise _refused(f"[recursion] needs whole groups on each device: see that {told} in [grpo]")
-
-
-def _refused(told: str) -> PydanticCustomError:
-    return PydanticCustomError("refused", "{told}", {"told": told})
+            raise ValueError(f"[recursion] needs whole groups on each device: see that {told} in [grpo]")

@@ -17,7 +17,7 @@ from podium.cli.arguments import ConfigPath, Since, moment
 from podium.cli.lookup import family, find_run, local_time, look
 from podium.cli.screen import EXIT_CODES, NO_ANSWER, Screen, counted, reporting
 from podium.config import find_journal, find_shared_cache
-from podium.config.files import why_unreadable, why_unwritable
+from podium.config.source import why_unreadable, why_unwritable
 from podium.errors import ConfigError, JournalBroken, QueryError
 from podium.journal import (
     Anchor,

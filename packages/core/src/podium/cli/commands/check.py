@@ -14,7 +14,7 @@ from rich.text import Text
 from podium.cli.arguments import AsJson, ConfigPath
 from podium.cli.screen import NO_ANSWER, Screen, remedies, reporting
 from podium.config import Config, find_config, load_config
-from podium.config.files import in_toml
+from podium.config.source import in_toml
 from podium.errors import (
     ConfigError,
     PlanError,

@@ -16,7 +16,7 @@ import anyio
 import typer
 
 from podium.cli.screen import reporting
-from podium.config.files import why_unwritable
+from podium.config.source import why_unwritable
 from podium.errors import ConfigError, PodiumError, WorkerError
 from podium.workers.openai.endpoint import Endpoint
 from podium.workers.openai.models import ListedModel, choose_model, list_models, rank_models

@@ -9,7 +9,7 @@ import typer
 from podium.cli import drawing
 from podium.cli.arguments import AsJson
 from podium.cli.screen import BAD_INPUT, Screen, reporting
-from podium.config.files import why_unreadable
+from podium.config.source import why_unreadable
 from podium.errors import ConfigError, PlanError, PlanInvalid, PlanSyntaxError, QueryError
 from podium.plan_text.parser import MAX_CHARS, parse_plan
 

@@ -15,7 +15,7 @@ from podium.cli.arguments import AsJson, ConfigPath, Labels, Question, command, 
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
-from podium.config.files import why_unwritable
+from podium.config.source import why_unwritable
 from podium.errors import ConfigError
 from podium.hosted import HostedConductor
 from podium.secrets import scrub
