@@ -129,7 +129,7 @@ def _command(name: str) -> Any:
     entry = add_ons.announced("podium.commands").get(name)
     if entry is None:
         raise ConfigError(
-            add_ons.absent_command(name)
+            add_ons.absent("commands", name)
             or f"no installed package has an entry point for the command {name!r}"
         )
     made = entry.load()

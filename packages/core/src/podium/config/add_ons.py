@@ -79,19 +79,15 @@ def announced(group: Group) -> dict[str, EntryPoint]:
     for entry in entry_points(group=group):
         other = found.setdefault(entry.name, entry)
         if other is not entry:
-            packages = f"{_distribution(other)} and {_distribution(entry)}"
-            raise ConfigError(
-                f"{packages} both have the entry point {entry.name!r} in {group}: uninstall one of them"
+            told = (
+                f"{_distribution(other)} and {_distribution(entry)} both have the entry point {entry.name!r}"
             )
+            raise ConfigError(f"{told} in {group}: uninstall one of them")
     return found
 
 
 def command_summaries() -> dict[str, str]:
-    """Return the name and the summary of each command that a package adds, whether installed or not.
-
-    Raises:
-        ConfigError: two packages add the same command.
-    """
+    """Return the name and the summary of each command that a package adds, whether installed or not."""
     installed = announced("podium.commands")
     known = {name: summary for add_on in ADD_ONS for name, summary in add_on.commands.items()}
     others = {name: _summary(entry) for name, entry in installed.items() if name not in known}
@@ -101,28 +97,17 @@ def command_summaries() -> dict[str, str]:
     }
 
 
-def absent_command(name: str) -> str | None:
-    """Return how to install the package of a command; `None` for an unknown name."""
-    return next((_absent(a, f"`podium {name}`") for a in ADD_ONS if name in a.commands), None)
-
-
-def absent_table(name: str) -> str | None:
-    """Return how to install the package of a table; `None` for an unknown name."""
-    return next((_absent(add_on, f"the table [{name}]") for add_on in ADD_ONS if name in add_on.tables), None)
-
-
-def absent_planner(name: str) -> str | None:
-    """Return how to install the package of a type of `[planner]`; `None` for an unknown name."""
-    return next((_absent(a, f"a planner of type {name!r}") for a in ADD_ONS if name in a.planners), None)
-
-
-def _absent(add_on: AddOn, what: str) -> str:
+def absent(kind: Literal["commands", "tables", "planners"], name: str) -> str | None:
+    """Return how to install the package of a name; `None` for an unknown name."""
+    add_on = next((add_on for add_on in ADD_ONS if name in getattr(add_on, kind)), None)
+    if add_on is None:
+        return None
+    what = {"commands": f"`podium {name}`", "tables": f"the table [{name}]"}
+    needs = f"{what.get(kind, f'a planner of type {name!r}')} needs"
     try:
-        found = version(add_on.distribution)
+        lacks = f"{needs} a newer {add_on.distribution} than {version(add_on.distribution)}"
     except PackageNotFoundError:
-        lacks = f"{what} needs {add_on.distribution}, which is not installed"
-    else:
-        lacks = f"{what} needs a newer {add_on.distribution} than {found}"
+        lacks = f"{needs} {add_on.distribution}, which is not installed"
     return f"{lacks}: {install_hint(add_on.folder)}"
 
 

@@ -150,7 +150,7 @@ def _walk(location: Sequence[str | int], model: type[BaseModel]) -> tuple[KeyPat
 
 
 def keys_of(kind: Any) -> Mapping[str, Any]:
-    """Return the keys of a table with their types; nothing if the type is no table."""
+    """Return the keys of a table with their types; empty for other types."""
     if is_dataclass(kind):
         return {each.name: each.type for each in fields(kind) if each.init}
     if isinstance(kind, type) and issubclass(kind, BaseModel) and not issubclass(kind, RootModel):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError, create_model
 
-from podium.config.add_ons import absent_planner, absent_table, announced
+from podium.config.add_ons import absent, announced
 from podium.config.complaints import Complaint, complaints_of, dangling, wrong_journal
 from podium.config.config import Config
 from podium.config.sections import OWN_PLANNERS, AddedPlanner, Sections
@@ -50,14 +50,13 @@ def find_journal(path: str | Path | None = None, *, environ: Mapping[str, str] =
     Raises:
         ConfigError: the config is invalid, or turns the journal off.
     """
-    found = _first(_choices(path, environ))
+    found = _with_journal(path, environ)
     if found is None:
         return SqlJournal()
-    source, sections = _with_journal(found)
-    journal = Config(sections, source).journal()
+    journal = Config(*found).journal()
     if journal is None:
         told = "runs are not recorded: remove `off` in [journal]"
-        raise ConfigError(source.told(("journal", "off"), told))
+        raise ConfigError(found[1].told(("journal", "off"), told))
     return journal
 
 
@@ -67,11 +66,8 @@ def find_shared_cache(path: str | Path | None = None, *, environ: Mapping[str, s
     Raises:
         ConfigError: the config is invalid.
     """
-    found = _first(_choices(path, environ))
-    if found is None:
-        return SqlCache()
-    source, sections = _with_journal(found)
-    return Config(sections, source).shared_cache()
+    found = _with_journal(path, environ)
+    return SqlCache() if found is None else Config(*found).shared_cache()
 
 
 def load_config(path: str | Path) -> Config:
@@ -82,7 +78,7 @@ def load_config(path: str | Path) -> Config:
     Raises:
         ConfigError: the file cannot be read or is invalid; one line for each error, with file and line.
     """
-    source, sections = _checked(Path(path))
+    sections, source = _checked(Path(path))
     _refuse(source, list(dangling(sections)))
     return Config(sections, source)
 
@@ -102,17 +98,19 @@ def read_table(path: Path, model: type[_Model], absent: str = "name another file
     return _validated(source, data, model)
 
 
-def _with_journal(path: Path) -> tuple[Source, Sections]:
-    """Read a config, and check its `[journal]`."""
-    source, sections = _checked(path)
+def _with_journal(path: str | Path | None, environ: Mapping[str, str]) -> tuple[Sections, Source] | None:
+    """Find the config, and check its `[journal]`; `None` if there is no config."""
+    found = _first(_choices(path, environ))
+    if found is None:
+        return None
+    sections, source = _checked(found)
     _refuse(source, list(wrong_journal(sections.journal)))
-    return source, sections
+    return sections, source
 
 
 def _choices(path: str | Path | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
     """Return the possible paths of the config; only the named path if there is one."""
-    named = path or environ.get("PODIUM_CONFIG")
-    if named:
+    if named := path or environ.get("PODIUM_CONFIG"):
         return (Path(named),)
     home = environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return (Path("podium.toml"), Path(home) / "podium" / "podium.toml")
@@ -123,28 +121,28 @@ def _first(choices: tuple[Path, ...]) -> Path | None:
     return choices[0] if len(choices) == 1 else next((c for c in choices if c.is_file()), None)
 
 
-def _checked(path: Path) -> tuple[Source, Sections]:
+def _checked(path: Path) -> tuple[Sections, Source]:
     """Read a file and validate each table on its own, those of other packages by their entry points."""
     source, data = _parsed(path, "name another, or write one with `podium init`")
-    added, absent = dict[str, Any](), list[Complaint]()
+    added, lacking = dict[str, Any](), list[Complaint]()
     others = [name for name in data if name not in Sections.model_fields]
     installed = announced("podium.config") if others else {}
     for name in others:
         if name in installed:
             added[name] = _model(installed[name], BaseModel, f"the table [{name}]"), ...
-        elif told := absent_table(name):
-            absent.append(((name,), told))
+        elif told := absent("tables", name):
+            lacking.append(((name,), told))
     planner = data.get("planner")
     kind = planner.get("type") if isinstance(planner, Mapping) else None
     if isinstance(kind, str) and kind not in OWN_PLANNERS:
         if entry := announced("podium.planners").get(kind):
             added["planner"] = _model(entry, AddedPlanner, f"the planner {kind!r}"), ...
-        elif told := absent_planner(kind):
-            absent.append((("planner", "type"), told))
-    gone = {where[0] for where, _ in absent}
+        elif told := absent("planners", kind):
+            lacking.append((("planner", "type"), told))
+    gone = {where[0] for where, _ in lacking}
     data = {name: table for name, table in data.items() if name not in gone}
     model = create_model("File", __base__=Sections, **added) if added else Sections
-    return source, _validated(source, data, model, absent)
+    return _validated(source, data, model, lacking), source
 
 
 def _model(entry: EntryPoint, base: type[BaseModel], what: str) -> type[BaseModel]:
