@@ -57,11 +57,7 @@ def labels_of(
 
 
 def route(plan: Plan, cards: Sequence[Party], label: str, step: int) -> tuple[int, ...]:
-    """Return the shortest path of steps on which a label reaches a step.
-
-    The path begins with the step from which the label comes, and ends with the step itself. The path is empty
-    if the label comes from the query.
-    """
+    """Return the shortest path of steps from the source of a label to a step; empty if that is the query."""
     ways: deque[tuple[int, ...]] = deque([(step,)])
     met = {step}
     while ways:

@@ -5,21 +5,20 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from podium.errors import ConfigError, PlanForbidden
-from podium.policy.labels import Flow, Party, labels_of, named
+from podium.policy.labels import Flow, Party, after, labels_of, named
 from podium.policy.rules import (
     Breach,
     Pin,
     Rule,
     broken_pins,
     broken_rules,
+    first_pin,
     lacking,
     listed,
     names,
-    pinned,
-    replaced,
     together,
-    with_twins,
 )
+from podium.secrets import Boundary
 from podium.types.messages import Message
 from podium.types.names import nearest
 from podium.types.outcome import Action
@@ -187,12 +186,12 @@ class Policy:
     @property
     def asks_plans(self) -> bool:
         """Whether plans need an approval."""
-        return any(part.approve is not None and part.ask == "plans" for part in self.parts)
+        return bool(self.approvers_of("plans"))
 
     @property
     def asks_actions(self) -> bool:
         """Whether each action needs an approval."""
-        return any(part.approve is not None and part.ask == "actions" for part in self.parts)
+        return bool(self.approvers_of("actions"))
 
     @property
     def waits(self) -> bool:
@@ -236,21 +235,57 @@ class Policy:
         """
         if self.silent or not plan.steps:
             return plan
-        parts = self.parts
-        plan = replaced(plan, cards, [part.replace for part in parts if part.replace is not None])
-        pins = [pin for part in parts for pin in part.pins]
-        plan = pinned(plan, cards, pins)
-        steps = plan.steps
-        plan = with_twins(
-            plan,
-            cards,
-            lambda step: labels | previous if step.previous else labels,
-            self.admits,
-            frozenset().union(*(_wanted(part) for part in parts)),
-            lambda index: any(pin.means(steps[index]) for pin in pins),
-        )
+        plan = self._repaired(self._replaced(plan, cards), cards, labels, previous)
         self.verify(plan, cards, labels, previous)
         return plan
+
+    def _replaced(self, plan: Plan, cards: Sequence[Party]) -> Plan:
+        for function in (part.replace for part in self.parts if part.replace is not None):
+            with Boundary("the policy's replace", ConfigError):
+                given: object = function(plan)
+            told = "the policy's replace returned"
+            if not isinstance(given, Plan) or not given.steps:
+                raise ConfigError(f"{told} {given!r:.80}: it must return a plan with steps")
+            if (highest := max(step.worker for step in given.steps)) >= len(cards):
+                told = f"{told} a plan with worker {highest}"
+                raise ConfigError(f"{told}; the workers are 0 to {len(cards) - 1}")
+            if given != plan:
+                why = _joined(plan.why, given.why, "the policy replaced the plan")
+                plan = replace(given, query=plan.query, why=why)
+        return plan
+
+    def _repaired(
+        self, plan: Plan, cards: Sequence[Party], labels: frozenset[str], previous: frozenset[str]
+    ) -> Plan:
+        """Return the plan with pinned steps at their workers, and forbidden steps at similar workers."""
+        pins = [pin for part in self.parts for pin in part.pins]
+        wanted = frozenset[str]().union(*map(_wanted, self.parts))
+        numbers = {card.name: number for number, card in enumerate(cards)}
+        outputs = list[frozenset[str]]()
+        for index, step in enumerate(plan.steps):
+            shown = labels.union(previous if step.previous else (), *(outputs[seen] for seen in step.access))
+            pin, worker, why = first_pin(step, pins), step.worker, ""
+            if pin is not None:
+                worker, why = numbers.get(pin.worker, worker), "to which such steps are pinned, instead of {}"
+            elif not self.admits(cards[worker], shown):
+                twins = self._twins(cards[worker], cards, shown, wanted)
+                if len(twins) == 1:
+                    worker, why = twins[0], "instead of {}, which may not run it"
+            if worker != step.worker:
+                why = why.format(cards[step.worker].name)
+                told = f"the policy gave step {index} to {cards[worker].name}, {why}"
+                steps = (*plan.steps[:index], replace(step, worker=worker), *plan.steps[index + 1 :])
+                plan = replace(plan, steps=steps, why=_joined(plan.why, told))
+            outputs.append(after(cards[worker], shown))
+        return plan
+
+    def _twins(
+        self, card: Party, cards: Sequence[Party], shown: frozenset[str], wanted: frozenset[str]
+    ) -> list[int]:
+        """Return the workers that may see the data, with the labels of a worker and only wanted others."""
+        own = card.labels
+        alike = [n for n, other in enumerate(cards) if own and own <= other.labels <= own | wanted]
+        return [number for number in alike if self.admits(cards[number], shown)]
 
     def verify(
         self,
@@ -289,10 +324,7 @@ class Policy:
         Raises:
             PlanForbidden: the worker may not see the input.
         """
-        if self.silent:
-            return
-        reason = self.objection(card, labels)
-        if reason:
+        if not self.silent and (reason := self.objection(card, labels)):
             raise PlanForbidden(f"{card.name!r} may not be called: {reason}")
 
     def admits(self, card: Party, labels: frozenset[str]) -> bool:
@@ -414,3 +446,7 @@ def _exclusion(part: Policy, card: Party) -> str:
     if part.regions is not None and card.labels.isdisjoint(part.regions):
         return f"the policy's regions are {listed(part.regions)}"
     return ""
+
+
+def _joined(*parts: str) -> str:
+    return "; ".join(part for part in parts if part)
