@@ -131,20 +131,21 @@ def read_edits(data: object, workers: Sequence[str]) -> tuple[Edit, ...]:
     return tuple(_read(item, f"edit {number}", workers) for number, item in enumerate(data))
 
 
-_KEYS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
-    "change": (frozenset({"step"}), frozenset({"worker", "subtask", "access", "enough"})),
-    "insert": (frozenset({"at", "worker", "subtask"}), frozenset({"access", "enough"})),
-    "remove": (frozenset({"step"}), frozenset()),
-    "move": (frozenset({"step", "to"}), frozenset()),
+_KEYS: Mapping[str, tuple[type[Any], frozenset[str], frozenset[str]]] = {
+    "change": (Change, frozenset({"step"}), frozenset({"worker", "subtask", "access", "enough"})),
+    "insert": (Insert, frozenset({"at", "worker", "subtask"}), frozenset({"access", "enough"})),
+    "remove": (Remove, frozenset({"step"}), frozenset()),
+    "move": (Move, frozenset({"step", "to"}), frozenset()),
 }
-"""For each `op`, the required keys and the optional keys."""
+"""For each `op`, its class, the required keys and the optional keys."""
+_WANTED = {"access": f'a list of numbers or "{PREVIOUS}"', "subtask": "text", "worker": "a number or a name"}
 
 
 def _read(item: object, where: str, workers: Sequence[str]) -> Edit:
     op = item.get("op") if isinstance(item, Mapping) else None
     if not isinstance(item, Mapping) or not isinstance(op, str) or op not in _KEYS:
         raise PlanInvalid("bad_shape", f"{where} is {item!r:.60}: write an op of {', '.join(_KEYS)}")
-    must, may = _KEYS[op]
+    kind, must, may = _KEYS[op]
     keys = [key for key in item if key != "op"]
     if not must <= set(keys) <= must | may:
         told = ", ".join([*sorted(must), *(f"{key} (optional)" for key in sorted(may))])
@@ -154,11 +155,8 @@ def _read(item: object, where: str, workers: Sequence[str]) -> Edit:
     if "access" in facts:
         facts["previous"] = PREVIOUS in facts["access"]
         facts["access"] = tuple(seen for seen in facts["access"] if seen != PREVIOUS)
-    if op == "insert":
-        return Insert(at=facts.pop("at"), step=Step(**facts))
-    if op == "change":
-        return Change(**facts)
-    return Remove(**facts) if op == "remove" else Move(**facts)
+    edit: Edit = kind(at=facts.pop("at"), step=Step(**facts)) if kind is Insert else kind(**facts)
+    return edit
 
 
 def _value(key: str, value: object, where: str, workers: Sequence[str]) -> Any:
@@ -167,22 +165,12 @@ def _value(key: str, value: object, where: str, workers: Sequence[str]) -> Any:
             told = f"{where} names worker {value!r}; the workers are {', '.join(workers)}"
             raise PlanInvalid("unknown_worker", told)
         return workers.index(value)
-    if (
-        key == "access"
-        and isinstance(value, list)
-        and all(type(seen) is int or seen == PREVIOUS for seen in value)
-    ):
-        return tuple(value)
-    if key == "subtask" and isinstance(value, str):
+    if key == "access":
+        if isinstance(value, list) and all(type(seen) is int or seen == PREVIOUS for seen in value):
+            return tuple(value)
+    elif isinstance(value, str) if key == "subtask" else type(value) is int:
         return value
-    if key not in ("access", "subtask") and type(value) is int:
-        return value
-    kinds = {
-        "access": f'a list of numbers or "{PREVIOUS}"',
-        "subtask": "text",
-        "worker": "a number or a name",
-    }
-    wanted = kinds.get(key, "a number")
+    wanted = _WANTED.get(key, "a number")
     raise PlanInvalid("bad_shape", f"{where}: {key} is {value!r:.60}: write {wanted}")
 
 
@@ -194,14 +182,8 @@ def _index(value: int, count: int, what: str = "step") -> int:
 
 def _numbered(steps: Iterable[Step], new: Callable[[int], int]) -> tuple[Step, ...]:
     """Return the steps with new indices in their access lists and references."""
-    return tuple(
-        replace(
-            step,
-            access=tuple(new(seen) for seen in step.access),
-            subtask=renumbered(step.subtask, new),
-        )
-        for step in steps
-    )
+    moved = ((step, tuple(map(new, step.access)), renumbered(step.subtask, new)) for step in steps)
+    return tuple(replace(step, access=access, subtask=subtask) for step, access, subtask in moved)
 
 
 def read_saved_plan(text: str, workers: Sequence[str], max_steps: int) -> Plan:
@@ -225,11 +207,7 @@ def read_saved_plan(text: str, workers: Sequence[str], max_steps: int) -> Plan:
 
 
 def worker_number(name: str, workers: Sequence[str], step: int) -> int:
-    """Return the number of the worker that a step names.
-
-    Raises:
-        PlanInvalid: there is no such worker.
-    """
+    """Return the number of the worker that a step names."""
     if name not in workers:
         told = f"step {step} names worker {name!r:.80}; the workers are {', '.join(workers)}"
         raise PlanInvalid("bad_worker", told, step=step)

@@ -1,12 +1,12 @@
 """Reads the fields of steps from literals: workers, subtasks, access lists and ids."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, NoReturn
 from unicodedata import normalize
 
-from podium.errors import PlanInvalid
+from podium.errors import PlanInvalid, PlanInvalidCode
 from podium.plan_text.literals import Node, Word
 from podium.types.messages import storable
 from podium.types.plan import (
@@ -51,9 +51,8 @@ _SHOWN = 40
 class StepIds:
     """The ids of a plan's steps, read step by step.
 
-    If the first step has an id, every step must have an id under the same key, and access lists
-    contain ids. If the first step has no id, no step may have an id, and access lists contain
-    positions from 0.
+    If the first step has an id, every step must have one under the same key, and access lists contain ids. If
+    it has none, no step may have one, and access lists contain positions from 0.
     """
 
     def __init__(self) -> None:
@@ -61,31 +60,27 @@ class StepIds:
         self._keys: set[str] = set()
         self._positions: dict[int, int] = {}
 
-    def add(self, fields: Iterable[tuple[str, Node]], start: int) -> None:
-        """Add the next step.
-
-        Args:
-            fields: the keys of its object, as `field_key` returns them, and their values.
-            start: the start of the object in the text, in characters.
-
-        Raises:
-            PlanInvalid: the step has two ids, or the id of another step, or only some steps have ids.
-        """
-        fields = list(fields)
-        self._check_values(fields)
-        ids = [
-            (key, node.start, number)
-            for key, node in fields
-            if key in ID_KEYS and (number := step_number(node)) is not None
-        ]
+    def add(self, fields: Sequence[tuple[str, Node]], start: int) -> None:
+        """Add the next step: the keys of its object, as `field_key` returns them, and its start."""
+        ids = list[tuple[str, int, int]]()
+        for key, node in fields:
+            number = step_number(node)
+            if key in ID_KEYS and number is not None:
+                ids.append((key, node.start, number))
+            elif key in ID_KEYS and _may_be_number(node):
+                # access lists could not name it
+                told = f"has the {key} {node.value!r:.60}, which is not a whole number"
+                _fail("bad_id", self._steps, node.start, f"{told}: give every step a different number")
         keys, numbers = {key for key, _, _ in ids}, {number for _, _, number in ids}
-        if not keys:
-            self._check_other_keys(fields)
-        fault = self._fault(keys, numbers)
-        if fault:
-            message = f"step {self._steps} {fault}: give every step a different number, under the same key"
-            position = ids[0][1] if ids else start
-            raise PlanInvalid("bad_id", message, step=self._steps, position=position)
+        for key, node in () if keys else fields:
+            if key not in ID_KEYS and _LIKE_AN_ID.fullmatch(key) and step_number(node) is not None:
+                told = (
+                    f'has a number under {key!r}, which may be its id: write the numbers of steps under "id"'
+                )
+                _fail("bad_id", self._steps, node.start, f"{told}, or leave {key!r} out")
+        if fault := self._fault(keys, numbers):
+            told = f"{fault}: give every step a different number, under the same key"
+            _fail("bad_id", self._steps, ids[0][1] if ids else start, told)
         self._positions |= dict.fromkeys(numbers, self._steps)
         self._keys = self._keys & keys if self._steps else keys
         self._steps += 1
@@ -94,30 +89,6 @@ class StepIds:
     def latest(self) -> int | None:
         """The id of the last step; `None` if steps have no ids."""
         return next(reversed(self._positions), None)
-
-    def _check_values(self, fields: Iterable[tuple[str, Node]]) -> None:
-        """Check that no id looks like a number but is not an integer, because access lists could not name it.
-
-        Raises:
-            PlanInvalid: there is such an id.
-        """
-        for key, node in fields:
-            if key in ID_KEYS and step_number(node) is None and _may_be_number(node):
-                told = f"step {self._steps} has the {key} {_quoted(node)}, which is not a whole number"
-                message = f"{told}: give every step a different number"
-                raise PlanInvalid("bad_id", message, step=self._steps, position=node.start)
-
-    def _check_other_keys(self, fields: Iterable[tuple[str, Node]]) -> None:
-        """Check that no key outside of `ID_KEYS` has a number that may be meant as an id.
-
-        Raises:
-            PlanInvalid: there is such a key.
-        """
-        for key, node in fields:
-            if key not in ID_KEYS and _LIKE_AN_ID.fullmatch(key) and step_number(node) is not None:
-                told = f"step {self._steps} has a number under {key!r}, which may be its id"
-                message = f'{told}: write the numbers of steps under "id", or leave {key!r} out'
-                raise PlanInvalid("bad_id", message, step=self._steps, position=node.start)
 
     def _fault(self, keys: set[str], numbers: set[int]) -> str:
         """Return what is wrong with the ids of the next step; empty if they are valid."""
@@ -133,20 +104,16 @@ class StepIds:
         return f"has the id {taken[0]} of an earlier step" if taken else ""
 
     def position(self, number: int, at: int) -> int:
-        """Return the position of an earlier step to which the last step refers.
-
-        Args:
-            number: an id, or a position if steps have no ids.
-            at: the position of the number in the text, in characters.
-
-        Raises:
-            PlanInvalid: there is no earlier step with this number.
-        """
-        own = self._steps - 1
-        found = self.find(number)
+        """Return the position of an earlier step to which the last step refers, at `at` in the text."""
+        own, found = self._steps - 1, self.find(number)
         if found is not None:
             return found
-        message = self._no_such_id(number) if self._positions else forward_access(own, number)
+        message = forward_access(own, number)
+        if self._positions:
+            *earlier, last = self._positions
+            known = f" or ids of earlier steps ({', '.join(map(str, earlier[:_SHOWN]))})" if earlier else ""
+            fault = f"the step with the id {last} lists {number}, which is not the id of an earlier step"
+            message = f"{fault}: write []{known}"
         raise PlanInvalid("forward_access", message, step=own, position=at)
 
     def find(self, number: int) -> int | None:
@@ -155,18 +122,13 @@ class StepIds:
         found = self._positions.get(number, own) if self._positions else number
         return found if 0 <= found < own else None
 
-    def _no_such_id(self, number: int) -> str:
-        *earlier, own = self._positions
-        known = f" or ids of earlier steps ({', '.join(map(str, earlier[:_SHOWN]))})" if earlier else ""
-        fault = f"the step with the id {own} lists {number}, which is not the id of an earlier step"
-        return f"{fault}: write []{known}"
+
+def _fail(code: PlanInvalidCode, step: int, position: int, fault: str) -> NoReturn:
+    raise PlanInvalid(code, f"step {step} {fault}", step=step, position=position)
 
 
 def step_number(node: Node) -> int | None:
-    """Return an id or an entry of an access list as a number; `None` if it is not a number.
-
-    `1.0`, `"1"`, `"#1"`, `"1)"`, `"step 1"` and full-width digits also count as numbers.
-    """
+    """Return an id, or an entry of an access list, as a number (`"step 1"`, `"#1"`, `1.0`, …), or `None`."""
     value = node.value
     if not isinstance(value, str):
         return value if isinstance(value, int) else None
@@ -182,10 +144,6 @@ def _may_be_number(node: Node) -> bool:
 def _normal(text: str) -> str:
     """Return the beginning of a text, with full-width digits and signs replaced by ASCII."""
     return normalize("NFKC", text.strip()[:_MOST_CHARS]).strip()
-
-
-def _quoted(node: Node) -> str:
-    return f"{node.value!r:.60}"
 
 
 MAX_SUBTASK_CHARS = 16 * 1024
@@ -209,6 +167,7 @@ FIELDS: Mapping[str, Field] = {
 }
 """The accepted names of a step's fields, as `field_key` returns them."""
 _STEPS = frozenset(("steps", "plan"))
+_NONE: Mapping[str, Node] = {}
 
 _ORDINAL = re.compile(r"(?:(?:worker|model|agent)(?:[ _]?id)?[ _]?#?)?([0-9]{1,6})", re.IGNORECASE)
 
@@ -217,24 +176,13 @@ class Roster(NamedTuple):
     """The workers that a plan may name, and its maximum length."""
 
     size: int
-    """Number of workers."""
     names: tuple[str, ...]
     """Names of the workers, in the pool's order; empty if workers have only numbers."""
     max_steps: int
-    """Maximum number of steps."""
     previous: bool
     """Whether there is a previous round, which access lists may name."""
     refused: Mapping[str, str]
     """Names of further workers, each with the reason why no plan may have it."""
-
-    @classmethod
-    def of(
-        cls, workers: int | Sequence[str], max_steps: int, *, previous: bool, refused: Mapping[str, str]
-    ) -> Self:
-        """Return a roster for a number of workers, or for workers with names."""
-        if isinstance(workers, int):
-            return cls(workers, (), max_steps, previous, refused)
-        return cls(len(workers), tuple(workers), max_steps, previous, refused)
 
     def named(self, name: str) -> tuple[int, ...]:
         """Return the worker with this name, or all workers whose name differs only in case."""
@@ -266,88 +214,59 @@ def plan_object(node: Node) -> Node | None:
 
 
 def is_row(node: Node, *, after_row: bool) -> bool:
-    """Return whether an object is a step.
-
-    A step has at least two fields of a step. After a row, one field is enough.
-    """
+    """Return whether an object is a step: it has two fields of a step, or after a row one."""
     assert isinstance(node.value, dict)
     fields = {FIELDS.get(field_key(key)) for key in node.value} - {None}
     return len(fields) >= (1 if after_row else 2)
 
 
 def read_object(node: Node, roster: Roster) -> Plan:
-    """Read the plan of an object that `plan_object` returned.
-
-    Raises:
-        PlanInvalid: the plan breaks a rule.
-    """
-    rows = _rows(node)
+    """Read the plan of an object that `plan_object` returned."""
+    assert isinstance(node.value, dict)
+    lists = [(field_key(key), value) for key, value in node.value.items() if isinstance(value.value, list)]
+    rows = next((found for key, found in lists if key in _STEPS), None)
     if rows is None:
-        return read_columns(_fields(node, None), roster, _id_columns(node))
+        return read_columns(_fields(node, None), roster, {k: v for k, v in lists if k in ID_KEYS})
     assert isinstance(rows.value, list)
     _check_length(len(rows.value), roster, rows.start)
     ids = StepIds()
     return Plan(tuple(read_row(row, index, roster, ids) for index, row in enumerate(rows.value)))
 
 
-def read_columns(
-    columns: Mapping[Field, Node], roster: Roster, ids: Mapping[str, list[Node]] | None = None
-) -> Plan:
-    """Read a plan from three lists of equal length.
-
-    Args:
-        columns: the list of each field.
-        roster: the workers that the plan may name.
-        ids: lists of the steps' ids, by key.
-
-    Raises:
-        PlanInvalid: the plan breaks a rule.
-    """
-    lists: dict[Field, list[Node]] = {}
-    for field in FIELD_ORDER:
-        value = columns[field].value
-        if not isinstance(value, list):
+def read_columns(columns: Mapping[Field, Node], roster: Roster, ids: Mapping[str, Node] = _NONE) -> Plan:
+    """Read a plan from three lists of equal length, and lists of the steps' ids by key."""
+    lists: dict[str, list[Node]] = {}
+    for field, node in [*((field, columns[field]) for field in FIELD_ORDER), *ids.items()]:
+        if not isinstance(node.value, list):
             message = f"{field} is not a list: write [ ] around one entry per step"
-            raise PlanInvalid("bad_shape", message, position=columns[field].start)
-        lists[field] = value
-    lengths: dict[str, int] = {field: len(value) for field, value in lists.items()}
-    lengths |= {key: len(value) for key, value in (ids or {}).items()}
+            raise PlanInvalid("bad_shape", message, position=node.start)
+        lists[field] = node.value
+    lengths, start = {key: len(value) for key, value in lists.items()}, columns["worker"].start
     if len(set(lengths.values())) > 1:
         told = ", ".join(f"{length} for {field}" for field, length in lengths.items())
         message = f"the lists have different lengths ({told}): write one entry per step in each"
-        raise PlanInvalid("unequal_lists", message, position=columns["worker"].start)
-    _check_length(lengths["worker"], roster, columns["worker"].start)
-    numbered, steps = StepIds(), []
+        raise PlanInvalid("unequal_lists", message, position=start)
+    _check_length(lengths["worker"], roster, start)
+    numbered, steps = StepIds(), list[Step]()
     for index, row in enumerate(zip(lists["worker"], lists["subtask"], lists["access"], strict=True)):
-        numbered.add([(key, value[index]) for key, value in (ids or {}).items()], row[0].start)
+        numbered.add([(key, lists[key][index]) for key in ids], row[0].start)
         steps.append(_read_step(index, *row, roster, numbered))
     return Plan(tuple(steps))
 
 
 def read_row(node: Node, index: int, roster: Roster, ids: StepIds) -> Step:
-    """Read a step from an object.
-
-    Args:
-        node: the object.
-        index: the step's index in its plan, from 0.
-        roster: the workers that the plan may name.
-        ids: the ids of the earlier steps; the ids of this step are added.
-
-    Raises:
-        PlanInvalid: the step breaks a rule.
-    """
+    """Read the step at an index of its plan from an object, and add its id to those of the earlier steps."""
     if not isinstance(node.value, dict):
-        message = f'step {index} is not an object: write {{"worker": …, "subtask": …, "access": …}}'
-        raise PlanInvalid("bad_shape", message, step=index, position=node.start)
+        told = 'is not an object: write {"worker": …, "subtask": …, "access": …}'
+        _fail("bad_shape", index, node.start, told)
     _check_length(index + 1, roster, node.start)
     found = _fields(node, index)
-    others = ((field_key(key), value) for key, value in node.value.items())
+    others = [(field_key(key), value) for key, value in node.value.items()]
     ids.add([(key, value) for key, value in others if key not in FIELDS], node.start)
     step = _read_step(index, found["worker"], found["subtask"], found["access"], roster, ids)
-    enough = [value for key, value in node.value.items() if field_key(key) == "enough"]
+    enough = [value for key, value in others if key == "enough"]
     if len(enough) > 1:
-        message = f"step {index} has two keys for enough: write one"
-        raise PlanInvalid("duplicate_field", message, step=index, position=enough[1].start)
+        _fail("duplicate_field", index, enough[1].start, "has two keys for enough: write one")
     if not enough:
         return step
     least = _read_enough(index, enough[0], len(step.access))
@@ -355,20 +274,6 @@ def read_row(node: Node, index: int, roster: Roster, ids: StepIds) -> Step:
         message = f"step {index}: {ENOUGH_AND_REFERENCES}"
         raise PlanInvalid("bad_enough", message, step=index, position=enough[0].start)
     return replace(step, enough=least)
-
-
-def _rows(node: Node) -> Node | None:
-    """Return an object's list of steps; `None` if it has none."""
-    assert isinstance(node.value, dict)
-    lists = ((key, value) for key, value in node.value.items() if isinstance(value.value, list))
-    return next((found for key, found in lists if field_key(key) in _STEPS), None)
-
-
-def _id_columns(node: Node) -> dict[str, list[Node]]:
-    """Return the lists of ids in an object that has the lists of a plan."""
-    assert isinstance(node.value, dict)
-    lists = {field_key(key): value.value for key, value in node.value.items()}
-    return {key: value for key, value in lists.items() if key in ID_KEYS and isinstance(value, list)}
 
 
 def _fields(node: Node, step: int | None) -> dict[Field, Node]:
@@ -385,14 +290,11 @@ def _fields(node: Node, step: int | None) -> dict[Field, Node]:
             found[field] = value
     for field in FIELD_ORDER:
         if field not in found:
-            raise PlanInvalid("missing_field", _lacks(field, step), step=step, position=node.start)
+            told = f"step {step} lacks {field}: give every step worker, subtask and access"
+            if step is None:
+                told = f"the plan lacks the list for {field}: write all three, one entry per step in each"
+            raise PlanInvalid("missing_field", told, step=step, position=node.start)
     return found
-
-
-def _lacks(field: Field, step: int | None) -> str:
-    if step is None:
-        return f"the plan lacks the list for {field}: write all three, one entry per step in each"
-    return f"step {step} lacks {field}: give every step worker, subtask and access"
 
 
 def _check_length(steps: int, roster: Roster, position: int) -> None:
@@ -403,32 +305,32 @@ def _check_length(steps: int, roster: Roster, position: int) -> None:
 
 
 def _read_step(index: int, worker: Node, subtask: Node, access: Node, roster: Roster, ids: StepIds) -> Step:
-    text = subtask.value
-    if not isinstance(text, str) or isinstance(text, Word):
-        message = f"the subtask of step {index} is not text: write the worker's task in quotes"
-        raise PlanInvalid("bad_subtask", message, step=index, position=subtask.start)
-    text = storable(text)
-    if not text.strip():
-        message = f"the subtask of step {index} is empty: write the worker's task"
-        raise PlanInvalid("empty_subtask", message, step=index, position=subtask.start)
-    if len(text) > MAX_SUBTASK_CHARS:
-        limit = f"write at most {MAX_SUBTASK_CHARS:,}"
-        message = f"the subtask of step {index} is {len(text):,} characters long: {limit}"
-        raise PlanInvalid("subtask_too_long", message, step=index, position=subtask.start)
-    number = _read_worker(index, worker, roster)
+    text, number = _read_subtask(index, subtask), _read_worker(index, worker, roster)
     seen, previous = _read_access(index, access, roster, ids)
-    resolved = _resolved(index, text, subtask, seen, ids)
-    return Step(number, resolved, seen, previous=previous, label=ids.latest)
-
-
-def _resolved(index: int, text: str, node: Node, access: tuple[int, ...], ids: StepIds) -> str:
-    """Return the subtask with indices in its references, which must be on the step's access list."""
     wrong = malformed_reference(text)
-    wrong = wrong or next((str(n) for n in references_in(text) if ids.find(n) not in access), "")
+    wrong = wrong or next((str(n) for n in references_in(text) if ids.find(n) not in seen), "")
     if wrong:
         message = bad_reference(f"the subtask of step {index}", wrong)
-        raise PlanInvalid("bad_reference", message, step=index, position=node.start)
-    return renumbered(text, lambda number: ids.position(number, node.start))
+        raise PlanInvalid("bad_reference", message, step=index, position=subtask.start)
+    text = renumbered(text, lambda number: ids.position(number, subtask.start))
+    return Step(number, text, seen, previous=previous, label=ids.latest)
+
+
+def _read_subtask(index: int, node: Node) -> str:
+    code: PlanInvalidCode
+    if not isinstance(node.value, str) or isinstance(node.value, Word):
+        code, fault = "bad_subtask", "not text: write the worker's task in quotes"
+    elif not (text := storable(node.value)).strip():
+        code, fault = "empty_subtask", "empty: write the worker's task"
+    elif len(text) > MAX_SUBTASK_CHARS:
+        code, fault = (
+            "subtask_too_long",
+            f"{len(text):,} characters long: write at most {MAX_SUBTASK_CHARS:,}",
+        )
+    else:
+        return text
+    message = f"the subtask of step {index} is {fault}"
+    raise PlanInvalid(code, message, step=index, position=node.start)
 
 
 def _read_worker(index: int, node: Node, roster: Roster) -> int:
@@ -449,8 +351,8 @@ def _read_worker(index: int, node: Node, roster: Roster) -> int:
     if isinstance(value, list | dict):
         message = f"the worker of step {index} is a list or an object: write one worker, {_choices(roster)}"
         raise PlanInvalid("bad_worker", message, step=index, position=node.start)
-    message = f"step {index} names worker {value!r:.60}, {fault}: write {_choices(roster)}"
-    raise PlanInvalid("unknown_worker", message, step=index, position=node.start)
+    told = f"names worker {value!r:.60}, {fault}: write {_choices(roster)}"
+    _fail("unknown_worker", index, node.start, told)
 
 
 def _choices(roster: Roster) -> str:
@@ -478,8 +380,8 @@ def _read_access(index: int, node: Node, roster: Roster, ids: StepIds) -> tuple[
             previous = True
         else:
             words = '[], "all", "previous" or' if roster.previous else '[], "all" or'
-            message = f"step {index} lists {entry.value!r:.60}: write {words} numbers of earlier steps"
-            raise PlanInvalid("bad_access", message, step=index, position=entry.start)
+            told = f"lists {entry.value!r:.60}: write {words} numbers of earlier steps"
+            _fail("bad_access", index, entry.start, told)
     return tuple(sorted(seen)), previous
 
 

@@ -132,7 +132,9 @@ class PlanReader:
         previous: bool = True,
         refused: Mapping[str, str] = _NONE,
     ) -> None:
-        self._roster = Roster.of(workers, max_steps, previous=previous, refused=refused)
+        names = () if isinstance(workers, int) else tuple(workers)
+        size = workers if isinstance(workers, int) else len(names)
+        self._roster = Roster(size, names, max_steps, previous, refused)
         self._literals = LiteralReader()
         self._arrived: list[str] = []
         self._size = 0
@@ -365,11 +367,7 @@ class PlanReader:
 
 
 class _Fence:
-    """The rows of a code fence.
-
-    Args:
-        start: the number of rows before it.
-    """
+    """The rows of a code fence, which begins after `start` rows."""
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -382,13 +380,7 @@ class _Fence:
         self._ids = StepIds()
 
     def take(self, node: Node, before: Sequence[Step], roster: Roster) -> list[Node]:
-        """Take the next row, and return the rows that are further steps of the plan.
-
-        Args:
-            node: the row.
-            before: the steps so far.
-            roster: the workers that the plan may name.
-        """
+        """Take the next row after the steps `before`, and return the rows that are further steps."""
         if self.is_plan:
             try:
                 step = read_row(node, self._count, roster, self._ids)

@@ -16,13 +16,7 @@ KEEP = '{"steps": []}'
 
 def keep_text(spelling: Spelling) -> str:
     """Return the text of a plan without steps, which keeps the previous answer."""
-    match spelling:
-        case "lists":
-            return _lists(Plan(()), None)
-        case "json" | "rows":
-            return KEEP
-        case _:
-            assert_never(spelling)
+    return _lists(Plan(()), None) if spelling == "lists" else KEEP
 
 
 def write_plan(plan: Plan, spelling: Spelling, *, workers: Sequence[str] | None = None) -> str:
@@ -155,7 +149,7 @@ def plan_grammar(spelling: Spelling, workers: int, max_steps: int, *, keep: bool
         ConfigError: there are no workers, or no step is allowed.
     """
     check_sizes(workers, max_steps)
-    rules = _plan_rules(spelling, max_steps)
+    rules = _lists_rules(max_steps) if spelling == "lists" else _object_rules(spelling, max_steps)
     root = "plan"
     if keep:
         root += " | " + _terminal(keep_text(spelling) + ("\n" if spelling == "rows" else ""))
@@ -169,43 +163,28 @@ def _terminal(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def _plan_rules(spelling: Spelling, max_steps: int) -> list[str]:
-    match spelling:
-        case "lists":
-            return _lists_rules(max_steps)
-        case "json" | "rows":
-            return _object_rules(spelling, max_steps)
-        case _:
-            assert_never(spelling)
-
-
 def _object_rules(spelling: Spelling, max_steps: int) -> list[str]:
     """Return the rules for steps as objects: step `i + 1` may follow step `i`, up to the last."""
-    before, between, after = ('{"steps": [', ", ", "]}") if spelling == "json" else ("", "", "\n")
-    rules = [f"plan ::= {_terminal(before)} steps-0 {_terminal(after)}" if before else "plan ::= steps-0"]
+    is_json, end = spelling == "json", [] if spelling == "json" else [_terminal("\n")]
+    head, tail = _terminal('{"steps": ['), _terminal("]}")
+    rules = [f"plan ::= {head} steps-0 {tail}" if is_json else "plan ::= steps-0"]
     for index in range(max_steps):
-        more = ""
-        if index + 1 < max_steps:
-            more = f" ({_terminal(between)} steps-{index + 1})?" if between else f" steps-{index + 1}?"
-        end = f" {_terminal(after)}" if not before else ""
-        rules.append(f"steps-{index} ::= step-{index}{end}{more}")
-    for index in range(max_steps):
-        head, middle, tail = (_terminal(part) for part in ('{"worker": ', ', "subtask": ', ', "access": '))
-        close = _terminal("}")
-        rules.append(f"step-{index} ::= {head} worker {middle} subtask {tail} access-{index} {close}")
-    return rules
+        more = f'(", " steps-{index + 1})?' if is_json else f"steps-{index + 1}?"
+        parts = [f"step-{index}", *end, *([more] if index + 1 < max_steps else [])]
+        rules.append(f"steps-{index} ::= {' '.join(parts)}")
+    head, middle, tail = (_terminal(part) for part in ('{"worker": ', ', "subtask": ', ', "access": '))
+    step = f"{head} worker {middle} subtask {tail}"
+    return rules + [f'step-{index} ::= {step} access-{index} "}}"' for index in range(max_steps)]
 
 
 def _lists_rules(max_steps: int) -> list[str]:
     """Return the rules for labelled lists: one rule per number of steps, so the lists have equal lengths."""
     rules = ["plan ::= " + " | ".join(f"plan-{count}" for count in range(1, max_steps + 1))]
+    heads = ("model_id = [", "]\nsubtasks = [", "]\naccess_list = [", "]")
+    first, second, third, end = map(_terminal, heads)
     for count in range(1, max_steps + 1):
-        comma = f" {_terminal(', ')} "
-        ids, texts = comma.join(["worker"] * count), comma.join(["subtask"] * count)
-        access = comma.join(f"access-{index}" for index in range(count))
-        first, second, third, end = (
-            _terminal(part) for part in ("model_id = [", "]\nsubtasks = [", "]\naccess_list = [", "]")
-        )
+        ids, texts = (' ", " '.join([name] * count) for name in ("worker", "subtask"))
+        access = ' ", " '.join(f"access-{index}" for index in range(count))
         rules.append(f"plan-{count} ::= {first} {ids} {second} {texts} {third} {access} {end}")
     return rules
 
