@@ -124,6 +124,8 @@ def test_unreadable_files_are_told(path: Path) -> None:
         ("cannot be read", lambda: None),
         (":2: invalid UTF-8", lambda: path.write_bytes(b"# fine\n# \xff\n")),
         ("is longer than", lambda: path.write_text("#" * (2**20 + 1))),
+        ("is nested too deeply", lambda: path.write_text("x = " + "[" * 100_000)),
+        ("are nested too deeply", lambda: path.write_text("limits = " + "[" * 250 + "]" * 250)),
     ):
         make()
         with pytest.raises(ConfigError, match=told):

@@ -87,11 +87,72 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-@pytest.mark.parametrize(("line", "calls"), [("", 1), ("direct = true", 0)])
-async def test_direct(site: Site, line: str, calls: int) -> None:
-    """`direct` saves the planner's call for a short question that one card fits."""
-    await site.run(conductor=line, question="Which one speaks of 3, delta?")
-    assert len(site.bodies("boss")) == calls
+Seen = Callable[[Site], object]
+
+
+def calls_of(model: str) -> Seen:
+    """Return a function that counts the calls of a model."""
+    return lambda site: len(site.bodies(model))
+
+
+def told(*words: str) -> Seen:
+    """Return a function that finds words in the first prompt of the planner, and the grammar beside it."""
+    return lambda site: [word in site.told("boss")[0] + str(site.bodies("boss")[0].keys()) for word in words]
+
+
+def question(site: Site) -> object:
+    """Return whether the worker sees the question, and whether the planner knows that it does not."""
+    return "Goethe" in str(site.bodies("alpha")), "not the user's question" in site.told("boss")[0]
+
+
+def examples(site: Site) -> object:
+    """Return the number of examples in the prompt of the planner."""
+    return site.told("boss")[0].count("Question: ")
+
+
+def in_order(site: Site) -> object:
+    """Return whether all prompts number the workers as the file does."""
+    return all("Worker 0: alpha" in told and "Worker 4: echo" in told for told in site.told("boss"))
+
+
+SHORT = {"question": "Which one speaks of 3, delta?"}
+SHARED = {"runs": 2, "tables": "[journal]\npath = 'runs.db'\n"}
+PIN = "[[policy.pins]]\nwords = 'find'\nworker = 'bravo'\n"
+ALL, NAMES = [True, True, True], ("Worker 2", "charlie", "Speaks of 2")
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "seen", "without", "expected"),
+    [
+        ({"conductor": "direct = true"}, SHORT, calls_of("boss"), 1, 0),
+        ({"conductor": "show_question = false"}, {}, question, (True, False), (False, True)),
+        ({"conductor": 'cache = "shared"'}, SHARED, calls_of("alpha"), 2, 1),
+        ({"planner": 'show = "ordinals"'}, {}, told(*NAMES), ALL, [True, False, False]),
+        ({"planner": "shuffle = true"}, {"runs": 6}, in_order, True, False),
+        ({"planner": "examples = 0"}, {}, examples, 2, 0),
+        ({"planner": "examples = 4"}, {}, examples, 2, 4),
+        (
+            {"planner": "reasons = true"},
+            {},
+            told("what its step needs", GRAMMAR),
+            [False, True],
+            [True, False],
+        ),
+        ({"planner": "constrain = false"}, {}, told(GRAMMAR), [True], [False]),
+        ({"limits": "calls = 1"}, {}, lambda site: len(site.calls), 2, 1),
+        ({"tables": "[policy]\ndenied = ['alpha']\n"}, {}, calls_of("alpha"), 1, 0),
+        ({"tables": "[policy]\nallowed = ['bravo']\n"}, {}, calls_of("alpha"), 1, 0),
+        ({"tables": PIN}, {}, calls_of("alpha"), 1, 0),
+    ],
+)
+async def test_a_key_changes_what_is_sent(
+    site: Site, keys: dict[str, Any], options: dict[str, Any], seen: Seen, without: object, expected: object
+) -> None:
+    """Each key of the file has its effect."""
+    await site.run(**options)
+    assert seen(site) == without
+    await site.run(**keys, **options)
+    assert seen(site) == expected
 
 
 @pytest.mark.parametrize(("line", "judged"), [("", 0), ('accept = "judge"', 2)])
@@ -107,14 +168,6 @@ async def test_accept(site: Site, line: str, judged: int) -> None:
     assert (result.problem is not None and result.problem.code == "not_accepted") is bool(judged)
 
 
-@pytest.mark.parametrize(("line", "shown"), [("", True), ("show_question = false", False)])
-async def test_show_question(site: Site, line: str, *, shown: bool) -> None:
-    """`show_question` decides whether a worker sees the question, and the planner is told."""
-    await site.run(conductor=line)
-    assert ("Goethe" in str(site.bodies("alpha"))) is shown
-    assert ("not the user's question" in site.told("boss")[0]) is not shown
-
-
 async def test_fallback(site: Site) -> None:
     """`fallback` names who plans when the planner gave no plan; otherwise the run has none."""
 
@@ -126,47 +179,6 @@ async def test_fallback(site: Site) -> None:
     assert len(site.bodies("boss")) == 2
     with pytest.raises(PlannerError, match="has no plan"):
         await site.run(boss=boss)
-
-
-@pytest.mark.parametrize(("line", "named"), [("", True), ('show = "ordinals"', False)])
-async def test_show(site: Site, line: str, *, named: bool) -> None:
-    """`show` decides whether the planner reads names and cards."""
-    await site.run(planner=line)
-    (told,) = site.told("boss")
-    assert "Worker 2" in told
-    assert ("charlie" in told) is ("Speaks of 2" in told) is named
-
-
-@pytest.mark.parametrize(("line", "moved"), [("", False), ("shuffle = true", True)])
-async def test_shuffle(site: Site, line: str, *, moved: bool) -> None:
-    """`shuffle` numbers the workers anew in each run; else they stay where the file has them."""
-    await site.run(planner=line, runs=6)
-    firsts = ["Worker 0: alpha" in told and "Worker 4: echo" in told for told in site.told("boss")]
-    assert len(firsts) == 6
-    assert all(firsts) is not moved
-
-
-@pytest.mark.parametrize(("line", "shown"), [("", 2), ("examples = 0", 0), ("examples = 4", 4)])
-async def test_examples(site: Site, line: str, shown: int) -> None:
-    """`examples` says how many the planner is shown."""
-    await site.run(planner=line)
-    (told,) = site.told("boss")
-    assert told.count("Question: ") == shown
-
-
-@pytest.mark.parametrize(("line", "asked"), [("", False), ("reasons = true", True)])
-async def test_reasons(site: Site, line: str, *, asked: bool) -> None:
-    """`reasons` asks for the reason of each step, and decoding is then free."""
-    await site.run(planner=line)
-    assert ("what its step needs" in site.told("boss")[0]) is asked
-    assert (GRAMMAR in site.bodies("boss")[0]) is not asked
-
-
-@pytest.mark.parametrize(("line", "held"), [("", True), ("constrain = false", False)])
-async def test_constrain(site: Site, line: str, *, held: bool) -> None:
-    """`constrain` decides whether the server is given the grammar of plans."""
-    await site.run(planner=line)
-    assert (GRAMMAR in site.bodies("boss")[0]) is held
 
 
 async def test_sampling(site: Site) -> None:
@@ -248,34 +260,6 @@ async def test_on_failure(site: Site, line: str, ran: int) -> None:
         conductor=line, tables="[retry]\nattempts = 1\n", boss=lambda c: says(c, text), alpha=_down
     )
     assert len(site.bodies("bravo")) == 1 + ran
-
-
-@pytest.mark.parametrize(("line", "calls"), [("", 2), ('cache = "shared"', 1)])
-async def test_cache(site: Site, line: str, calls: int) -> None:
-    """`cache` decides whether the same is asked twice."""
-    await site.run(conductor=line, runs=2, tables="[journal]\npath = 'runs.db'\n")
-    assert len(site.bodies("alpha")) == calls
-
-
-@pytest.mark.parametrize(
-    "tables",
-    [
-        "[policy]\ndenied = ['alpha']\n",
-        "[policy]\nallowed = ['bravo']\n",
-        "[[policy.pins]]\nwords = 'find'\nworker = 'bravo'\n",
-    ],
-)
-async def test_policy(site: Site, tables: str) -> None:
-    """`[policy]` decides who may work, whatever the planner wrote."""
-    await site.run(tables=tables)
-    assert not site.bodies("alpha")
-
-
-async def test_limits_on_calls(site: Site) -> None:
-    """`[limits] calls` counts the planner's call, and ends the run when it is met."""
-    result = await site.run(limits="calls = 1")
-    assert result.status == "failed"
-    assert len(site.calls) == 1
 
 
 async def test_journal(site: Site, tmp_path: Path) -> None:
