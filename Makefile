@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest newest-mcp wheels evidence docs lint types fmt check browser balancer $(PYTHONS:%=test-%)
+.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels evidence docs lint types fmt check browser balancer $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
@@ -123,7 +123,7 @@ train-tiny: $(TRAINERS)/installed
 	$(IN_TRAINERS) -m podium_train.tiny --seeds 1 --out .tiny
 
 # One target for each part, so that `make -k` continues with the next part after a failure.
-nightly: $(PYTHONS:%=test-%) lowest properties soak mutation wheels newest-mcp test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny
+nightly: $(PYTHONS:%=test-%) lowest properties soak mutation wheels test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny
 
 $(PYTHONS:%=test-%): test-%: $(UV)
 	UV_PROJECT_ENVIRONMENT=.venv-$* $(RUN) --python $* $(PYTEST) --timeout 300 -m 'not nightly'
@@ -160,16 +160,6 @@ lowest: $(UV)
 		'agent-framework-openai>=1.17' 'agent-framework-orchestrations>=1.4' 'mcp>=1.30')
 
 comma := ,
-
-# CrewAI limits the locked MCP SDK to versions below 2.
-NEWEST_MCP := .venv-mcp
-newest-mcp: $(UV)
-	$(UV) venv --quiet --clear $(NEWEST_MCP)
-	$(UV) pip install --quiet --python $(NEWEST_MCP) -e 'packages/core[mcp,offline]' \
-		-e 'packages/server[a2a,mcp]' 'mcp>=2' 'openai>=2' \
-		'hypothesis>=6.130' 'opentelemetry-sdk>=1.30' 'pytest>=8.3' 'pytest-asyncio>=0.25' \
-		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1'
-	$(NEWEST_MCP)/bin/python -m $(PYTEST) tests/core/mcp tests/core/config/test_mcp_servers.py tests/server/mcp
 
 # Builds all wheels, installs them into new environments, and runs the examples of their pages there.
 wheels: $(UV)

@@ -15,6 +15,7 @@ INTERNAL = {
 }
 """Folders with internal names."""
 MODULES = (
+    "core/src/podium/a2a.py",
     "core/src/podium/errors.py",
     "core/src/podium/replay.py",
     "core/src/podium/secrets.py",

@@ -124,8 +124,8 @@ def test_every_folder_says_in_one_line_what_it_is_for() -> None:
 
 
 def test_the_root_is_small() -> None:
-    """At most eight modules stand at the root; everything else is in a folder."""
-    assert len(list(ROOT.glob("*.py"))) <= 8
+    """At most nine modules stand at the root; everything else is in a folder."""
+    assert len(list(ROOT.glob("*.py"))) <= 9
 
 
 def test_the_worker_seam_knows_no_run() -> None:

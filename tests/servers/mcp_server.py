@@ -1,4 +1,4 @@
-"""An MCP server made with the high-level class of the SDK, version 1 or 2.
+"""An MCP server made with the high-level class of the SDK.
 
 `python tests/servers/mcp_server.py LOG` serves on stdio, and appends its calls to the file LOG.
 `with serving(LOG) as served` serves streamable HTTP at `served.url`, in a thread; with `served.status` it
@@ -15,31 +15,21 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import anyio
 import uvicorn
+from mcp.server.fastmcp import FastMCP
 from mcp.types import CallToolResult, ToolAnnotations
 
-IS_OLD = version("mcp").startswith("1.")
 PIXEL = base64.b64encode(b"no real picture").decode()
-
-
 READ_ONLY = ToolAnnotations.model_validate({"readOnlyHint": True})
 
 
-def empty_server() -> Any:
-    """Return a server without tools."""
-    module, name = ("fastmcp", "FastMCP") if IS_OLD else ("mcpserver", "MCPServer")
-    return getattr(import_module(f"mcp.server.{module}"), name)("test")
-
-
-def make_server(log: Path) -> Any:
+def make_server(log: Path) -> FastMCP:
     """Return the server."""
-    server = empty_server()
+    server = FastMCP("test")
 
     def note(what: str) -> None:
         with log.open("a", encoding="utf-8") as file:
@@ -52,7 +42,7 @@ def make_server(log: Path) -> Any:
     return server
 
 
-def _add_plain_tools(server: Any, note: Callable[[str], None]) -> None:
+def _add_plain_tools(server: FastMCP, note: Callable[[str], None]) -> None:
     @server.tool(annotations=READ_ONLY)
     def echo(text: str) -> str:
         """Say what it is told."""
@@ -88,7 +78,7 @@ def _add_plain_tools(server: Any, note: Callable[[str], None]) -> None:
         return text
 
 
-def _add_results(server: Any) -> None:
+def _add_results(server: FastMCP) -> None:
     def result(*content: dict[str, str], **rest: Any) -> CallToolResult:
         return CallToolResult.model_validate({"content": content, **rest})
 
@@ -114,7 +104,7 @@ def _add_results(server: Any) -> None:
         return result()
 
 
-def _add_deaths(server: Any, note: Callable[[str], None], log: Path) -> None:
+def _add_deaths(server: FastMCP, note: Callable[[str], None], log: Path) -> None:
     @server.tool()
     def send(text: str) -> str:
         """Send a message, and die before it is answered."""
@@ -132,7 +122,7 @@ def _add_deaths(server: Any, note: Callable[[str], None], log: Path) -> None:
         return f"Looked for {text}"
 
 
-def _add_resources(server: Any) -> None:
+def _add_resources(server: FastMCP) -> None:
     @server.resource("notes://today", name="today", description="What is planned today.")
     def today() -> str:
         return "Water the plants."

@@ -15,7 +15,7 @@ import anyio
 import pytest
 from core.actors import plan_of
 from mcp import types
-from servers.mcp_client import MODES, approves, connect, declines, dismisses, http_of, stdio_of
+from servers.mcp_client import approves, connect, declines, dismisses, http_of, stdio_of
 from typer.testing import CliRunner
 
 from podium import Card, Conductor, FunctionWorker
@@ -77,13 +77,12 @@ def team(**options: object) -> Conductor:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("mode", MODES)
-async def test_podium_mcp_on_stdio(tmp_path: Path, mode: str) -> None:
+async def test_podium_mcp_on_stdio(tmp_path: Path) -> None:
     """It plans, answers and runs plans, and tells of the progress."""
     config = tmp_path / "podium.toml"
     config.write_text(CONFIG, encoding="utf-8")
     process = stdio_of(sys.executable, "-m", "podium", "mcp", "--config", str(config))
-    async with connect(process, mode=mode) as client:
+    async with connect(process) as client:
         assert await client.tools() == ["ask", "plan", "run_plan"]
         answer = await client.call("ask", question="What is 12.5% of 3,600?")
         assert "450" in answer["content"][0]["text"]
@@ -181,11 +180,10 @@ async def test_errors_have_codes() -> None:
             assert not lacking.get("isError")
             assert lacking["structuredContent"]["status"] == "partial"
             assert lacking["content"][0]["text"] == "Hello, all"
-            assert lacking["content"][1]["text"].startswith("The answer is partial (")
+            assert lacking["content"][1]["text"].startswith("The answer is incomplete (")
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_the_user_of_the_client_approves(tmp_path: Path, mode: str) -> None:
+async def test_the_user_of_the_client_approves(tmp_path: Path) -> None:
     """Or refuses, or says nothing, so that the run waits."""
     asked: list[str] = []
 
@@ -195,20 +193,20 @@ async def test_the_user_of_the_client_approves(tmp_path: Path, mode: str) -> Non
 
     conductor = team(policy=Policy(approve="later"), journal=SqlJournal(tmp_path / "runs.db"))
     with served(conductor) as url:
-        async with connect(http_of(url), user=user, mode=mode) as client:
+        async with connect(http_of(url), user=user) as client:
             answer = await client.call("ask", question="q")
             assert answer["content"][0]["text"] == "Hello, Bob and Hello, Ada"
             assert "0. greet: Ada" in asked[0]
-        async with connect(http_of(url), user=declines, mode=mode) as client:
+        async with connect(http_of(url), user=declines) as client:
             refused = await client.call("ask", question="q")
             assert refused["isError"]
             assert refused["structuredContent"]["code"] == "refused"
             assert "too dear" in refused["content"][0]["text"]
-        async with connect(http_of(url), user=dismisses, mode=mode) as client:
+        async with connect(http_of(url), user=dismisses) as client:
             waits = await client.call("ask", question="q")
             assert waits["structuredContent"]["code"] == "waiting"
-            assert "--approve" in waits["content"][0]["text"]
-        async with connect(http_of(url), mode=mode) as client:
+            assert "podium resume" in waits["content"][0]["text"]
+        async with connect(http_of(url)) as client:
             waits = await client.call("ask", question="q")
             assert waits["isError"]
             assert waits["structuredContent"]["code"] == "waiting"
@@ -218,8 +216,7 @@ async def test_the_user_of_the_client_approves(tmp_path: Path, mode: str) -> Non
     assert (await conductor.resume(run_id)).answer == "Hello, Bob and Hello, Ada"
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_the_user_of_the_client_approves_actions(tmp_path: Path, mode: str) -> None:
+async def test_the_user_of_the_client_approves_actions(tmp_path: Path) -> None:
     """The question has their arguments; the tools say that they change something."""
     asked: list[str] = []
 
@@ -232,7 +229,7 @@ async def test_the_user_of_the_client_approves_actions(tmp_path: Path, mode: str
     plan = FixedPlanner(plan_of((0, "To Ada", ())))
     conductor = Conductor(plan, [mail], policy=policy, journal=SqlJournal(tmp_path / "runs.db"))
     with served(conductor) as url:
-        async with connect(http_of(url), user=user, mode=mode) as client:
+        async with connect(http_of(url), user=user) as client:
             assert (await client.call("ask", question="q"))["content"][0]["text"] == "sent"
         workers = await McpServer("podium", StreamableHttp(url)).workers()
     assert asked == ["May these actions be carried out?\n0. mail: To Ada"]
@@ -243,8 +240,7 @@ async def test_the_user_of_the_client_approves_actions(tmp_path: Path, mode: str
     }
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_a_cancelled_call_cancels_the_run(mode: str) -> None:
+async def test_a_cancelled_call_cancels_the_run() -> None:
     """Up to its workers."""
     began, ended = threading.Event(), threading.Event()
 
@@ -258,12 +254,11 @@ async def test_a_cancelled_call_cancels_the_run(mode: str) -> None:
 
     conductor = Conductor(FixedPlanner(plan_of((0, "wait", ()))), [FunctionWorker(slow)])
     with served(conductor) as url:
-        async with connect(http_of(url), mode=mode) as client:
+        async with connect(http_of(url)) as client:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(partial(client.call, "ask", question="q"))
                 assert await anyio.to_thread.run_sync(began.wait, 10)
-                if mode == "only":  # version 1 of the client tells no server
-                    await cancel_first_call(client.session)
+                await cancel_first_call(client.session)  # which the client of the SDK does not do
                 tasks.cancel_scope.cancel()
             assert await anyio.to_thread.run_sync(ended.wait, 10)
 

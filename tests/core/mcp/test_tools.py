@@ -101,7 +101,7 @@ class TestContract(WorkerContract):
         """Wait for longer than a test."""
         (worker,) = await either.workers(tools=["slow"])
         async with worker:  # starting a process takes longer than the test waits
-            await either.request(lambda client: client.tools())
+            await either.request(lambda client: client.listed("tools"))
             yield worker
 
 

@@ -17,7 +17,7 @@ from server.chat.conftest import CONFIG
 from server.chat.test_completions import team
 from server.test_serve import process
 from servers.chat_server import STALL, Call, ChatServer, Pause, Reply
-from servers.mcp_client import MODES, connect, http_of
+from servers.mcp_client import connect, http_of
 from servers.podium_server import Served
 
 from podium.aio import run_sync
@@ -63,10 +63,9 @@ async def hung_up(call: Call) -> None:
     assert call.hung_up.is_set()
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_a_question(mode: str, keyed: Served, new_key: NewKey) -> None:
+async def test_a_question(keyed: Served, new_key: NewKey) -> None:
     """The answer, the run and its tokens; the plan and the steps are progress notifications."""
-    async with connect(http_of(f"{keyed.root}/mcp", new_key()), mode=mode) as client:
+    async with connect(http_of(f"{keyed.root}/mcp", new_key())) as client:
         assert await client.tools() == ["ask", "list_models"]
         wire = await client.call("ask", question=ASKED)
         notes = "\n".join(message or "" for _, _, message in client.notes)

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from starlette.applications import Starlette
@@ -13,14 +13,13 @@ from starlette.routing import Route
 
 from podium.config import Config
 from podium.journal import SqlJournal
-from podium_server.api.a2a.route import CARD_PATH, PATH as A2A_PATH, A2aApi
 from podium_server.api.chat.route import PATH as CHAT_PATH, ChatApi
 from podium_server.api.endpoint import Endpoint, Handler, Service
 from podium_server.api.errors import ANTHROPIC_ERRORS, OPENAI_ERRORS, ErrorForm, Fault
-from podium_server.api.mcp.route import PATH as MCP_PATH, McpApi
 from podium_server.api.messages.route import COUNT_PATH, PATH as MESSAGES_PATH, MessagesApi
 from podium_server.api.metrics import MetricsApi
 from podium_server.api.models import ModelsApi
+from podium_server.api.on_demand import OnDemand
 from podium_server.api.openapi.document import PATH as OPENAPI_PATH, openapi_document
 from podium_server.api.openapi.route import OpenApi
 from podium_server.api.own_key import PATH as OWN_KEY_PATH, OwnKeyApi
@@ -39,11 +38,17 @@ from podium_server.settings import ServerSection
 from podium_server.turn import Turns
 from podium_server.viewer.route import PATH as VIEWER_PATH, Viewer
 
+if TYPE_CHECKING:
+    from podium_server.api.a2a import A2aApi
+    from podium_server.api.mcp import McpApi
+
 _ANSWER_SECONDS = 0.5
 """How long interrupted requests may take to send their errors when the server stops."""
 _END_SECONDS = 5.0
 """How long cancelled requests and runs may take to record their ends. A working database needs less."""
 _LOOK_SECONDS = 0.02
+_CARD_PATH = "/.well-known/agent-card.json"
+_A2A_PATH = "/a2a/{model:path}"
 
 
 class App:
@@ -68,8 +73,8 @@ class App:
         self._stopping = self._service.stopping
         table = None if self.journal is None else JobTable(self.journal)
         self._turns = Turns(self.catalogue, self._access, self.journal, None if table is None else table.ids)
-        self._mcp = McpApi(self._turns)
-        self._a2a = A2aApi(self._turns, self.settings, self._stopping)
+        self._mcp = OnDemand(self._make_mcp, "mcp")
+        self._a2a = OnDemand(self._make_a2a, "a2a")
         self._recorded: Recorded | None = None
         self._retention: Retention | None = None
         if self.journal is not None and table is not None:
@@ -85,6 +90,16 @@ class App:
                     self.settings.keep_days,
                 )
 
+    def _make_mcp(self) -> "McpApi":
+        from podium_server.api.mcp import McpApi  # noqa: PLC0415 - the import takes time and memory
+
+        return McpApi(self._turns)
+
+    def _make_a2a(self) -> "A2aApi":
+        from podium_server.api.a2a import A2aApi  # noqa: PLC0415 - as above
+
+        return A2aApi(self._turns, self.settings, self._stopping)
+
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
         """Keep the connections open in the block; at its end, stop as `stop` does."""
@@ -97,8 +112,8 @@ class App:
                 await stack.enter_async_context(self._recorded.stores_opened())
             await stack.enter_async_context(self._access)
             await stack.enter_async_context(self.catalogue.opened())
-            await stack.enter_async_context(self._mcp.server.opened())
-            await stack.enter_async_context(self._a2a.server.opened())
+            await stack.enter_async_context(self._mcp.opened())
+            await stack.enter_async_context(self._a2a.opened())
             if self._recorded is not None:
                 await stack.enter_async_context(self._recorded.jobs.opened())
             if self._retention is not None:
@@ -161,6 +176,7 @@ class App:
         responses = ResponsesApi(self._turns, store, background)
         stored = StoredApi(store, background, self.journal)
         health = Health(self.journal, self._access, self._stopping)
+        card = self._a2a.handler("card", "Return the A2A card of a model, by default of the first.")
         routes = [
             self._route("GET", "/healthz", health.live, is_open=True),
             self._route("GET", "/readyz", health.ready, is_open=True),
@@ -183,10 +199,10 @@ class App:
             self._route("GET", f"{RESPONSES_PATH}/{{response_id}}/input_items", stored.input_items),
             self._route("POST", MESSAGES_PATH, messages.create, errors=ANTHROPIC_ERRORS),
             self._route("POST", COUNT_PATH, messages.count, errors=ANTHROPIC_ERRORS),
-            self._route("POST", MCP_PATH, self._mcp.answer),
-            self._route("GET", CARD_PATH, self._a2a.card),
-            self._route("GET", A2A_PATH + CARD_PATH, self._a2a.card),
-            self._route("POST", A2A_PATH, self._a2a.answer),
+            self._route("POST", "/mcp", self._mcp.handler("answer", "Let an MCP client call the models.")),
+            self._route("GET", _CARD_PATH, card),
+            self._route("GET", _A2A_PATH + _CARD_PATH, card),
+            self._route("POST", _A2A_PATH, self._a2a.handler("answer", "Send a message to an A2A agent.")),
         ]
         if recorded is not None:
             run, own, actions = f"{RUNS_PATH}/{{run_id}}", recorded.runs, recorded.actions

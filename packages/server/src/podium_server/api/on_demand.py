@@ -1,38 +1,47 @@
-"""Parts of the server that are opened at their first request, because their imports take time and memory."""
+"""What MCP and A2A share: their modules are imported at the first request, and their SDKs answer requests."""
 
-from collections.abc import AsyncGenerator, Callable
+import json
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.util import find_spec
-from typing import Generic, TypeVar
+from typing import Any, Protocol
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup, TaskStatus
 
 from podium.errors import install_hint
-from podium_server.http import BadRequest
+from podium_server.api.endpoint import Handler
+from podium_server.http import BadRequest, Exchange
+from podium_server.keys import Caller
 
-Part = TypeVar("Part")
+
+class _Part(Protocol):
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Keep the part open in the block."""
 
 
-class OnDemand(Generic[Part]):
-    """A part that is opened when it is first needed, and stays open until the server stops.
+class OnDemand:
+    """A part of the server that is made at its first request, because its imports take time and memory.
 
     Args:
-        make: returns a context manager that keeps the part open in its block.
+        make: imports and returns the part; it is called in a thread. The part stays open until the server
+            stops.
         extra: the extra of this package that the part needs, which has the name of its module.
     """
 
-    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Part]], extra: str) -> None:
+    def __init__(self, make: Callable[[], _Part], extra: str) -> None:
         self._make = make
         self._extra = extra
         self._lock = anyio.Lock()
         self._tasks: TaskGroup | None = None
         self._ending = anyio.Event()
-        self._part: Part | None = None
+        self._part: _Part | None = None
 
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[None, None]:
-        """Allow `get` in the block; close the part at its end."""
+        """Allow requests in the block; close the part at its end."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
@@ -40,12 +49,16 @@ class OnDemand(Generic[Part]):
             finally:
                 self._ending.set()
 
-    async def get(self) -> Part:
-        """Return the part.
+    def handler(self, name: str, summary: str) -> Handler:
+        """Return the handler that calls a method of the part, with a summary for the OpenAPI document."""
 
-        Raises:
-            BadRequest: the extra is not installed.
-        """
+        async def handle(exchange: Exchange, caller: Caller) -> None:
+            await getattr(await self._get(), name)(exchange, caller)
+
+        handle.__doc__ = summary
+        return handle
+
+    async def _get(self) -> _Part:
         assert self._tasks is not None
         async with self._lock:
             if self._part is None:
@@ -56,7 +69,45 @@ class OnDemand(Generic[Part]):
                 self._part = await self._tasks.start(self._hold)
         return self._part
 
-    async def _hold(self, *, task_status: TaskStatus[Part]) -> None:
-        async with self._make() as part:
+    async def _hold(self, *, task_status: TaskStatus[_Part]) -> None:
+        part = await anyio.to_thread.run_sync(self._make)
+        async with part.opened():
             task_status.started(part)
             await self._ending.wait()
+
+
+def tame_sdks() -> None:
+    """Let running streams end by themselves when the server stops, and keep requests out of the log.
+
+    The warnings of the SDKs quote invalid requests. A level that the application has set stays.
+    """
+    from sse_starlette.sse import AppStatus  # noqa: PLC0415 - a package of the SDKs
+
+    AppStatus.disable_automatic_graceful_drain()  # type: ignore[no-untyped-call]
+    for name in ("mcp", "a2a"):
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.ERROR)
+
+
+def read_message(raw: bytes) -> Mapping[str, Any]:
+    """Return the JSON-RPC message of a request; empty if it is not one message, which the SDK refuses.
+
+    Raises:
+        BadRequest: the message is nested too deeply, which the SDKs do not expect.
+    """
+    try:
+        message = json.loads(raw)
+    except ValueError:
+        return {}
+    except RecursionError as error:
+        raise BadRequest("the body is nested too deeply") from error
+    return message if isinstance(message, dict) else {}
+
+
+def part_of(message: Mapping[str, Any], *path: str) -> Any:
+    """Return the value at a path of keys; `None` if there is none."""
+    value: Any = message
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value

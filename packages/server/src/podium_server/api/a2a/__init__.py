@@ -1,1 +1,0 @@
-"""`/a2a/MODEL`: the models as agents of the A2A protocol, with their cards."""

@@ -1,1 +1,0 @@
-"""`POST /mcp`: the models as tools of an MCP server."""
