@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import ElicitResult
+from mcp.types import CancelledNotification, CancelledNotificationParams, ClientNotification, ElicitResult
 
 User = Callable[[str], dict[str, Any]]
 """Answers a question with an `ElicitResult` as JSON data."""
@@ -35,6 +35,12 @@ class Client:
     async def tools(self) -> list[str]:
         """Return the names of the tools."""
         return [tool.name for tool in (await self.session.list_tools()).tools]
+
+    async def cancel_latest(self) -> None:
+        """Tell the server that the latest request is cancelled, which the SDK does not do."""
+        number = self.session._request_id - 1
+        params = CancelledNotificationParams(requestId=number)
+        await self.session.send_notification(ClientNotification(CancelledNotification(params=params)))
 
     async def _note(self, progress: float, total: float | None, message: str | None) -> None:
         self.notes.append((progress, total, message))

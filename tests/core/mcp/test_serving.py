@@ -14,8 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 from core.actors import plan_of
-from mcp import types
-from servers.mcp_client import approves, connect, declines, dismisses, http_of, stdio_of
+from servers.mcp_client import User, approves, connect, declines, dismisses, http_of, stdio_of
 from typer.testing import CliRunner
 
 from podium import Card, Conductor, FunctionWorker
@@ -183,61 +182,59 @@ async def test_errors_have_codes() -> None:
             assert lacking["content"][1]["text"].startswith("The answer is incomplete (")
 
 
-async def test_the_user_of_the_client_approves(tmp_path: Path) -> None:
-    """Or refuses, or says nothing, so that the run waits."""
+@pytest.mark.parametrize(
+    ("user", "code", "told"),
+    [
+        (approves, None, "Hello, Bob and Hello, Ada"),
+        (declines, "refused", "too dear"),
+        (dismisses, "waiting", "nobody decided"),
+        (None, "waiting", "it has no elicitation"),
+    ],
+)
+async def test_the_user_of_the_client_decides(
+    tmp_path: Path, user: User | None, code: str | None, told: str
+) -> None:
+    """The plan is approved, refused, or left undecided: then the run waits."""
     asked: list[str] = []
-
-    def user(message: str) -> dict[str, object]:
-        asked.append(message)
-        return approves(message)
-
     conductor = team(policy=Policy(approve="later"), journal=SqlJournal(tmp_path / "runs.db"))
     with served(conductor) as url:
-        async with connect(http_of(url), user=user) as client:
+        async with connect(http_of(url), user=user and noted(user, asked)) as client:
             answer = await client.call("ask", question="q")
-            assert answer["content"][0]["text"] == "Hello, Bob and Hello, Ada"
-            assert "0. greet: Ada" in asked[0]
-        async with connect(http_of(url), user=declines) as client:
-            refused = await client.call("ask", question="q")
-            assert refused["isError"]
-            assert refused["structuredContent"]["code"] == "refused"
-            assert "too dear" in refused["content"][0]["text"]
-        async with connect(http_of(url), user=dismisses) as client:
-            waits = await client.call("ask", question="q")
-            assert waits["structuredContent"]["code"] == "waiting"
-            assert "podium resume" in waits["content"][0]["text"]
-        async with connect(http_of(url)) as client:
-            waits = await client.call("ask", question="q")
-            assert waits["isError"]
-            assert waits["structuredContent"]["code"] == "waiting"
-            run_id = waits["structuredContent"]["run_id"]
-            assert f"podium decide {run_id} approve" in waits["content"][0]["text"]
-    await conductor.decide(run_id, approved=True)
-    assert (await conductor.resume(run_id)).answer == "Hello, Bob and Hello, Ada"
+    assert told in answer["content"][0]["text"]
+    assert answer["structuredContent"].get("code") == code
+    assert len(asked) == (user is not None)
+    assert all("0. greet: Ada" in question for question in asked)
+    if code == "waiting":
+        run_id = answer["structuredContent"]["run_id"]
+        assert f"podium decide {run_id} approve" in answer["content"][0]["text"]
+        await conductor.decide(run_id, approved=True)
+        assert (await conductor.resume(run_id)).answer == "Hello, Bob and Hello, Ada"
+
+
+def noted(user: User, asked: list[str]) -> User:
+    """Return a user whose questions are noted."""
+
+    def decide(message: str) -> dict[str, object]:
+        asked.append(message)
+        return user(message)
+
+    return decide
 
 
 async def test_the_user_of_the_client_approves_actions(tmp_path: Path) -> None:
     """The question has their arguments; the tools say that they change something."""
     asked: list[str] = []
-
-    def user(message: str) -> dict[str, object]:
-        asked.append(message)
-        return approves(message)
-
     mail = FunctionWorker(lambda step: "sent", card=Card(name="mail", price=FREE), acts=True)
     policy = Policy(approve="later", ask="actions")
     plan = FixedPlanner(plan_of((0, "To Ada", ())))
     conductor = Conductor(plan, [mail], policy=policy, journal=SqlJournal(tmp_path / "runs.db"))
     with served(conductor) as url:
-        async with connect(http_of(url), user=user) as client:
+        async with connect(http_of(url), user=noted(approves, asked)) as client:
             assert (await client.call("ask", question="q"))["content"][0]["text"] == "sent"
         workers = await McpServer("podium", StreamableHttp(url)).workers()
     assert asked == ["May these actions be carried out?\n0. mail: To Ada"]
-    assert {worker.card.name: worker.acts for worker in workers} == {
-        "podium.ask": True,
-        "podium.plan": False,
-        "podium.run_plan": True,
-    }
+    acts = {worker.card.name: worker.acts for worker in workers}
+    assert acts == {"podium.ask": True, "podium.plan": False, "podium.run_plan": True}
 
 
 async def test_a_cancelled_call_cancels_the_run() -> None:
@@ -258,18 +255,9 @@ async def test_a_cancelled_call_cancels_the_run() -> None:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(partial(client.call, "ask", question="q"))
                 assert await anyio.to_thread.run_sync(began.wait, 10)
-                await cancel_first_call(client.session)  # which the client of the SDK does not do
+                await client.cancel_latest()
                 tasks.cancel_scope.cancel()
             assert await anyio.to_thread.run_sync(ended.wait, 10)
-
-
-async def cancel_first_call(session: object) -> None:
-    """Tell the server that the latest request is cancelled, as MCP asks of clients."""
-    params = {"requestId": session._request_id - 1}  # type: ignore[attr-defined]
-    notification = types.CancelledNotification.model_validate(
-        {"method": "notifications/cancelled", "params": params}
-    )
-    await session.send_notification(types.ClientNotification(notification))  # type: ignore[attr-defined]
 
 
 async def test_http_with_a_key() -> None:

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -12,11 +13,12 @@ from core.actors import plan_of
 from servers import mcp_server
 from servers.mcp_server import Served, serving
 
-from podium import Conductor, Limits, Retry
+from podium import Conductor, Retry
 from podium.errors import (
     ConfigError,
     ToolFailed,
     WorkerBroken,
+    WorkerError,
     WorkerFailed,
     WorkerRefused,
     WorkerTimeout,
@@ -117,44 +119,41 @@ async def test_cards_tell_names_descriptions_and_arguments(server: McpServer) ->
         await server.workers(tools=["sing"])
 
 
-async def test_results_are_text(either: McpServer) -> None:
-    """Text is not doubled by structured content that repeats it; other structured content is told."""
+RESULTS = {
+    "add": ('{"a": 1, "b": "2"}', "3"),
+    "data": ("", 'done\n\n{"rows": [1, 2]}'),
+    "nothing": ("", "The tool succeeded and returned nothing."),
+}
+"""The text of each tool's result: text is not doubled by structured content that repeats it."""
+FAILURES = [
+    ("fail", "it rains", ToolFailed, r"tool 'test.fail' failed: no: it rains"),
+    ("picture", '{"caption": false}', WorkerFailed, "returned no text; not passed on"),
+    ("add", '{"a": "one", "b": 2}', WorkerRefused, r"argument 'a' .* must be of type integer"),
+]
+
+
+async def test_results(either: McpServer) -> None:
+    """They are text, or an error with the reason."""
     async with either:
-        assert (await ask(either, "add", '{"a": 1, "b": "2"}')).text == "3"
-        assert (await ask(either, "data")).text == 'done\n\n{"rows": [1, 2]}'
-        assert (await ask(either, "nothing")).text == "The tool succeeded and returned nothing."
+        for tool, (subtask, told) in RESULTS.items():
+            assert (await ask(either, tool, subtask)).text == told
+        for tool, subtask, kind, why in FAILURES:
+            with pytest.raises(kind, match=why):
+                await ask(either, tool, subtask)
 
 
-async def test_wrong_arguments_reach_no_server(server: McpServer, log: Path) -> None:
-    """They are checked against the tool's schema."""
-    with pytest.raises(WorkerRefused, match=r"argument 'a' .* must be of type integer"):
-        await ask(server, "add", '{"a": "one", "b": 2}')
-    assert lines(log) == []
-
-
-async def test_a_tool_that_fails_is_told_as_such(server: McpServer) -> None:
-    """`isError` is a failure with a code of its own, which is not retried."""
-    with pytest.raises(ToolFailed, match=r"tool 'test.fail' failed: no: it rains"):
-        await ask(server, "fail", "it rains")
-    workers = await server.workers(tools=["fail"])
-    conductor = Conductor(FixedPlanner(plan_of((0, "it rains", ()))), workers)
-    (outcome,) = (await conductor.run("q")).outcomes
-    assert outcome.problem is not None
-    assert (outcome.problem.code, outcome.attempts) == ("tool_failed", 1)
-
-
-async def test_an_image_is_never_dropped_in_silence(server: McpServer) -> None:
-    """Beside text it is a stated gap, and the run is partial; alone it is a failure."""
-    workers = await server.workers(tools=["picture"])
-    conductor = Conductor(FixedPlanner(plan_of((0, '{"caption": true}', ()))), workers)
-    result = await conductor.run("q")
-    assert result.status == "partial"
+async def test_ends_of_a_step(server: McpServer) -> None:
+    """A tool that fails is not called again; an image beside text is a stated gap, and the run partial."""
+    workers = await server.workers(tools=["fail", "picture"])
+    ends = []
+    for step in ((0, "it rains", ()), (1, '{"caption": true}', ())):
+        result = await Conductor(FixedPlanner(plan_of(step)), workers).run("q")
+        (outcome,) = result.outcomes
+        assert outcome.problem is not None
+        ends.append((result.status, outcome.attempts, outcome.problem.code, result.answer))
     told = "not passed on, since the output of a step is text: an image (image/png, 15 bytes)"
-    assert result.answer == f"A pixel.\n\n[{told}]"
-    assert result.outcomes[0].problem is not None
-    assert result.outcomes[0].problem.message == told
-    with pytest.raises(WorkerFailed, match="returned no text; not passed on"):
-        await ask(server, "picture", '{"caption": false}')
+    assert ends[0] == ("failed", 1, "tool_failed", "")
+    assert ends[1] == ("partial", 1, "partial", f"A pixel.\n\n[{told}]")
 
 
 async def test_resources_are_read(server: McpServer) -> None:
@@ -278,47 +277,32 @@ async def test_a_tool_that_was_not_reached_is_called_again(served: Served, log: 
     [
         (401, WorkerRefused, "answered 401 (the key was refused"),
         (404, WorkerRefused, "answered 404: check its URL"),
+        (500, WorkerUnavailable, "answered 500"),
         (503, WorkerUnavailable, "answered 503"),
     ],
 )
 async def test_http_statuses_keep_their_meaning(
-    served: Served, status: int, kind: type[Exception], told: str
+    served: Served, status: int, kind: type[WorkerError], told: str
 ) -> None:
-    """When the session is opened; nothing was called."""
+    """When the session is opened, nothing was called; after a call, the next one opens a session."""
     server = McpServer("test", StreamableHttp(served.url))
     served.status = status
     with pytest.raises(kind) as raised:
         await server.workers()
     assert told in str(raised.value)
-    assert not getattr(raised.value, "maybe_paid", True)
-
-
-@pytest.mark.parametrize("status", [401, 500])
-async def test_a_server_that_refuses_later_calls(served: Served, status: int) -> None:
-    """The error says so, and the next call works."""
-    server = McpServer("test", StreamableHttp(served.url))
+    assert not raised.value.maybe_paid
+    served.status = None
     (echo,) = await server.workers(tools=["echo"])
     async with server:
         assert (await complete(echo, request("a"))).text == "You said: a"
         served.status = status
-        with pytest.raises(WorkerRefused if status == 401 else WorkerUnavailable, match=str(status)):
+        # A server that was restarted does not know the session, and answers 404.
+        later = (WorkerUnavailable, "has ended the session") if status == 404 else (kind, told)
+        with pytest.raises(later[0]) as raised:
             await complete(echo, request("b"))
+        assert later[1] in str(raised.value)
         served.status = None
         assert (await complete(echo, request("c"))).text == "You said: c"
-
-
-async def test_a_session_that_the_server_forgot_is_opened_again(log: Path) -> None:
-    """As after a restart of an HTTP server."""
-    with serving(log) as first:
-        server = McpServer("test", StreamableHttp(first.url))
-        (echo,) = await server.workers(tools=["echo"])
-        async with server:
-            assert (await complete(echo, request("a"))).text == "You said: a"
-            first.status = 404
-            with pytest.raises((WorkerRefused, WorkerUnavailable)):
-                await complete(echo, request("b"))
-            first.status = None
-            assert (await complete(echo, request("c"))).text == "You said: c"
 
 
 async def test_headers_are_sent_and_shown_nowhere(served: Served) -> None:
@@ -347,16 +331,6 @@ async def test_a_server_that_cannot_be_reached(
     assert not getattr(raised.value, "maybe_paid", True)
 
 
-async def test_a_run_is_cancelled_on_the_server(server: McpServer, log: Path) -> None:
-    """By the time limit of the run."""
-    workers = await server.workers(tools=["slow"])
-    limits = Limits(seconds=3.0)
-    conductor = Conductor(FixedPlanner(plan_of((0, "a", ()))), workers, limits=limits)
-    result = await conductor.run("q")
-    assert result.status == "failed"
-    await until(log, "cancelled")
-
-
 @pytest.mark.long
 def test_workers_from_code_that_is_not_async(log: Path) -> None:
     """The cards are read, and the conductor runs."""
@@ -367,17 +341,27 @@ def test_workers_from_code_that_is_not_async(log: Path) -> None:
     assert (result.answer, result.cost) == ("You said: hi", 0.0)
 
 
-@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://user:secret@host/mcp", "http://[bad"])
-def test_wrong_urls_are_refused(url: str) -> None:
-    """Before anything is sent, and without quoting them."""
-    with pytest.raises(ConfigError) as raised:
-        StreamableHttp(url)
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        *(
+            (partial(StreamableHttp, url), "the URL of an MCP server")
+            for url in ("ftp://x", "http://", "http://[bad")
+        ),
+        (partial(StreamableHttp, "http://user:secret@host/mcp"), "user name or password"),
+        (partial(Stdio, " "), "command"),
+        (partial(McpServer, "test", Stdio("x"), seconds=0), "above 0"),
+    ],
+)
+def test_wrong_settings_are_refused(make: Callable[[], object], told: str) -> None:
+    """Before anything is sent, and without quoting secrets."""
+    with pytest.raises(ConfigError, match=told) as raised:
+        make()
     assert "secret" not in str(raised.value)
 
 
-def test_a_server_needs_a_command_and_time() -> None:
-    """Wrong settings are refused at once."""
-    with pytest.raises(ConfigError, match="command"):
-        Stdio(" ")
-    with pytest.raises(ConfigError, match="above 0"):
-        McpServer("test", Stdio("x"), seconds=0)
+def test_another_version_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the version that is supported, and how to install it."""
+    monkeypatch.setattr("podium.mcp.workers.version", lambda _: "2.3.0")
+    with pytest.raises(ConfigError, match=r"version 1 of the package mcp, and 2\.3\.0 .* 'mcp>=1\.30,<2'"):
+        McpServer("test", Stdio("x"))

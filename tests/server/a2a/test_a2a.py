@@ -4,7 +4,6 @@ import signal
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,9 @@ from a2a.utils.errors import TaskNotFoundError
 from google.protobuf.json_format import MessageToDict, ParseDict
 from server.chat.conftest import CONFIG
 from server.chat.test_completions import team
+from server.mcp.conftest import acquired, hung_up, stalls
 from server.test_serve import process
-from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says
+from servers.chat_server import Call, ChatServer, Pause, Reply, says
 from servers.podium_server import Served
 
 from podium import Conductor
@@ -179,32 +179,6 @@ async def test_a_file_is_refused(keyed: Served, new_key: NewKey) -> None:
     assert event["task"]["status"]["state"] == "TASK_STATE_REJECTED"
 
 
-def stalls(upstream: ChatServer) -> threading.Semaphore:
-    """Let all calls stall, and return a semaphore that each call releases."""
-    began = threading.Semaphore(0)
-
-    def reply(call: Call) -> Reply:
-        began.release()
-        return Reply((STALL,))
-
-    upstream.reply = reply
-    return began
-
-
-async def acquired(began: threading.Semaphore) -> None:
-    """Wait for a call."""
-    assert await anyio.to_thread.run_sync(partial(began.acquire, timeout=10))
-
-
-async def hung_up(call: Call) -> None:
-    """Wait until the connection of a call was closed."""
-    for _ in range(250):
-        if call.hung_up.is_set():
-            break
-        await anyio.sleep(0.02)
-    assert call.hung_up.is_set()
-
-
 async def test_a_client_that_waits_and_leaves(keyed: Served, new_key: NewKey, upstream: ChatServer) -> None:
     """Its run is cancelled."""
     began = stalls(upstream)
@@ -260,13 +234,6 @@ async def test_an_answer_that_is_cut(keyed: Served, new_key: NewKey, upstream: C
     task = event["task"]
     assert task["metadata"]["podium"]["status"] == "partial"
     assert "The answer is incomplete (cut" in task["status"]["message"]["parts"][0]["text"]
-
-
-def test_a_body_that_is_nested_too_deeply(keyed: Served, new_key: NewKey) -> None:
-    """It is refused before the SDK reads it."""
-    headers = {"authorization": f"Bearer {new_key()}", "content-type": "application/json"}
-    deep = httpx2.post(f"{keyed.root}/a2a/podium", headers=headers, content="[" * 100_000, timeout=60)
-    assert deep.status_code == 400
 
 
 @pytest.mark.long

@@ -3,9 +3,7 @@
 import logging
 import signal
 import sys
-import threading
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,9 @@ import httpx2
 import pytest
 from server.chat.conftest import CONFIG
 from server.chat.test_completions import team
+from server.mcp.conftest import acquired, hung_up, stalls
 from server.test_serve import process
-from servers.chat_server import STALL, Call, ChatServer, Pause, Reply
+from servers.chat_server import Call, ChatServer, Pause, Reply
 from servers.mcp_client import connect, http_of
 from servers.podium_server import Served
 
@@ -52,15 +51,6 @@ async def send(
     async with httpx2.AsyncClient(timeout=20) as client:
         numbered = body if number is None else {**body, "id": number}
         await client.post(f"{served.root}/mcp", headers=headers, json=numbered)
-
-
-async def hung_up(call: Call) -> None:
-    """Wait until the connection of a call was closed."""
-    for _ in range(250):
-        if call.hung_up.is_set():
-            break
-        await anyio.sleep(0.02)
-    assert call.hung_up.is_set()
 
 
 async def test_a_question(keyed: Served, new_key: NewKey) -> None:
@@ -112,36 +102,23 @@ async def test_a_client_that_leaves_cancels_its_run(
     keyed: Served, new_key: NewKey, upstream: ChatServer
 ) -> None:
     """The connection to the worker is closed."""
-    began = threading.Event()
-
-    def reply(call: Call) -> Reply:
-        began.set()
-        return Reply((STALL,))
-
-    upstream.reply = reply
-    key = new_key()
+    began, key = stalls(upstream), new_key()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask, keyed, key)
-        assert await anyio.to_thread.run_sync(began.wait, 10)
+        await acquired(began)
         tasks.cancel_scope.cancel()
     await hung_up(upstream.calls[0])
 
 
 async def test_a_call_that_is_cancelled(keyed: Served, new_key: NewKey, upstream: ChatServer) -> None:
     """The client names the call in another request; a call of another session has the same number."""
-    began = threading.Semaphore(0)
-
-    def reply(call: Call) -> Reply:
-        began.release()
-        return Reply((STALL,))
-
-    upstream.reply = reply
+    began = stalls(upstream)
     sessions = [session_of(keyed, key) for key in [new_key()] * 2]
     tool = {"name": "ask", "arguments": {"question": ASKED}}
     async with anyio.create_task_group() as tasks:
         for headers in sessions:
             tasks.start_soon(send, keyed, headers, "tools/call", tool)
-            assert await anyio.to_thread.run_sync(partial(began.acquire, timeout=10))
+            await acquired(began)
         await send(keyed, sessions[0], "notifications/cancelled", {"requestId": 7}, number=None)
         await hung_up(upstream.calls[0])
         assert not upstream.calls[1].hung_up.is_set()

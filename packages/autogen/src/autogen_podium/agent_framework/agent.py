@@ -124,9 +124,7 @@ class _Conducted(BaseAgent):
             )
         except ImportError as error:
             told = "as_mcp_server of Agent Framework needs the MCP SDK 2 (mcp>=2.2,<3)"
-            raise ConfigError(
-                f"{told}: podium.mcp.make_server serves a conductor with version 1"
-            ) from error
+            raise ConfigError(f"{told}: podium.mcp.make_server serves a conductor with version 1") from error
 
     def _get_agent_name(self) -> str:
         return str(self.name)
