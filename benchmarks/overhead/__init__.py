@@ -7,8 +7,8 @@ one loopback server in its own process that answers chat completions after a fix
 With no-op workers, the prompts are built in the same way, and a coroutine in the arm's process returns the
 answer. The arms:
 
-- `floor`: asyncio and httpx2 with the aiohttp transport, written by hand for one shape: one
-  client, the request serialised once, no cookies, no redirects. It has no plan, limits,
+- `floor`: asyncio and aiohttp, written by hand for one shape: one session, the request
+  serialised once, no cookies, no redirects. It has no plan, limits,
   events or outcomes; a failed step ends the program.
 - `podium`: `Conductor.run` of a fixed plan, with three `ChatWorker`s on one endpoint, or
   three `FunctionWorker`s. No planner model is called, and the events are not read.

@@ -26,7 +26,6 @@ _CAPTION = (
 _PACKAGES = (
     "podium-conductor",
     "httpx2",
-    "httpx-aiohttp",
     "aiohttp",
     "langchain-core",
     "langgraph",

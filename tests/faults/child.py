@@ -23,7 +23,7 @@ from faults.diamonds import PARTS, plan_of
 import podium.journal.sql.commits
 import podium.journal.sql.postgres
 import podium.journal.sql.sqlite
-import podium.workers.openai.json_client  # noqa: F401
+import podium.workers.openai.http  # noqa: F401
 from podium.conductor import Conductor
 from podium.errors import PodiumError
 from podium.execution import Retry

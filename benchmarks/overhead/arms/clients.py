@@ -19,25 +19,23 @@ async def answer_at_once(model: str, prompt: str) -> str:  # noqa: ARG001  (the 
 
 
 @asynccontextmanager
-async def tuned_httpx2(base_url: str) -> AsyncGenerator[Ask, None]:
-    """Call models with httpx2 over the aiohttp transport, without features that the job does not need."""
+async def tuned_aiohttp(base_url: str) -> AsyncGenerator[Ask, None]:
+    """Call models with aiohttp, without features that the job does not need."""
     import aiohttp  # noqa: PLC0415
-    import httpx2  # noqa: PLC0415
-    from httpx_aiohttp.httpx2 import AiohttpTransport  # noqa: PLC0415
 
-    session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
-    )
-    url = httpx2.URL(f"{base_url}/chat/completions")
+    url = f"{base_url}/chat/completions"
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-    transport = AiohttpTransport(client=session)
-    async with httpx2.AsyncClient(transport=transport, trust_env=False, timeout=_SECONDS) as client:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(_SECONDS),
+        raise_for_status=True,
+    ) as session:
 
         async def ask(model: str, prompt: str) -> str:
             body = json.dumps({"model": model, "messages": [{"role": "user", "content": prompt}]})
-            response = await client.post(url, content=body.encode(), headers=headers)
-            response.raise_for_status()
-            return _answer(json.loads(response.content))
+            async with session.post(url, data=body.encode(), headers=headers) as response:
+                return _answer(json.loads(await response.read()))
 
         yield ask
 

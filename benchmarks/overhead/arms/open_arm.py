@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from benchmarks.block import Run
-from benchmarks.overhead.arms.clients import Ask, answer_at_once, chat_openai, plain_httpx2, tuned_httpx2
+from benchmarks.overhead.arms.clients import Ask, answer_at_once, chat_openai, plain_httpx2, tuned_aiohttp
 from benchmarks.overhead.cells import Arm, Cell
 
 
@@ -50,6 +50,6 @@ async def _open_ask(arm: Arm, base_url: str | None) -> AsyncGenerator[Ask, None]
     if base_url is None:
         yield answer_at_once
         return
-    opened = tuned_httpx2 if arm == "floor" else chat_openai if arm.endswith("openai") else plain_httpx2
+    opened = tuned_aiohttp if arm == "floor" else chat_openai if arm.endswith("openai") else plain_httpx2
     async with opened(base_url) as ask:
         yield ask

@@ -33,7 +33,6 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50
 @pytest.mark.parametrize(
     "reply",
     [
-        pytest.param(whole("<html><body>Welcome</body></html>", content_type="text/html"), id="html"),
         pytest.param(whole(""), id="nothing"),
         pytest.param(whole("{"), id="half of json"),
         pytest.param(whole("[1]"), id="not an object"),
@@ -86,7 +85,6 @@ async def test_a_whole_answer_must_be_one(reply: Reply) -> None:
         pytest.param(events(PIECE, END, {"error": {"message": "boom"}}), id="an error after the end"),
         pytest.param(events(PIECE, {"detail": "boom"}, END), id="an error as detail"),
         pytest.param(events(PIECE, END, {"error": "boom"}), id="an error as text after the end"),
-        pytest.param(whole("<html>hello</html>", content_type="text/html"), id="html"),
         pytest.param(whole("data: half", content_type="text/event-stream"), id="half of a line"),
         pytest.param(events(b"data: " + b"x" * (10 * 2**20)), id="a line of 10 MiB"),
         pytest.param(events(*itertools.repeat(chunk({"content": "y" * 50_000}), 700)), id="too long"),

@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 import anyio
 import pytest
-from servers.chat_server import Call, ChatServer, Reply, says
+from servers.chat_server import Call, ChatServer, Reply, says, whole
 
 from podium import Conductor, RulePlanner, ScriptedWorker
-from podium.errors import ConfigError
+from podium.errors import ConfigError, WorkerUnavailable
 from podium.secrets import scrub
 from podium.types import Message
 from podium.workers import ChatWorker, Endpoint, Request, Timeouts, complete
-from podium.workers.openai.transport import find_proxy
+from podium.workers.openai.http import find_proxy
 
 KEY = "sk-abcdefghijklmnop"
 WHY = Request(messages=(Message("user", "why?"),))
@@ -216,7 +216,7 @@ def test_importing_opens_and_imports_nothing() -> None:
         "from podium.workers.openai.chat import ChatWorker\n"
         "from podium.workers.openai.endpoint import Endpoint\n"
         "ChatWorker('m', endpoint=Endpoint('https://host/v1', api_key='k'))\n"
-        "assert not {'httpx', 'httpx2', 'aiohttp', 'httpx_aiohttp'} & sys.modules.keys()\n"
+        "assert not {'httpx', 'httpx2', 'aiohttp'} & sys.modules.keys()\n"
         "assert threading.active_count() == 1\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=30)
@@ -230,6 +230,21 @@ async def test_takes_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatc
         worker = ChatWorker("m", endpoint=Endpoint("http://models.invalid/v1"))
         assert (await complete(worker, WHY)).text == "hello"
     assert proxy.calls[0].path == "http://models.invalid/v1/chat/completions"
+
+
+@pytest.mark.anyio
+async def test_a_proxy_is_told_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy of HTTPS gets its own password, and neither the key nor the headers of the server."""
+    async with ChatServer(lambda call: whole("no", status=407)) as proxy:
+        for user, sent in (("", None), ("me:too%2F@", "Basic bWU6dG9vLw==")):
+            monkeypatch.setenv("https_proxy", f"http://{user}{urlsplit(proxy.url).netloc}")
+            endpoint = Endpoint("https://models.invalid/v1", api_key=KEY, headers={"X-Own": "another-secret"})
+            with pytest.raises(WorkerUnavailable, match="407"):
+                await complete(ChatWorker("m", endpoint=endpoint), WHY)
+            headers = proxy.calls[-1].headers
+            assert proxy.calls[-1].method == "CONNECT"
+            assert headers.get("proxy-authorization") == sent
+            assert not headers.keys() & {"authorization", "x-own"}
 
 
 @pytest.mark.anyio

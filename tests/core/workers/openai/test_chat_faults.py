@@ -293,6 +293,28 @@ async def test_parts_that_are_no_text_are_a_stated_gap(*, stream: bool) -> None:
     assert (await answer([{"type": "thinking", "thinking": "hm"}, said[0]])).missing is None
 
 
+@pytest.mark.parametrize("listens", [False, True])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        whole("<h1>Welcome</h1>", content_type="text/html; charset=utf-8"),
+        whole("\n<!DOCTYPE html><title>Welcome</title>", content_type="text/plain"),
+        whole("<html>Welcome</html>"),
+    ],
+)
+async def test_a_web_page_is_told_at_once(reply: Reply, *, listens: bool) -> None:
+    """The page of a site at the base URL is no broken answer: one call, no charge, and the remedy."""
+    async with ChatServer(lambda _: reply) as server:
+        worker = ChatWorker("m", endpoint=Endpoint(server.url))
+        options: dict[str, Any] = {"on_event": lambda event: None} if listens else {}
+        result = await Conductor(FixedPlanner(Plan((Step(0, "x"),))), [worker]).run("What?", **options)
+        assert len(server.calls) == 1
+    assert result.problem is not None
+    assert result.problem.code == "worker_refused"
+    assert "web page: is base_url right (does it end with /v1?)" in result.problem.message
+    assert result.usage.total_tokens == 0
+
+
 async def test_a_server_that_is_down_is_unavailable() -> None:
     """A refused connection is not paid."""
     async with ChatServer(lambda _: whole({})) as server:

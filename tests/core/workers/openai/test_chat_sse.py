@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from podium.errors import WorkerBroken
-from podium.workers.openai.json_client import MAX_ANSWER, MAX_LINE, SseEvent, SseReader
+from podium.workers.openai.http import MAX_ANSWER, MAX_LINE, SseEvent, SseReader
 
 STREAM = (
     "\ufeff: keep-alive\n\n"

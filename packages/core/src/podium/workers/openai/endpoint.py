@@ -1,12 +1,11 @@
 """A server with OpenAI's API: its URL, key, timeouts and shared connections.
 
-An endpoint checks the user's settings. Its requests and responses are JSON objects.
+Creating an endpoint imports no HTTP library.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing
-from math import inf
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -17,7 +16,7 @@ from podium.workers.openai.errors import Origin
 from podium.workers.openai.providers import DEFAULT_PROVIDER, PROVIDERS, Provider, Timeouts, find_provider
 
 if TYPE_CHECKING:
-    from podium.workers.openai.json_client import Exchange
+    from podium.workers.openai.http import Connections
 
 _PUBLIC_HEADERS = frozenset(
     {"accept", "accept-language", "content-type", "origin", "referer", "user-agent"}
@@ -25,7 +24,7 @@ _PUBLIC_HEADERS = frozenset(
 """Headers whose values are not secret."""
 
 
-class Endpoint(PerLoop["Exchange"]):
+class Endpoint(PerLoop["Connections"]):
     """One OpenAI-compatible endpoint.
 
     In a block `async with endpoint:`, connections stay open. Such blocks may nest and overlap, in any number
@@ -60,8 +59,7 @@ class Endpoint(PerLoop["Exchange"]):
         self.timeouts = timeouts or self.provider.timeouts
         self._headers = _request_headers(api_key, headers or {})
         self._origin = Origin(self.base_url, has_key=api_key is not None)
-        public = _PUBLIC_HEADERS | self.provider.public_headers
-        for secret in _secrets(api_key, headers or {}, public):
+        for secret in _secrets(api_key, headers or {}, _PUBLIC_HEADERS | self.provider.public_headers):
             register(secret)
 
     def __repr__(self) -> str:
@@ -74,7 +72,7 @@ class Endpoint(PerLoop["Exchange"]):
     async def ask(
         self,
         path: str,
-        body: Mapping[str, Any],
+        body: Mapping[str, Any] | None,
         *,
         deadline: float | None = None,
         headers: Mapping[str, str] = {},
@@ -83,7 +81,7 @@ class Endpoint(PerLoop["Exchange"]):
 
         Args:
             path: appended to the base URL, as in `/chat/completions`.
-            body: the request, as JSON data.
+            body: the request, as JSON data; `None` for a GET.
             deadline: when the response must be complete, in seconds on the event loop's clock; with `None`,
                 only the timeouts apply.
             headers: HTTP headers of this request, in addition to those of all requests; they are not secret.
@@ -91,13 +89,13 @@ class Endpoint(PerLoop["Exchange"]):
         Raises:
             WorkerError: the server did not return a JSON object.
         """
-        async with self.opened() as exchange:
-            return await exchange.ask(path, body, self._end(deadline), headers)
+        async with self.opened() as connections:
+            with closing(connections.exchange(path, body, self._end(deadline), headers)) as exchange:
+                return await exchange.read()
 
     async def get(self, path: str, *, deadline: float | None = None) -> dict[str, Any]:
         """Return the JSON object at a path, such as `/models`; `ask` describes the arguments and errors."""
-        async with self.opened() as exchange:
-            return await exchange.get(path, self._end(deadline))
+        return await self.ask(path, None, deadline=deadline)
 
     async def listen(
         self,
@@ -110,36 +108,29 @@ class Endpoint(PerLoop["Exchange"]):
         """Post `body`, and yield the JSON object of each event of the streamed response.
 
         If the server does not support streaming, one object is yielded. The generator ends with the stream,
-        with or without a `[DONE]`. A caller that stops early must call `aclose`.
-
-        Args:
-            path: see `ask`.
-            body: see `ask`.
-            deadline: see `ask`.
-            headers: see `ask`.
+        with or without a `[DONE]`. A caller that stops early must call `aclose`. `ask` describes the
+        arguments.
 
         Raises:
             WorkerError: the stream did not start, was interrupted, or has an error.
         """
-        async with (
-            self.opened() as exchange,
-            aclosing(exchange.listen(path, body, self._end(deadline), headers)) as events,
-        ):
-            async for event in events:
-                yield event
+        async with self.opened() as connections:
+            with closing(connections.exchange(path, body, self._end(deadline), headers)) as exchange:
+                async with aclosing(exchange.events()) as events:
+                    async for event in events:
+                        yield event
 
-    async def _open(self) -> "Exchange":
-        from podium.workers.openai.json_client import Exchange  # noqa: PLC0415  (imports httpx2 and aiohttp)
+    async def _open(self) -> "Connections":
+        from podium.workers.openai.http import Connections  # noqa: PLC0415  (imports aiohttp, which is slow)
 
-        return Exchange(self._origin, self._headers, self.timeouts)
+        return Connections(self._origin, self._headers, self.timeouts)
 
-    async def _close(self, part: "Exchange") -> None:
+    async def _close(self, part: "Connections") -> None:
         await part.aclose()
 
     def _end(self, deadline: float | None) -> float:
-        return min(
-            asyncio.get_running_loop().time() + self.timeouts.total, inf if deadline is None else deadline
-        )
+        end = asyncio.get_running_loop().time() + self.timeouts.total
+        return end if deadline is None else min(end, deadline)
 
 
 def _checked_url(base_url: str) -> str:
