@@ -33,24 +33,18 @@ _OF_PROCESS, _OF_URL = ("args", "env", "env_from", "folder"), ("headers", "heade
 _NOT_HOSTED = {"workers", "pool", "planner", "retry", "policy", "journal"}
 """Tables that have no effect on a hosted conductor."""
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
-_LIST, _TABLE = 'write a list, as in ["a", "b"]', "write a table"
 _WANTED = {
     "string_type": "write text in quotes",
-    "int_type": "write a whole number",
-    "int_parsing": "write a whole number",
-    "int_from_float": "write a whole number",
-    "float_type": "write a number",
-    "float_parsing": "write a number",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "write a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "write a number"),
     "bool_type": "write true or false",
-    "list_type": _LIST,
-    "tuple_type": _LIST,
-    "frozen_set_type": _LIST,
-    "model_type": _TABLE,
-    "dataclass_type": _TABLE,
-    "dict_type": _TABLE,
+    **dict.fromkeys(("list_type", "tuple_type", "frozen_set_type"), 'write a list, as in ["a", "b"]'),
+    **dict.fromkeys(("model_type", "dataclass_type", "dict_type"), "write a table"),
     "finite_number": "write a finite number",
     "greater_than": "it must be above {gt:g}",
     "greater_than_equal": "it must be {ge:g} or more",
+    "less_than": "it must be below {lt:g}",
+    "less_than_equal": "it must be {le:g} or less",
     "literal_error": "write one of {expected}",
 }
 
