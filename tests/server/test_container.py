@@ -62,7 +62,7 @@ def test_the_steps_build_a_server(tmp_path: Path) -> None:
         (check,) = [rest for name, rest in instructions() if name == "HEALTHCHECK"]
         _, script, code = json.loads(check.partition("CMD ")[2])
         run([str(target / "bin" / "python"), script, code.replace(":8000/", f":{port}/")], work, env)
-        for module in ("mcp", "a2a", "asyncpg", "bm25s"):
+        for module in ("mcp", "a2a", "asyncpg"):
             run([str(target / "bin" / "python"), "-c", f"import {module}"], work, env)
 
 

@@ -45,7 +45,8 @@ and how to fix it. The module that calls a library translates its errors, with `
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from importlib.util import find_spec
+from shlex import quote
 from typing import Any, Literal
 
 from podium.usage import Usage
@@ -443,19 +444,11 @@ class AgentNeedsAuth(WorkerRefused):
 
 
 def install_hint(package: str) -> str:
-    """Return a command that installs a package into the environment of this process.
-
-    The command uses `uv tool` or pipx in their environments, which have no pip.
+    """Return a command that installs a package into the environment of this process, beside what is there.
 
     Args:
-        package: the package's folder in `packages/`, with optional extras, as in `core[offline]`.
+        package: the package's folder in `packages/`, with optional extras, as in `core[mcp]`.
     """
-    wanted, is_core = f"'./packages/{package}'", package.partition("[")[0] == "core"
-    environment = Path(sys.prefix)
-    if (environment / "uv-receipt.toml").is_file():
-        run = f"uv tool install --force {wanted if is_core else f'./packages/core --with {wanted}'}"
-    elif (environment / "pipx_metadata.json").is_file():
-        run = f"pipx install --force {wanted}" if is_core else f"pipx inject podium-conductor {wanted}"
-    else:
-        run = f"pip install {wanted}"
-    return f"run `{run}` in a clone of Podium"
+    is_uv = find_spec("pip") is None  # an environment of uv, or of one of its tools
+    install = "uv pip install --python {}" if is_uv else "{} -m pip install"
+    return f"run `{install.format(quote(sys.executable))} './packages/{package}'` in a clone of Podium"

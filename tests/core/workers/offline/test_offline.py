@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 from pathlib import Path
 
 import anyio
@@ -266,16 +265,6 @@ async def test_offline_workers_stream_and_cost_nothing(tmp_path: Path) -> None:
         assert pieces[:-1] == [pieces[-1].text]
         assert worker.card.price == FREE
         assert worker.card.description
-
-
-@pytest.mark.parametrize("library", ["simpleeval", "bm25s"])
-async def test_a_missing_extra_is_named(
-    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without its library a worker says what to install."""
-    monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(ConfigError, match=r"pip install './packages/core\[offline\]'"):
-        Calculator() if library == "simpleeval" else Documents(tmp_path)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import NamedTuple
 
-from podium.errors import ConfigError, WorkerRefused, install_hint
+from podium.errors import WorkerRefused
 from podium.types.messages import Completion
 from podium.workers.worker import FREE, Card, Request, StepInput, Worker, step_input_of
 
@@ -248,21 +248,12 @@ class Calculator(Worker):
     Args:
         name: its name in plans.
         labels: labels for the rules of a policy.
-
-    Raises:
-        ConfigError: the extra `offline` is not installed.
     """
 
     uses_tokens = False
     reads_prose = False
 
     def __init__(self, name: str = "calculator", *, labels: Iterable[str] = ()) -> None:
-        try:
-            import simpleeval  # type: ignore[import-untyped] # noqa: PLC0415 - needs an extra
-        except ImportError as error:
-            hint = install_hint("core[offline]")
-            raise ConfigError(f"the calculator needs simpleeval: {hint}") from error
-        self._library = simpleeval
         self.card = Card(name=name, description=DESCRIPTION, price=FREE, labels=frozenset(labels))
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -290,16 +281,15 @@ class Calculator(Worker):
 
     def _value(self, expression: str) -> str:
         """Return the value after its sign, as in `= 409.5` or `≈ 0.333333333333`."""
-        evaluator = self._library.SimpleEval(_OPERATORS, _FUNCTIONS, names={"pi": _PI})
         try:
             with decimal.localcontext(_CONTEXT) as context:
-                value: Decimal = evaluator.eval(formula(expression)) or Decimal(0)
+                value = _evaluated(ast.parse(formula(expression), mode="eval").body) or Decimal(0)
                 exact = not context.flags[decimal.Inexact] and "pi" not in expression
         except ZeroDivisionError as error:
             raise WorkerRefused(f"{expression[:80]} is a division by zero") from error
         except (decimal.Overflow, OverflowError, RecursionError) as error:
             raise WorkerRefused(f"{expression[:80]} is too large or too long to compute") from error
-        except (decimal.InvalidOperation, SyntaxError, TypeError, self._library.InvalidExpression) as error:
+        except (decimal.InvalidOperation, SyntaxError) as error:
             raise WorkerRefused(f"{expression[:80]} has no value: check its brackets and numbers") from error
         if not value.is_finite():
             raise WorkerRefused(f"{expression[:80]} has no finite value")
@@ -336,11 +326,8 @@ _OPERATORS: Mapping[type, Callable[..., Decimal]] = {
     ast.Div: operator.truediv,
     ast.Mod: lambda left, right: (left % right + right) % right,
     ast.Pow: operator.pow,
-    ast.USub: operator.neg,
 }
 _FUNCTIONS: Mapping[str, Callable[..., Decimal]] = {
-    "number": Decimal,
-    "percent": lambda digits: _Percent(Decimal(digits) / 100),
     "sqrt": Decimal.sqrt,
     "abs": abs,
     "round": lambda value: value.to_integral_value(decimal.ROUND_HALF_UP),
@@ -350,3 +337,19 @@ _FUNCTIONS: Mapping[str, Callable[..., Decimal]] = {
     "log10": Decimal.log10,
     "exp": Decimal.exp,
 }
+
+
+def _evaluated(node: ast.expr) -> Decimal:
+    """Return the value of an expression of `formula`, which has numbers, signs and `FUNCTIONS` only."""
+    match node:
+        case ast.BinOp(left, sign, right) if type(sign) in _OPERATORS:
+            return _OPERATORS[type(sign)](_evaluated(left), _evaluated(right))
+        case ast.UnaryOp(ast.USub(), operand):
+            return -_evaluated(operand)
+        case ast.Call(ast.Name("number" | "percent" as name), [ast.Constant(str(digits))]):
+            return Decimal(digits) if name == "number" else _Percent(Decimal(digits) / 100)
+        case ast.Call(ast.Name(name), [argument]) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](_evaluated(argument))
+        case ast.Name("pi"):
+            return _PI
+    raise SyntaxError(ast.unparse(node))

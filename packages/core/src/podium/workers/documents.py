@@ -1,18 +1,17 @@
 """An offline worker that searches a folder of text and Markdown files."""
 
-import logging
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
+from math import log
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 import anyio.to_thread
 
-from podium.errors import ConfigError, WorkerUnavailable, install_hint
+from podium.errors import ConfigError, WorkerUnavailable
 from podium.plan_text.literals import words
 from podium.types.messages import Completion, storable
 from podium.workers.worker import FREE, Card, Request, Worker, step_input_of
@@ -117,6 +116,33 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             yield number, line[start : start + MAX_CHARS].rstrip()
 
 
+class Index:
+    """Scores texts by BM25, in the form of Lucene.
+
+    Args:
+        texts: the terms of each text.
+    """
+
+    def __init__(self, texts: Sequence[Sequence[str]]) -> None:
+        self._size = len(texts)
+        self._weights: dict[str, dict[int, float]] = {}
+        mean = sum(map(len, texts)) / max(1, len(texts))
+        for number, terms in enumerate(texts):
+            for term, count in Counter(terms).items():
+                weight = count / (count + _K1 * (1 - _B + _B * len(terms) / mean))
+                self._weights.setdefault(term, {})[number] = weight
+
+    def scores(self, terms: Iterable[str]) -> dict[int, float]:
+        """Return the scores of the texts that have one of the terms, by number."""
+        found: dict[int, float] = {}
+        for weights in (self._weights[term] for term in terms if term in self._weights):
+            rarity = log(1 + (self._size - len(weights) + 0.5) / (len(weights) + 0.5))
+            for number, weight in weights.items():
+                found[number] = found.get(number, 0.0) + rarity * weight
+        return found
+
+
+_K1, _B = 1.5, 0.75
 _DESCRIPTION = (
     "Searches the documents in {folder}: looks up who, what, where, how and why, and answers with "
     "the passages that speak of it, word for word with their sources."
@@ -143,7 +169,7 @@ class Documents(Worker):
         labels: labels for the rules of a policy; use `untrusted` if others write the documents.
 
     Raises:
-        ConfigError: the folder does not exist, `top` is below 1, or the extra `offline` is not installed.
+        ConfigError: the folder does not exist, or `top` is below 1.
     """
 
     uses_tokens = False
@@ -158,8 +184,6 @@ class Documents(Worker):
         top: int = 3,
         labels: Iterable[str] = (),
     ) -> None:
-        if find_spec("bm25s") is None:
-            raise ConfigError(f"the document search needs bm25s: {install_hint('core[offline]')}")
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise ConfigError(f"folder {str(folder)!r} does not exist: name another folder")
@@ -172,7 +196,7 @@ class Documents(Worker):
         self._lock = Lock()
         self._read: dict[str, tuple[int, int]] = {}
         self._passages: list[Passage] = []
-        self._known: set[str] = set()
+        self._index = Index(())
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Search for the words of the subtask.
@@ -203,30 +227,15 @@ class Documents(Worker):
         if documents == self._read:
             return
         self._passages = [passage for source in documents for passage in passages_of(self.folder, source)]
-        terms = [words(" ".join((p.source, *p.headings, p.text))) for p in self._passages]
-        self._known = {term for of_passage in terms for term in of_passage}
-        if self._known:
-            self._index = _new_index()
-            self._index.index(terms, show_progress=False)
+        self._index = Index([words(" ".join((p.source, *p.headings, p.text))) for p in self._passages])
         self._read = documents
 
     def _best(self, terms: list[str]) -> list[Passage]:
         """Return the passages that match `terms`, best first; equal passages keep their order."""
-        known = [term for term in dict.fromkeys(terms) if term in self._known]
-        if not known:
-            return []
-        scores = [float(score) for score in self._index.get_scores(known)]
-        enough = max(scores) * _LEAST_SHARE
-        order = sorted(range(len(scores)), key=lambda number: (-scores[number], number))
-        return [self._passages[n] for n in order[: self._top] if scores[n] > 0 and scores[n] >= enough]
-
-
-def _new_index() -> Any:
-    import bm25s  # type: ignore[import-untyped] # noqa: PLC0415 - an extra, and slow to import
-
-    # The library sets a log level on import, and logs every index that it builds.
-    logging.getLogger("bm25s").setLevel(logging.WARNING)
-    return bm25s.BM25(backend="numpy")
+        scores = self._index.scores(dict.fromkeys(terms))
+        enough = max(scores.values(), default=0.0) * _LEAST_SHARE
+        order = sorted(scores, key=lambda number: (-scores[number], number))
+        return [self._passages[number] for number in order[: self._top] if scores[number] >= enough]
 
 
 def _cited(passage: Passage) -> str:

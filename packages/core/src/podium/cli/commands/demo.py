@@ -44,7 +44,7 @@ def _demonstrate(screen: Screen, question: str, folder: Path) -> None:
     """Answer `question` by rules, arithmetic and a search of `folder`, and show the steps.
 
     Raises:
-        ConfigError: the folder does not exist, or the extra `offline` is not installed.
+        ConfigError: the folder does not exist.
     """
     if not folder.is_dir():
         raise ConfigError(f"the folder {str(folder)!r} does not exist: name one with --folder")
