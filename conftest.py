@@ -23,7 +23,7 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 from typer.testing import CliRunner
 from xdist.scheduler import LoadScopeScheduling
 
-from podium.cli.commands.policy import FlowFile
+from podium.cli.policy import FlowFile
 from podium.cli.root import app
 from podium.config import load_config, read_table
 

@@ -82,10 +82,13 @@ DISTRIBUTIONS = (
         "shadow",
         also=("langchain-podium[shadow]",),
         pages=("docs/shadow.md",),
-        command="shadow --help",
+        command="evals shadow --help",
     ),
     Distribution(
-        "podium-evals", "evals", pages=("docs/evidence.md", "docs/audit-costs.md"), command="record --help"
+        "podium-evals",
+        "evals",
+        pages=("docs/evidence.md", "docs/audit-costs.md"),
+        command="evals record --help",
     ),
     Distribution(
         "langchain-podium",

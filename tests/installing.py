@@ -38,7 +38,11 @@ def installer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 def known_add_ons(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the project know two more packages, which are not installed."""
-    summaries = {"perform": "Perform the plan on a stage.", "rehearse": "Answer a file."}
+    summaries = {
+        "perform": "Perform the plan on a stage.",
+        "rehearse": "Answer a file.",
+        "evals.perform": "Play.",
+    }
     theatre = AddOn("podium-theatre", "theatre", summaries, ("theatre", "rehearse"))
     train = AddOn("podium-train", "train", {"teach": "Train a conductor model."}, ("train",))
     monkeypatch.setattr(add_ons, "ADD_ONS", (*add_ons.ADD_ONS, theatre, train))

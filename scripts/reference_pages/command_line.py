@@ -6,20 +6,21 @@ from typing import Any
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from podium.cli.root import app
-from podium.config import add_ons
+from podium.cli.root import CommandGroup, app
 
 Path = tuple[str, ...]
 
 
-def command_paths() -> Iterator[Path]:
+def command_paths(group: Any = None, path: Path = ()) -> Iterator[Path]:
     """Yield the words of each command and subcommand, as in `("runs", "prune")`."""
-    group: Any = get_command(app)
-    for name in [*group.commands, *add_ons.command_summaries()]:
-        command = group.resolve_command(group.make_context("podium", [name, "--help"]), [name])[1]
-        yield (name,)
-        for nested in getattr(command, "commands", {}):
-            yield (name, nested)
+    group = group or get_command(app)
+    group.add_others()
+    context = group.make_context("podium", ["--help"], resilient_parsing=True)
+    for name in list(group.commands):
+        yield (*path, name)
+        command = group.resolve_command(context, [name])[1]
+        if isinstance(command, CommandGroup):
+            yield from command_paths(command, (*path, name))
 
 
 def command_line_page() -> str:
@@ -29,7 +30,7 @@ def command_line_page() -> str:
         RuntimeError: a command cannot show its help.
     """
     parts = ["# Command line", "The text is the output of `--help`.", _help(())]
-    parts += [f"## podium {' '.join(path)}\n\n{_help(path)}" for path in dict.fromkeys(command_paths())]
+    parts += [f"## podium {' '.join(path)}\n\n{_help(path)}" for path in command_paths()]
     return "\n\n".join(parts) + "\n"
 
 

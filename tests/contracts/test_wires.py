@@ -64,7 +64,7 @@ class Inner:
         self.endpoint = Endpoint(f"{self.root}/v1", api_key="no-key")
 
     def mcp(self) -> str:
-        """Start `podium mcp`, and return its URL."""
+        """Start `podium serve --mcp`, and return its URL."""
         return self._stack.enter_context(serving_mcp(load_config(self._config).conductor()))
 
 
@@ -97,7 +97,7 @@ async def mcp_gateway(inner: Inner) -> Worker:
 
 
 async def podium_mcp(inner: Inner) -> Worker:
-    """Return the tool `ask` of `podium mcp`."""
+    """Return the tool `ask` of `podium serve --mcp`."""
     (ask,) = await McpServer("inner", StreamableHttp(inner.mcp())).workers(tools=["ask"])
     return ask
 

@@ -1,4 +1,4 @@
-"""`podium calibrate`: a few graded answers of each worker become rates on its card."""
+"""`podium evals calibrate`: a few graded answers of each worker become rates on its card."""
 
 import json
 import subprocess
@@ -84,7 +84,7 @@ def config(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def calibrated(podium: Podium, *options: str, exit_code: int = 0) -> dict[str, Any]:
     """Calibrate on the questions, and return the report."""
-    result = podium("calibrate", "new.jsonl", *options, "--json")
+    result = podium("evals", "calibrate", "new.jsonl", *options, "--json")
     assert result.exit_code == exit_code, result.stderr
     told: dict[str, Any] = json.loads(result.stdout)
     return told
@@ -93,7 +93,7 @@ def calibrated(podium: Podium, *options: str, exit_code: int = 0) -> dict[str, A
 @pytest.mark.usefixtures("config")
 def test_workers_are_measured_by_kind(podium: Podium, server: ChatServer) -> None:
     """The table names the best worker; tools are not asked; the file says where each figure is from."""
-    result = podium("calibrate", "new.jsonl", "--all")
+    result = podium("evals", "calibrate", "new.jsonl", "--all")
     assert result.exit_code == 0, result.stderr
     told = " ".join(result.stdout.split())
     assert "sums: 5 questions, measured on 20" in told
@@ -166,7 +166,9 @@ def test_other_kinds_stay_and_become_the_prior(podium: Podium) -> None:
     calibrated(podium, "--all")
     text = "".join(json.dumps({"question": f"Double {n}.", "answer": 2 * n}) + "\n" for n in range(3))
     Path("doubles.jsonl").write_text(text)
-    result = podium("calibrate", "doubles.jsonl", "--kind", "doubling", "--grader", "number", "--json")
+    result = podium(
+        "evals", "calibrate", "doubles.jsonl", "--kind", "doubling", "--grader", "number", "--json"
+    )
     told = json.loads(result.stdout)["kinds"]
     assert list(told) == ["doubling"]
     measured = read_measured("measured.json").kinds
@@ -215,7 +217,7 @@ def test_a_killed_calibration_goes_on(
 ) -> None:
     """Recorded answers are not paid for again, and the rates are those of a fresh calibration."""
     server.reply = slowly
-    process = spawn("calibrate", "new.jsonl", "--at-once", "2")
+    process = spawn("evals", "calibrate", "new.jsonl", "--at-once", "2")
     answers, until = Path("measured.answers.jsonl"), time.monotonic() + 30
     while not (answers.exists() and answers.read_text().count('"type": "sample"') >= 5):
         assert time.monotonic() < until
@@ -239,7 +241,7 @@ def test_a_worker_that_fails_is_told(podium: Podium, server: ChatServer) -> None
         return whole({"error": "no"}, status=400) if call.body["model"] == "poet" else specialist(call)
 
     server.reply = reply
-    result = podium("calibrate", "new.jsonl")
+    result = podium("evals", "calibrate", "new.jsonl")
     assert result.exit_code == 3
     assert "2 failed: worker_refused" in result.stderr
     assert list(read_measured("measured.json").kinds["sums"].rates) == ["adder"]
@@ -263,7 +265,7 @@ def test_a_grader_of_your_own(podium: Podium) -> None:
         ("mine_wrong:none", "has no function 'none'"),
         ("mine_missing:f", "cannot be imported: ModuleNotFoundError"),
     ):
-        result = podium("calibrate", "new.jsonl", "--grader", name)
+        result = podium("evals", "calibrate", "new.jsonl", "--grader", name)
         assert (result.exit_code, why in result.stderr) == (2, True), result.stderr
 
 
@@ -289,7 +291,7 @@ def test_wrong_input_is_told_before_anything_is_paid(
 ) -> None:
     """In a line, without a traceback."""
     Path("new.jsonl").write_text(content)
-    result = podium("calibrate", "new.jsonl", *options)
+    result = podium("evals", "calibrate", "new.jsonl", *options)
     assert (result.exit_code, server.calls) == (2, []), result.stderr
     assert told in result.stderr
     assert "Traceback" not in result.stderr

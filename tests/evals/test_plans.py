@@ -1,4 +1,4 @@
-"""Recorded plans: `podium record plans`, its file, and the arm `planner:FILE`."""
+"""Recorded plans: `podium evals record plans`, its file, and the arm `planner:FILE`."""
 
 import json
 import re
@@ -74,7 +74,7 @@ def arm(podium: Podium, recording: str, *options: str) -> dict[str, Any]:
 
 def test_recorded_plans_are_the_planner(podium: Podium, recording: str, server: ChatServer) -> None:
     """The arm is what the same planner is live; a second command asks nothing."""
-    asking = ("record", "plans", recording, "--out", "p.jsonl", "--questions", "10")
+    asking = ("evals", "record", "plans", recording, "--out", "p.jsonl", "--questions", "10")
     result = podium(*asking)
     assert result.exit_code == 0, result.stderr
     told = " ".join(result.stderr.split())
@@ -107,7 +107,7 @@ def test_unrecorded_plans_are_counted_and_not_scored(
         return says(call, specialist(call))
 
     server.reply = reply
-    result = podium("record", "plans", recording, "--out", "p.jsonl", "--trained", "--json")
+    result = podium("evals", "record", "plans", recording, "--out", "p.jsonl", "--trained", "--json")
     assert result.exit_code == 0, result.stderr
     read = read_plans("p.jsonl")
     problems = [plan.problem[0] if plan.problem else "" for plan in read.of_query.values()]
@@ -136,7 +136,7 @@ def test_bundles_are_split_by_plans(podium: Podium, recording: str, server: Chat
 
     server.reply = split
     same = ("--bundles", "6", "--seed", "3")
-    result = podium("record", "plans", recording, "--out", "p.jsonl", *same)
+    result = podium("evals", "record", "plans", recording, "--out", "p.jsonl", *same)
     assert result.exit_code == 0, result.stderr
     assert "of these 6, 6 have recorded answers" in " ".join(result.stderr.split())
     assert "each part in a step of its own" in server.calls[0].body["messages"][-1]["content"]
@@ -148,7 +148,7 @@ def test_bundles_are_split_by_plans(podium: Podium, recording: str, server: Chat
 
 def test_a_budget_stops_it_and_the_next_command_goes_on(podium: Podium, recording: str) -> None:
     """With the exit code of a partial answer."""
-    asking = ("record", "plans", recording, "--out", "p.jsonl", "--questions", "9")
+    asking = ("evals", "record", "plans", recording, "--out", "p.jsonl", "--questions", "9")
     result = podium(*asking, "--calls", "4", "--json")
     told = json.loads(result.stdout)
     assert (result.exit_code, told["recorded"], told["left"], told["calls"]) == (3, 4, 5, 4)
@@ -160,7 +160,7 @@ def test_a_budget_stops_it_and_the_next_command_goes_on(podium: Podium, recordin
 
 def test_a_limit_of_the_cost(podium: Podium, recording: str, config: Path, server: ChatServer) -> None:
     """It needs the price of the model; a call is made only if its worst case fits."""
-    asking = ("record", "plans", recording, "--out", "p.jsonl", "--cost", "0.03", "--json")
+    asking = ("evals", "record", "plans", recording, "--out", "p.jsonl", "--cost", "0.03", "--json")
     result = podium(*asking)
     assert (result.exit_code, server.calls) == (3, [])
     assert "price" in json.loads(result.stdout)["stopped"]
@@ -178,7 +178,7 @@ def test_a_server_that_is_down_is_not_asked_for_each_question(
 ) -> None:
     """It ends after as many failures in a row as calls at the same time; nothing is recorded of them."""
     server.reply = lambda _call: whole({"error": {"message": "no such model"}}, status=404)
-    asking = ("record", "plans", recording, "--out", "p.jsonl", "--at-once", "3")
+    asking = ("evals", "record", "plans", recording, "--out", "p.jsonl", "--at-once", "3")
     result = podium(*asking)
     assert result.exit_code == 3
     asked = len(server.calls)
@@ -200,7 +200,7 @@ def test_a_killed_command_goes_on(
 ) -> None:
     """What was recorded is not paid for again: only calls in flight at the kill are."""
     server.reply = slowly
-    asking = ("record", "plans", recording, "--out", "p.jsonl", "--at-once", "2")
+    asking = ("evals", "record", "plans", recording, "--out", "p.jsonl", "--at-once", "2")
     process = spawn(*asking)
     out, until = Path("p.jsonl"), time.monotonic() + 60
     while not (out.exists() and out.read_text().count('"type": "plan"') >= 5):
@@ -219,7 +219,7 @@ def test_a_killed_command_goes_on(
 
 def test_plans_of_different_planners_are_not_mixed(podium: Podium, recording: str, config: Path) -> None:
     """Nor those for another pool, nor those with another prompt."""
-    asking = ("record", "plans", recording, "--out", "p.jsonl", "--questions", "4")
+    asking = ("evals", "record", "plans", recording, "--out", "p.jsonl", "--questions", "4")
     assert podium(*asking).exit_code == 0
     before = Path("p.jsonl").read_bytes()
     for option, told in (
@@ -233,7 +233,7 @@ def test_plans_of_different_planners_are_not_mixed(podium: Podium, recording: st
         podium(*asking).stderr.split()
     )
     Path("notes.txt").write_text("not mine")
-    wrong = podium("record", "plans", recording, "--out", "notes.txt")
+    wrong = podium("evals", "record", "plans", recording, "--out", "notes.txt")
     assert (wrong.exit_code, "notes.txt is not a file of plans" in wrong.stderr) == (2, True)
     assert (Path("p.jsonl").read_bytes(), Path("notes.txt").read_text()) == (before, "not mine")
 
@@ -241,7 +241,7 @@ def test_plans_of_different_planners_are_not_mixed(podium: Podium, recording: st
 def test_a_planner_without_a_model_is_not_told(podium: Podium, recording: str, config: Path) -> None:
     """It would read the text as a part of the question; its plans cost nothing."""
     config.write_text(config.read_text().replace('worker = "thinker"', 'type = "rule"'))
-    result = podium("record", "plans", recording, "--out", "p.jsonl", "--json")
+    result = podium("evals", "record", "plans", recording, "--out", "p.jsonl", "--json")
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
     assert (told["recorded"], told["answerable"], told["calls"], told["cost"]) == (40, 40, 0, 0)
@@ -250,7 +250,7 @@ def test_a_planner_without_a_model_is_not_told(podium: Podium, recording: str, c
 
 def test_a_worker_that_the_pool_lacks_is_unrecorded(podium: Podium, recording: str) -> None:
     """The plan needs it; other plans are scored, whatever the order of the pool."""
-    assert podium("record", "plans", recording, "--out", "p.jsonl").exit_code == 0
+    assert podium("evals", "record", "plans", recording, "--out", "p.jsonl").exit_code == 0
     found = arm(podium, recording, "--pool", f"nobody,{SUMS}", "--arms", "best,planner:p.jsonl")
     assert 0 < found["recorded"] < 40
     assert found["score"]["mean"] == 1.0
@@ -308,12 +308,12 @@ def test_wrong_options_are_told(podium: Podium, recording: str) -> None:
         (("--bundles", "90"), "too few questions or kinds left"),
         (("--config", "missing.toml"), "missing.toml"),
     ):
-        result = podium("record", "plans", recording, "--out", "p.jsonl", *options)
+        result = podium("evals", "record", "plans", recording, "--out", "p.jsonl", *options)
         assert result.exit_code in (1, 2)
         assert told in result.stderr, result.stderr
     assert not Path("p.jsonl").exists()
     for name, told in (("none.jsonl", "none.jsonl cannot be read"), ("", "name a file after planner:")):
         missing = podium("evals", "run", recording, "--arms", f"planner:{name}")
         assert (missing.exit_code, told in missing.stderr) == (2, True)
-    device = podium("record", "plans", recording, "--out", "/dev/full")
+    device = podium("evals", "record", "plans", recording, "--out", "/dev/full")
     assert (device.exit_code, "it is not a regular file" in device.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""`podium record`: from questions and a pool, from a journal, from a public source."""
+"""`podium evals record`: from questions and a pool, from a journal, from a public source."""
 
 import json
 import signal
@@ -45,7 +45,7 @@ def sums(config: Path) -> Path:
 
 def test_a_pool_is_asked(podium: Podium, sums: Path, server: ChatServer) -> None:
     """Each worker, once; another time nothing is missing."""
-    asking = ("record", "ask", str(sums), "--out", "r.jsonl", "--grader", "number")
+    asking = ("evals", "record", "ask", str(sums), "--out", "r.jsonl", "--grader", "number")
     result = podium(*asking)
     assert result.exit_code == 0, result.stderr
     assert (
@@ -63,7 +63,7 @@ def test_a_pool_is_asked(podium: Podium, sums: Path, server: ChatServer) -> None
 
 def test_prices_are_recorded(podium: Podium, sums: Path, config: Path, server: ChatServer) -> None:
     """Without a call if the answers are there; a changed price is recorded with its day."""
-    asking = ("record", "ask", str(sums), "--out", "r.jsonl", "--worker", "thinker")
+    asking = ("evals", "record", "ask", str(sums), "--out", "r.jsonl", "--worker", "thinker")
     assert podium(*asking).exit_code == 0
     assert recorded_pool(read_recordings("r.jsonl"))[0].card.price is None
     text = config.read_text()
@@ -82,7 +82,7 @@ def test_the_cost_is_forecast(podium: Podium, config: Path, server: ChatServer) 
     """Without a call and a file, and again when some answers were measured."""
     path = config.parent / "sums.jsonl"
     path.write_text(SUMS + "".join(f'{{"question": "What is {n} + {n}?"}}\n' for n in range(10, 30)))
-    asking = ("record", "ask", str(path), "--out", "r.jsonl", "--worker", "thinker")
+    asking = ("evals", "record", "ask", str(path), "--out", "r.jsonl", "--worker", "thinker")
     dry = podium(*asking, "--dry-run")
     assert (dry.exit_code, dry.stdout, server.calls, Path("r.jsonl").exists()) == (0, "", [], False)
     assert "26 answers to ask for. Maximum cost, without repeated calls: unknown, because" in dry.stderr
@@ -94,7 +94,7 @@ def test_the_cost_is_forecast(podium: Podium, config: Path, server: ChatServer) 
 
 def test_a_budget_stops_it_and_the_next_time_goes_on(podium: Podium, sums: Path) -> None:
     """With the exit code of a partial answer."""
-    asking = ("record", "ask", str(sums), "--out", "r.jsonl", "--worker", "thinker")
+    asking = ("evals", "record", "ask", str(sums), "--out", "r.jsonl", "--worker", "thinker")
     result = podium(*asking, "--calls", "4", "--json")
     told = json.loads(result.stdout)
     assert (result.exit_code, told["recorded"], told["left"], told["calls"]) == (3, 4, 2, 4)
@@ -108,7 +108,7 @@ def test_a_budget_stops_it_and_the_next_time_goes_on(podium: Podium, sums: Path)
 
 def test_a_cost_needs_prices(podium: Podium, sums: Path, server: ChatServer) -> None:
     """The model of the config has none."""
-    result = podium("record", "ask", str(sums), "--out", "r.jsonl", "--cost", "1")
+    result = podium("evals", "record", "ask", str(sums), "--out", "r.jsonl", "--cost", "1")
     assert (result.exit_code, server.calls) == (3, [])
     assert "price" in result.stderr
 
@@ -122,7 +122,7 @@ def test_a_cost_needs_prices(podium: Podium, sums: Path, server: ChatServer) -> 
 )
 def test_wrong_options_are_told(podium: Podium, sums: Path, arguments: tuple[str, ...], told: str) -> None:
     """Before anything is asked."""
-    result = podium("record", "ask", str(sums), "--out", "r.jsonl", *arguments)
+    result = podium("evals", "record", "ask", str(sums), "--out", "r.jsonl", *arguments)
     assert result.exit_code == 2
     assert told in result.stderr
 
@@ -155,7 +155,7 @@ def test_a_killed_recording_goes_on(
         return adds(call) if this <= 6 else Reply([STALL])
 
     server.reply = six
-    asking = ("record", "ask", str(sums), "--out", "r.jsonl", "--at-once", "2", "--samples", "2")
+    asking = ("evals", "record", "ask", str(sums), "--out", "r.jsonl", "--at-once", "2", "--samples", "2")
     process = spawn(*asking)
     while not waits.wait(1):
         assert process.poll() is None, process.communicate()
@@ -177,7 +177,17 @@ def test_runs_of_the_journal_are_recorded(podium: Podium, sums: Path, config: Pa
     config.write_text(text.replace('[planner]\nworker = "thinker"', '[planner]\ntype = "rule"'))
     for question in ("What is 3 + 3?", "What is 3 + 3?", "What is 4 + 4? And what is 5 + 5?"):
         assert podium("run", question).exit_code == 0
-    recording = ("record", "runs", "--out", "r.jsonl", "--questions", str(sums), "--grader", "number")
+    recording = (
+        "evals",
+        "record",
+        "runs",
+        "--out",
+        "r.jsonl",
+        "--questions",
+        str(sums),
+        "--grader",
+        "number",
+    )
     result = podium(*recording, "--json")
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
@@ -192,14 +202,14 @@ def test_runs_of_the_journal_are_recorded(podium: Podium, sums: Path, config: Pa
 
 def test_a_grader_of_runs_needs_right_answers(podium: Podium, config: Path) -> None:
     """A journal has none."""
-    result = podium("record", "runs", "--out", "r.jsonl", "--grader", "number")
+    result = podium("evals", "record", "runs", "--out", "r.jsonl", "--grader", "number")
     assert (result.exit_code, "--questions" in result.stderr) == (2, True)
 
 
 def test_a_file_that_is_there_is_not_fetched_into(podium: Podium, tmp_path: Path) -> None:
     """Before anything is downloaded."""
     (tmp_path / "r.jsonl").write_text("")
-    result = podium("record", "fetch", "mmlu-pro", "--out", str(tmp_path / "r.jsonl"))
+    result = podium("evals", "record", "fetch", "mmlu-pro", "--out", str(tmp_path / "r.jsonl"))
     assert (result.exit_code, "already exists" in result.stderr) == (2, True)
 
 
@@ -211,7 +221,7 @@ def test_fetching_shows_licence_and_citation(
     monkeypatch.setattr("podium_evals.recorded.attempts.ATTEMPTS", 1)
     out = tmp_path / "data" / "r.jsonl"  # the folder is made before anything is downloaded
     arguments = ("--kind", "dice", "--out", str(out), "--folder", str(tmp_path / "cache"))
-    result = podium("record", "fetch", "reasoning-gym", *arguments)
+    result = podium("evals", "record", "fetch", "reasoning-gym", *arguments)
     assert out.parent.is_dir()
     assert result.exit_code == 1
     assert "licence Apache-2.0. Cite: Stojanovski et al. 2025" in result.stderr
@@ -222,7 +232,7 @@ def test_questions_say_how_they_are_graded(podium: Podium, config: Path, server:
     """By `grader` in each row; `--grader` overrides it, and `none` records whole texts."""
     rows = [{"question": "What is 2 + 2?", "answer": "4", "grader": "math"}, {"question": "What is 3 + 3?"}]
     Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    asking = ("record", "ask", "q.jsonl", "--worker", "thinker", "--out")
+    asking = ("evals", "record", "ask", "q.jsonl", "--worker", "thinker", "--out")
     assert podium(*asking, "r.jsonl").exit_code == 0
     found = {each.question.text: each.samples[0] for each in read_recordings("r.jsonl")}
     graded, whole = found["What is 2 + 2?"], found["What is 3 + 3?"]
@@ -246,14 +256,16 @@ def test_code_is_run_with_permission_alone(podium: Podium, config: Path, server:
     Path("q.jsonl").write_text(
         json.dumps({"question": "Double it.", "tests": tests, "grader": "code"}) + "\n"
     )
-    asking = ("record", "ask", "q.jsonl", "--worker", "thinker", "--out", "r.jsonl")
+    asking = ("evals", "record", "ask", "q.jsonl", "--worker", "thinker", "--out", "r.jsonl")
     refused = podium(*asking)
     assert (refused.exit_code, server.calls) == (2, [])
     assert "allow it with --run-code python3" in refused.stderr
     assert podium(*asking, "--run-code", "python3").exit_code == 0
     server.calls.clear()
     Path("bare.jsonl").write_text('{"question": "Halve it."}\n')
-    bare = podium("record", "ask", "bare.jsonl", *asking[3:], "--grader", "code", "--run-code", "python3")
+    bare = podium(
+        "evals", "record", "ask", "bare.jsonl", *asking[4:], "--grader", "code", "--run-code", "python3"
+    )
     assert (bare.exit_code, server.calls) == (2, [])
     assert "'Halve it.' has no `tests` to grade code by" in bare.stderr
     (found,) = read_recordings("r.jsonl")

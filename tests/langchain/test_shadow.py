@@ -594,7 +594,7 @@ def test_the_command_line_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
         for number in range(8):
             it.invoke(f"what of {number}?")
         wait_for(lambda: len(recorded(SqlPairs(Path("ours.db")))) + it.tally.busy == 8)
-    (told,) = json.loads(CliRunner().invoke(app, ["shadow", "report", "--json"]).stdout)
+    (told,) = json.loads(CliRunner().invoke(app, ["evals", "shadow", "report", "--json"]).stdout)
     assert (told["shadow"], told["requests"]["seen"]) == ("cased", 8)
     assert told["equal"]["count"] == told["pairs"] > 0
 

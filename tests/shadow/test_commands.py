@@ -1,4 +1,4 @@
-"""`podium shadow`: what was recorded is compared, judged, scored and forgotten."""
+"""`podium evals shadow`: what was recorded is compared, judged, scored and forgotten."""
 
 import json
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def pairs(config: Path) -> SqlPairs:
 
 def test_a_report_is_shown(podium: Podium, pairs: SqlPairs) -> None:
     """Both sides, with intervals, and what was dropped."""
-    result = podium("shadow", "report", env={"COLUMNS": "160"})
+    result = podium("evals", "shadow", "report", env={"COLUMNS": "160"})
     assert result.exit_code == 0, result.stderr
     for told in (
         "Shadow router: 12 pairs",
@@ -67,21 +67,23 @@ def test_a_report_is_shown(podium: Podium, pairs: SqlPairs) -> None:
 
 def test_a_report_for_programs(podium: Podium, pairs: SqlPairs) -> None:
     """All numbers, by name; a span and a name choose."""
-    (told,) = json.loads(podium("shadow", "report", "router", "--json").stdout)
+    (told,) = json.loads(podium("evals", "shadow", "report", "router", "--json").stdout)
     assert (told["shadow"], told["pairs"], told["equal"]["count"]) == ("router", 12, 8)
     assert told["seconds"]["ratio"]["value"] == 2.0
     assert told["tokens"]["candidate"] == 400.0
     assert (told["confidence"], told["seed"], told["judged"]) == (0.95, 0, None)
-    (told,) = json.loads(podium("shadow", "report", "--since", "60h", "--confidence", "0.8", "--json").stdout)
+    (told,) = json.loads(
+        podium("evals", "shadow", "report", "--since", "60h", "--confidence", "0.8", "--json").stdout
+    )
     assert (told["pairs"], told["confidence"]) == (3, 0.8)
-    (told,) = json.loads(podium("shadow", "report", "--limit", "5", "--json").stdout)
+    (told,) = json.loads(podium("evals", "shadow", "report", "--limit", "5", "--json").stdout)
     assert told["pairs"] == 5
-    assert json.loads(podium("shadow", "report", "other", "--json").stdout) == []
+    assert json.loads(podium("evals", "shadow", "report", "other", "--json").stdout) == []
 
 
 def test_nothing_is_recorded(podium: Podium, config: Path) -> None:
     """Which is no error."""
-    result = podium("shadow", "report")
+    result = podium("evals", "shadow", "report")
     assert (result.exit_code, result.stdout) == (0, "")
     assert "there are no pairs of any shadow" in result.stderr
 
@@ -89,13 +91,13 @@ def test_nothing_is_recorded(podium: Podium, config: Path) -> None:
 def test_a_worker_judges(podium: Podium, pairs: SqlPairs, server: ChatServer) -> None:
     """One of the config's, over HTTP, with so many calls and no more; verdicts are told."""
     server.reply = lambda call: says(call, "TIE. Both are vague.")
-    result = podium("shadow", "report", "--judge", "speaker", "--judge-calls", "3", "--json")
+    result = podium("evals", "shadow", "report", "--judge", "speaker", "--judge-calls", "3", "--json")
     assert result.exit_code == 0, result.stderr
     judged = json.loads(result.stdout)[0]["judged"]
     assert (judged["judge"], judged["calls"], len(server.calls)) == ("speaker", 3, 3)
     assert judged["unjudged"] >= 1
     assert judged["ties"]["count"] == judged["ties"]["of"]
-    shown = podium("shadow", "report", "--judge", "speaker", env={"COLUMNS": "160"}).stdout
+    shown = podium("evals", "shadow", "report", "--judge", "speaker", env={"COLUMNS": "160"}).stdout
     assert "Judged by speaker: better 0.0 %" in shown
     assert "1 calls, 3 from the cache" in shown
     assert len(server.calls) == 4  # of the four pairs that differ, three were known
@@ -103,7 +105,7 @@ def test_a_worker_judges(podium: Podium, pairs: SqlPairs, server: ChatServer) ->
 
 def test_a_judge_that_is_none_is_told(podium: Podium, pairs: SqlPairs) -> None:
     """With the workers there are."""
-    result = podium("shadow", "report", "--judge", "nobody")
+    result = podium("evals", "shadow", "report", "--judge", "nobody")
     assert result.exit_code == 2
     assert "its workers are thinker, speaker" in result.stderr
 
@@ -111,26 +113,26 @@ def test_a_judge_that_is_none_is_told(podium: Podium, pairs: SqlPairs) -> None:
 def test_a_function_scores(podium: Podium, pairs: SqlPairs) -> None:
     """One that lies in this folder."""
     Path("scoring.py").write_text("def short(question, answer):\n    return 10.0 - len(answer)\n")
-    (told,) = json.loads(podium("shadow", "report", "--scorer", "scoring:short", "--json").stdout)
+    (told,) = json.loads(podium("evals", "shadow", "report", "--scorer", "scoring:short", "--json").stdout)
     assert told["scores"]["primary"] == 8.0
-    assert "score" in podium("shadow", "report", "--scorer", "scoring:short").stdout
+    assert "score" in podium("evals", "shadow", "report", "--scorer", "scoring:short").stdout
 
 
 @pytest.mark.parametrize("typed", ["scoring", "scoring:", "nowhere_at_all:f", "math:nothing", "math:pi"])
 def test_a_scorer_that_is_none_is_told(podium: Podium, pairs: SqlPairs, typed: str) -> None:
     """Whatever is wrong with it."""
-    result = podium("shadow", "report", "--scorer", typed)
+    result = podium("evals", "shadow", "report", "--scorer", typed)
     assert result.exit_code == 2
     assert f"--scorer {typed!r}" in result.stderr
 
 
 def test_numbers_that_are_none_are_told(podium: Podium, pairs: SqlPairs) -> None:
     """A confidence is a share."""
-    assert podium("shadow", "report", "--confidence", "95").exit_code == 2
+    assert podium("evals", "shadow", "report", "--confidence", "95").exit_code == 2
 
 
 def test_old_pairs_are_forgotten(podium: Podium, pairs: SqlPairs) -> None:
     """By age."""
-    result = podium("shadow", "prune", "--older-than", "60h")
+    result = podium("evals", "shadow", "prune", "--older-than", "60h")
     assert (result.exit_code, result.stderr) == (0, "podium: forgot 9 pairs\n")
     assert len(run_sync(pairs.pairs)) == 3

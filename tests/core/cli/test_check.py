@@ -10,7 +10,7 @@ import pytest
 from servers.chat_server import Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
-from podium.cli.commands.check import price_told, window_told
+from podium.cli.check import price_told, window_told
 from podium.config import load_config
 from podium.workers import ChatWorker, Endpoint
 from podium.workers.rates import identity_of
@@ -94,7 +94,7 @@ def test_measured_rates_are_read(podium: Podium, config: Path, server: ChatServe
     missing = podium("check")
     assert missing.exit_code == 1
     assert "✗ measured rates measured.json: " in missing.stdout
-    assert "does not exist: `podium calibrate` writes it" in missing.stdout
+    assert "does not exist: `podium evals calibrate` writes it" in missing.stdout
     identity = identity_of(load_config(config).worker("speaker"))
     rate = {
         "identity": identity,

@@ -10,7 +10,7 @@ import pytest
 from servers.chat_server import RESET, STALL, Call, ChatServer, Reply, whole
 from typer.testing import Result
 
-from podium.cli.commands import init as model_proposals
+from podium.cli import init as model_proposals
 from podium.config import load_config
 
 Podium = Callable[..., Result]

@@ -9,7 +9,7 @@ import pytest
 from servers.chat_server import RESET, STALL, Call, ChatServer, Reply, says, whole
 from typer.testing import Result
 
-from podium.cli.commands import init as server_models
+from podium.cli import init as server_models
 from podium.config import load_config
 
 Podium = Callable[..., Result]

@@ -169,7 +169,7 @@ def test_the_cost_of_a_killed_run_has_that_of_its_nested_runs(podium: Podium, co
     assert said["cost"] > 0
     shown = podium("show", "job").stdout
     assert money(said["cost"]) in shown
-    assert "cost unknown" not in shown + podium("diff", "job", "job").stdout
+    assert "cost unknown" not in shown + podium("show", "job", "job").stdout
 
 
 def test_show_for_programs(podium: Podium, config: Path) -> None:
@@ -210,7 +210,7 @@ def test_reading_needs_no_workers_and_no_keys(
     """What was recorded can be read when the pool has changed, or there is no config any more."""
     ids = [run_id(podium("run", "What is it?")) for _ in range(2)]
     monkeypatch.delenv("LOOPBACK_KEY")
-    reading = (("runs",), ("show", ids[0]), ("diff", *ids), ("audit", "verify"))
+    reading = (("runs",), ("show", ids[0]), ("show", *ids), ("audit", "verify"))
     for text in ("", "[workers.other]\ntype = 'gather'\n", None):
         if text is None:
             config.unlink()
@@ -225,7 +225,7 @@ def test_run_that_is_not_there(podium: Podium, config: Path, typed: str) -> None
     """What names no run, or more than one, is told in one line."""
     for _ in range(2):
         podium("run", "What is it?")
-    for command in ("show", "resume", "replay"):
+    for command in ("show", "resume"):
         result = podium(command, typed)
         assert result.exit_code == 2
         assert "run begins with" in result.stderr
@@ -328,11 +328,11 @@ def test_kept_answers_are_forgotten(podium: Podium, config: Path, server: ChatSe
     assert "would delete 3 runs and 2 cached answers" in dry.stderr
     assert "deleted 3 runs and 2 cached answers" in podium("runs", "prune", "--older-than", "0h").stderr
     assert calls() == 3
-    assert "deleted 2 cached answers" in podium("cache", "clear").stderr
+    assert "deleted 2 cached answers" in podium("runs", "cache", "--clear").stderr
     assert len(rows(podium)) == 1
     assert calls() == 3
     config.write_text(config.read_text() + "off = true\n")
-    assert "deleted 2 cached answers" in podium("cache", "clear").stderr
+    assert "deleted 2 cached answers" in podium("runs", "cache", "--clear").stderr
 
 
 def test_nested_runs_are_drawn_below_their_step(podium: Podium, config: Path) -> None:
@@ -358,14 +358,14 @@ def test_nested_runs_are_drawn_below_their_step(podium: Podium, config: Path) ->
 def test_what_differs(podium: Podium, config: Path, server: ChatServer) -> None:
     """Runs of the same outputs differ in nothing; another output is told with its step."""
     first, second = (run_id(podium("run", "What is it?")) for _ in range(2))
-    assert "differ in nothing" in podium("diff", first, second).stdout
+    assert "differ in nothing" in podium("show", first, second).stdout
     server.reply = lambda call: says(call, PLAN if "structured_outputs" in call.body else "forty-three")
     third = run_id(podium("run", "What is it?"))
-    said = json.loads(podium("diff", first, third, "--json").stdout)
+    said = json.loads(podium("show", first, third, "--json").stdout)
     assert said["runs"] == [first, third]
     answer = next(found for found in said["differences"] if found["what"] == "answer")
     assert (answer["before"], answer["after"], answer["step"]) == ("forty-two", "forty-three", None)
-    assert "forty-three" in podium("diff", first, third).stdout
+    assert "forty-three" in podium("show", first, third).stdout
 
 
 def test_audit_finds_what_was_changed(podium: Podium, config: Path, tmp_path: Path) -> None:
@@ -450,7 +450,7 @@ def test_no_secret_is_shown(podium: Podium, config: Path, server: ChatServer) ->
     """A key that a server echoed is in no record and in none that is shown."""
     server.reply = lambda call: whole({"error": {"message": f"bad key {KEY}"}}, status=401)
     known = run_id(podium("run", "What is it?"))
-    commands = ("show K", "show K --json", "show K --events", "audit export K", "runs --json", "diff K K")
+    commands = ("show K", "show K --json", "show K --events", "audit export K", "runs --json", "show K K")
     for command in commands:
         assert KEY not in podium(*command.replace("K", known).split()).output
     assert all(KEY.encode() not in path.read_bytes() for path in Path("state").rglob("*") if path.is_file())
@@ -522,7 +522,7 @@ def test_list_and_difference_at_a_width(
     assert re.search(r"\$0\.0007 +\d\.\d s$", lines[1])
     server.reply = lambda call: says(call, PLAN if "structured_outputs" in call.body else "forty-three " * 30)
     third = run_id(podium("run", questions[0]))
-    differences = podium("diff", ids[0], third, env=width).stdout
+    differences = podium("show", ids[0], third, env=width).stdout
     assert all(cell_len(line) <= columns for line in differences.splitlines()[2:])
     for cost in re.findall(r"\$\S+", differences):
         assert re.fullmatch(r"\$\d\.\d{4},?", cost)
@@ -588,7 +588,7 @@ def test_a_journal_that_can_never_work_is_told_before_the_run(
     assert not server.calls
 
 
-@pytest.mark.parametrize("command", ["run What?", "resume a", "decide a approve", "replay a"])
+@pytest.mark.parametrize("command", ["run What?", "resume a", "decide a approve", "resume a --replay"])
 def test_a_journal_that_can_never_work_is_told_before_tools_start(
     podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

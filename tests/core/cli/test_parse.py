@@ -1,4 +1,4 @@
-"""`podium parse`: any bytes in, a plan or a reason out."""
+"""`podium plan --parse`: any bytes in, a plan or a reason out."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def parse(podium: Podium, tmp_path: Path) -> Podium:
     def run(text: str | bytes, *args: str) -> Result:
         path = tmp_path / "plan.txt"
         path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
-        return podium("parse", "--workers", "3", *args, str(path))
+        return podium("plan", "--parse", str(path), "--workers", "3", *args)
 
     return run
 
@@ -55,7 +55,7 @@ def test_table_and_caret_for_people(parse: Podium) -> None:
 def test_names_stand_for_workers(podium: Podium) -> None:
     """With names for workers, a step may name its own; stdin is read for `-`."""
     text = '{"worker": "claude", "subtask": "Say", "access": []}\n'
-    result = podium("parse", "--workers", "gpt,claude", "--json", "-", input=text)
+    result = podium("plan", "--parse", "-", "--workers", "gpt,claude", "--json", input=text)
     assert json.loads(result.stdout)["plan"]["steps"][0]["worker"] == 1
 
 
@@ -95,13 +95,13 @@ def test_lone_surrogate_survives(parse: Podium) -> None:
 @pytest.mark.parametrize("workers", ["0", "-1", "", "a,,b", "a,a"])
 def test_unusable_workers_are_refused(podium: Podium, workers: str) -> None:
     """`--workers` is a number above 0 or names that differ."""
-    result = podium("parse", f"--workers={workers}", "-", input=LISTS)
+    result = podium("plan", "--parse", "-", f"--workers={workers}", input=LISTS)
     assert result.exit_code == 2
     assert "--workers" in result.stderr
 
 
 def test_missing_file_is_told(podium: Podium) -> None:
     """A file that is not there is no plan and no traceback."""
-    result = podium("parse", "--workers", "2", "/nowhere/plan.txt")
+    result = podium("plan", "--parse", "/nowhere/plan.txt", "--workers", "2")
     assert result.exit_code == 2
     assert "cannot be read" in result.stderr

@@ -1,4 +1,4 @@
-"""Commands that go on with recorded runs: `resume`, `decide`, `replay`."""
+"""Commands that go on with recorded runs: `resume`, `decide`."""
 
 import json
 import os
@@ -322,7 +322,7 @@ def test_interrupted_approval_is_still_asked_for(
     assert at_a_terminal(spawn, "y", "resume", "asked", "--approve")[0] == 0
     assert asked(server) == ["0", "1", "plan"]
     assert any("Think of a prime." in str(call.body) for call in server.calls)
-    changed = podium("replay", "asked", "--step", "1", "--subtask", "Whisper it.")
+    changed = podium("resume", "asked", "--replay", "--step", "1", "--subtask", "Whisper it.")
     assert changed.exit_code == 4
     assert podium("decide", run_id(changed), "approve").exit_code == 0
     assert podium("resume", run_id(changed)).exit_code == 0
@@ -348,7 +348,7 @@ def test_replay_costs_nothing(podium: Podium, config: Path, server: ChatServer) 
     """The same plan over recorded outputs gives the same answer with no call, in a run of its own."""
     known = run_id(podium("run", "What is it?"))
     server.calls.clear()
-    replayed = podium("replay", known, "--json")
+    replayed = podium("resume", known, "--replay", "--json")
     said = json.loads(replayed.stdout)
     assert (said["answer"], said["cost"], said["usage"]["input_tokens"]) == ("forty-two", 0.0, 0)
     assert said["run_id"] != known
@@ -379,10 +379,10 @@ def test_replay_with_a_change_calls_what_depends_on_it(
     Path("edits.json").write_text('[{"op": "change", "step": 1, "worker": "thinker"}]')
     server.calls.clear()
     server.reply = lambda call: says(call, "forty-three")
-    replayed = podium("replay", known, *change)
+    replayed = podium("resume", known, "--replay", *change)
     assert replayed.stdout == "forty-three\n"
     assert len(server.calls) == called
-    assert podium("diff", known, run_id(replayed)).exit_code == 0
+    assert podium("show", known, run_id(replayed)).exit_code == 0
 
 
 def test_replay_of_a_failed_run_fails_the_same(podium: Podium, config: Path, server: ChatServer) -> None:
@@ -390,7 +390,7 @@ def test_replay_of_a_failed_run_fails_the_same(podium: Podium, config: Path, ser
     server.reply = last_step_down
     known = run_id(podium("run", "What is it?"))
     server.calls.clear()
-    replayed = podium("replay", known)
+    replayed = podium("resume", known, "--replay")
     assert (replayed.exit_code, replayed.stdout) == (1, "")
     assert not server.calls
 
@@ -418,7 +418,7 @@ def test_change_that_cannot_be(
     known = run_id(podium("run", "What is it?"))
     Path("edits.json").write_text('[{"op": "remove", "step": 0}]')
     server.calls.clear()
-    result = podium("replay", known, *change, env={"VISUAL": "no-such-editor"})
+    result = podium("resume", known, "--replay", *change, env={"VISUAL": "no-such-editor"})
     assert result.exit_code == 2
     assert told in result.stderr
     assert not server.calls
@@ -439,7 +439,7 @@ def test_plan_is_changed_in_an_editor(
     known = run_id(podium("run", "What is it?"))
     monkeypatch.setenv("VISUAL", editor(Path("edit.py"), '"speaker"', '"thinker"'))
     server.calls.clear()
-    assert podium("replay", known, "--edit").exit_code == 0
+    assert podium("resume", known, "--replay", "--edit").exit_code == 0
     assert len(server.calls) == 1
 
 

@@ -4,22 +4,23 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, entry_points
 from pathlib import Path
 
 import pytest
 from installing import Install, installer, known_add_ons
 from typer.testing import CliRunner, Result
 
-from podium.cli import root
-from podium.cli.root import COMMANDS, app
+from podium.cli.root import COMMANDS, STORY, app
+from podium.config import add_ons
 from podium.config.add_ons import ADD_ONS
 from podium.errors import install_hint
 
 Podium = Callable[..., Result]
 
 
-@pytest.fixture(autouse=True)
-def _known(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Know packages that are not installed."""
     known_add_ons(monkeypatch)
 
@@ -30,21 +31,45 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     return installer(tmp_path / "site", monkeypatch)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+SIXTEEN = [
+    "run",
+    "plan",
+    "runs",
+    "show",
+    "resume",
+    "decide",
+    "check",
+    "init",
+    "demo",
+    "serve",
+    "batch",
+    "audit",
+    "keys",
+    "policy",
+    "evals",
+    "train",
+]
+SUMMARIES = COMMANDS | {name: told for each in ADD_ONS for name, told in each.commands.items()}
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
 def test_the_list_says_what_each_command_says_of_itself(podium: Podium, name: str) -> None:
-    """The summaries in the table are the first lines of the commands' own help."""
-    result = podium(name, "--help", env={"COLUMNS": "200"})
+    """The summaries in the table are the first sentences of the commands' own help."""
+    result = podium(*name.split("."), "--help", env={"COLUMNS": "200"})
     assert result.exit_code == 0
-    lines = [line.strip() for line in result.stdout.splitlines()]
-    assert COMMANDS[name] in lines
+    assert SUMMARIES[name] in " ".join(result.stdout.split())
 
 
-def test_the_help_lists_every_command(podium: Podium) -> None:
-    """Those of core, and those of this project's other packages, with a mark where one is missing."""
-    listed = podium("--help", env={"COLUMNS": "200"}).stdout
-    assert [name for name in COMMANDS if f"\n  {name} " not in listed] == []
-    assert re.search(r"\n  shadow +Compare candidates", listed)
-    assert re.search(r"\n  perform +Perform the plan on a stage\. \(not installed\)", listed)
+def test_the_help_fits_one_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """24 lines of 80 columns have all commands, also where the other packages are not installed."""
+    for is_installed in (True, False):
+        if not is_installed:
+            monkeypatch.setattr(add_ons, "entry_points", lambda **_: ())
+        lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout.splitlines()
+        assert len(lines) < 24
+        listed = [found[1] for line in lines if (found := re.match(r"  [ a-z]{7}  (\w+) +[A-Z]", line))]
+        assert sorted(listed) == sorted(SIXTEEN)
+        assert ("(not installed)" in "".join(lines)) is not is_installed
 
 
 @pytest.mark.parametrize(
@@ -53,13 +78,15 @@ def test_the_help_lists_every_command(podium: Podium) -> None:
         ("perform", "podium-theatre", "theatre"),
         ("rehearse", "podium-theatre", "theatre"),
         ("teach", "podium-train", "train"),
+        ("evals perform", "podium-theatre", "theatre"),
     ],
 )
+@pytest.mark.usefixtures("known")
 def test_a_command_that_is_not_installed_says_how_to_install_it(
     podium: Podium, name: str, distribution: str, folder: str
 ) -> None:
     """With the exit code of a wrong command."""
-    result = podium(name, "--port", "80")
+    result = podium(*name.split(), "--port", "80")
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"`podium {name}` needs {distribution}, which is not installed" in result.stderr
     assert f"'./packages/{folder}'` in a clone" in result.stderr
@@ -75,6 +102,7 @@ def test_a_package_is_installed_beside_what_is_there(
     assert install_hint("core[mcp]") == f"run `{command} './packages/core[mcp]'` in a clone of Podium"
 
 
+@pytest.mark.usefixtures("known")
 def test_a_package_may_be_too_old_for_a_command(podium: Podium, install: Install) -> None:
     """The package is there, and announces nothing of the kind."""
     install("podium-theatre", "", "")
@@ -83,16 +111,42 @@ def test_a_package_may_be_too_old_for_a_command(podium: Podium, install: Install
     assert "`podium perform` needs a newer podium-theatre than 1.0" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("serve", "`podium serve` without --mcp needs podium-server, which is not installed: run `"),
+        ("show a --open", "`podium show --open` needs podium-server, which is not installed: run `"),
+        ("audit costs", "`podium audit costs` needs podium-evals, which is not installed: run `"),
+        ("evals shadow report", "`podium evals` needs podium-evals, which is not installed: run `"),
+    ],
+)
+def test_commands_without_the_other_packages(
+    podium: Podium, monkeypatch: pytest.MonkeyPatch, typed: str, told: str
+) -> None:
+    """One line says what is missing."""
+
+    def version(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(add_ons, "entry_points", lambda **_: ())
+    monkeypatch.setattr(add_ons, "version", version)
+    result = podium(*typed.split())
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert told in result.stderr
+
+
 def test_a_command_that_nobody_knows_is_no_command(podium: Podium) -> None:
     """The nearest ones are named."""
-    result = podium("shadw")
-    assert result.exit_code == 2
-    assert "No such command 'shadw'. Did you mean 'shadow'" in result.stderr
+    for typed, told in (("evls", "'evals'"), ("audit cost", "'costs'")):
+        result = podium(*typed.split())
+        assert result.exit_code == 2
+        assert f"No such command '{typed.split()[-1]}'. Did you mean {told}" in result.stderr
 
 
-@pytest.mark.parametrize("made", ["app", "make_app"])
-def test_an_installed_package_adds_a_command(podium: Podium, install: Install, made: str) -> None:
-    """As an app or as a function that returns one; imported when it runs, and not for the list."""
+@pytest.mark.parametrize("group", ["", "evals", "audit"])
+@pytest.mark.parametrize("made", ["app", "toy"])
+def test_an_installed_package_adds_a_command(podium: Podium, install: Install, made: str, group: str) -> None:
+    """As an app or as a function, to any group; imported when it runs, and not for the list."""
     source = (
         "import typer\n"
         "app = typer.Typer(add_completion=False)\n"
@@ -100,25 +154,37 @@ def test_an_installed_package_adds_a_command(podium: Podium, install: Install, m
         "def toy(name: str) -> None:\n"
         "    'Play.'\n"
         "    print(f'plays with {name}')\n"
-        "def make_app() -> typer.Typer:\n"
-        "    return app\n"
     )
-    install("podium-toy", f"[podium.commands]\ntoy = podium_toy:{made}\n", source)
-    assert re.search(r"\n  toy +Toys\.\n", podium("--help").stdout)
+    words = [*([group] if group else []), "toy"]
+    install("podium-toy", f"[podium.commands]\n{'.'.join(words)} = podium_toy:{made}\n", source)
+    assert re.search(r" toy +Toys\.\n", podium(*words[:-1], "--help").stdout)
     assert "podium_toy" not in sys.modules
-    result = podium("toy", "blocks")
+    result = podium(*words, "blocks")
     assert (result.exit_code, result.stdout) == (0, "plays with blocks\n")
+    assert "Exit codes: 0 success" in podium(*words, "--help").stdout
 
 
+def test_a_group_without_its_own_package(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the commands of the packages that are installed."""
+    shadow = [each for each in entry_points(group="podium.commands") if each.name == "evals.shadow"]
+    monkeypatch.setattr(add_ons, "entry_points", lambda **_: shadow)
+    assert podium("evals", "shadow", "report", "--help").exit_code == 0
+    assert re.search(r" shadow +Compare [^(]*\n", podium("evals", "--help").stdout)
+    assert (
+        "record     Record answers of models, or plans. (not installed)" in podium("evals", "--help").stdout
+    )
+
+
+@pytest.mark.usefixtures("known")
 def test_a_known_command_is_listed_as_installed_once_it_is(podium: Podium, install: Install) -> None:
     """Its summary stays that of the table."""
+    assert re.search(r"perform +Perform the plan on a stage\. \(not installed\)\n", podium("--help").stdout)
     install(
         "podium-theatre",
         "[podium.commands]\nperform = podium_theatre:app\n",
         "import typer\napp = typer.Typer()\n",
     )
-    listed = podium("--help", env={"COLUMNS": "200"}).stdout
-    assert re.search(r"\n  perform +Perform the plan on a stage\.\n", listed)
+    assert re.search(r"perform +Perform the plan on a stage\.\n", podium("--help").stdout)
 
 
 def test_an_entry_point_that_is_no_app_is_told(podium: Podium, install: Install) -> None:
@@ -126,9 +192,7 @@ def test_an_entry_point_that_is_no_app_is_told(podium: Podium, install: Install)
     install("podium-toy", "[podium.commands]\ntoy = podium_toy:app\n", "app = 3\n")
     result = podium("toy")
     assert result.exit_code == 2
-    assert (
-        "the entry point 'podium_toy:app' of the command 'toy' does not give a typer.Typer" in result.stderr
-    )
+    assert "the entry point of `podium toy` gives neither a typer.Typer nor a function" in result.stderr
 
 
 def test_two_packages_cannot_announce_one_command(podium: Podium, install: Install) -> None:
@@ -140,10 +204,27 @@ def test_two_packages_cannot_announce_one_command(podium: Podium, install: Insta
     assert "both have the entry point 'toy' in podium.commands" in result.stderr
 
 
-def test_commands_stand_in_modules_of_their_names() -> None:
-    """Every module of a command is in the table, and reachable."""
-    folder = Path(root.__file__).parent / "commands"
-    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == set(COMMANDS)
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("show a b --events", "another run does not go with --events"),
+        ("show a b --open", "--open does not go with another run"),
+        ("show a --open --json", "--open does not go with --json"),
+        ("show a --no-browser", "a run without --open does not go with --no-browser"),
+        ("resume a --replay --steps 1", "--replay does not go with a limit"),
+        ("resume a --replay --approve --force", "--replay does not go with --approve and --force"),
+        ("plan --parse p.txt --workers 1 --labels eu --mermaid", "--parse does not go with --labels and"),
+        ("plan Why? --parse p.txt --workers 1", "--parse does not go with a question"),
+        ("plan --parse p.txt", "--parse needs --workers"),
+        ("plan Why? --max-steps 3", "--workers and --max-steps need --parse"),
+        ("serve --mcp --openapi", "--mcp does not go with --openapi"),
+    ],
+)
+def test_options_that_do_not_go_together(podium: Podium, typed: str, told: str) -> None:
+    """They are told before anything is read."""
+    result = podium(*typed.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in result.stderr
 
 
 def test_the_page_lists_the_commands_in_the_order_of_the_help() -> None:
@@ -151,8 +232,8 @@ def test_the_page_lists_the_commands_in_the_order_of_the_help() -> None:
     page = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text("utf-8")
     table = page[page.index("| command | does |") : page.index("### Output of podium run")]
     first = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `podium ")]
-    listed = dict.fromkeys(name for cell in first for name in re.findall(r"`podium ([\w-]+)", cell))
-    assert list(listed) == [*COMMANDS, *(name for each in ADD_ONS for name in each.commands)]
+    listed = dict.fromkeys(name for cell in first for name in re.findall(r"`podium (\w+)", cell))
+    assert list(listed) == [name for names in STORY.values() for name in names]
 
 
 LOADED = """
@@ -190,13 +271,13 @@ def test_the_help_imports_no_library_but_typer(tmp_path: Path) -> None:
     """Neither rich and pydantic nor a package that adds a command."""
     modules = loaded(tmp_path, "--help")
     assert modules & HEAVY == set()
-    assert not {name for name in modules if name.startswith("podium.cli.commands.")}
+    assert not {f"podium.cli.{name}" for name in COMMANDS} & modules
 
 
 def test_parse_imports_little_for_programs(tmp_path: Path) -> None:
     """No config and no terminal; Typer itself reads arguments with pydantic."""
     (tmp_path / "plan.txt").write_text('{"worker": 0, "subtask": "Think.", "access": []}\n')
-    modules = loaded(tmp_path, "parse", "plan.txt", "--workers", "1", "--json")
+    modules = loaded(tmp_path, "plan", "--parse", "plan.txt", "--workers", "1", "--json")
     assert modules & (HEAVY - {"pydantic"}) == set()
 
 

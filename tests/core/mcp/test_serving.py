@@ -80,7 +80,7 @@ async def test_podium_mcp_on_stdio(tmp_path: Path) -> None:
     """It plans, answers and runs plans, and tells of the progress."""
     config = tmp_path / "podium.toml"
     config.write_text(CONFIG, encoding="utf-8")
-    process = stdio_of(sys.executable, "-m", "podium", "mcp", "--config", str(config))
+    process = stdio_of(sys.executable, "-m", "podium", "serve", "--mcp", "--config", str(config))
     async with connect(process) as client:
         assert await client.tools() == ["ask", "plan", "run_plan"]
         answer = await client.call("ask", question="What is 12.5% of 3,600?")
@@ -120,8 +120,8 @@ def test_a_port_that_is_taken_is_told_in_a_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        place = f"127.0.0.1:{taken.getsockname()[1]}"
-        refused = CliRunner().invoke(app, ["mcp", "--config", str(config), "--http", place])
+        place = ["--config", str(config), "--port", str(taken.getsockname()[1])]
+        refused = CliRunner().invoke(app, ["serve", "--mcp", *place])
     assert refused.exit_code == 2
     assert refused.stderr.count("\n") == 1
     assert "cannot listen on 127.0.0.1" in refused.stderr
@@ -277,14 +277,15 @@ async def test_http_with_a_key() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--http", "8400"], "is not HOST:PORT"),
-        (["--key-env", "NO_SUCH_KEY"], "needs --http"),
-        (["--http", "localhost:8400", "--key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
+        (["--mcp", "--check"], "--mcp does not go with --check"),
+        (["--mcp", "--key-env", "NO_SUCH_KEY"], "needs --host or --port"),
+        (["--mcp", "--port", "8400", "--key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
+        (["--key-env", "NO_SUCH_KEY"], "--key-env needs --mcp"),
     ],
 )
 def test_wrong_options(options: list[str], told: str) -> None:
     """They are told before anything is served."""
-    done = CliRunner().invoke(app, ["mcp", *options])
+    done = CliRunner().invoke(app, ["serve", *options])
     assert done.exit_code == 2
     assert told in done.stderr
 

@@ -1,4 +1,4 @@
-"""`podium audit-costs`: files, options, output and exit codes."""
+"""`podium audit costs`: files, options, output and exit codes."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_report_on_the_terminal(podium: Podium, export: Path) -> None:
     """Eighty columns wide."""
-    result = podium("audit-costs", str(export))
+    result = podium("audit", "costs", str(export))
     assert result.exit_code == 0, result.stderr
     rows = result.stdout.splitlines()
     assert max(map(len, rows)) <= 80
@@ -48,7 +48,7 @@ def test_a_report_on_the_terminal(podium: Podium, export: Path) -> None:
 def test_a_report_in_a_file(podium: Podium, export: Path) -> None:
     """Markdown in a file, JSON on stdout; the file of an earlier report is replaced."""
     Path("r.md").write_text("an earlier report")
-    result = podium("audit-costs", "export.jsonl", "--markdown", "r.md", "--json")
+    result = podium("audit", "costs", "export.jsonl", "--markdown", "r.md", "--json")
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
     assert (told["queries"], told["total"]["calls"], told["findings"][0]["kind"]) == (1, 2, "repeat")
@@ -60,7 +60,7 @@ def test_a_report_in_a_file(podium: Podium, export: Path) -> None:
 def test_rows_that_cannot_be_read(podium: Podium, export: Path) -> None:
     """The report is written, and the exit code is that of a partial answer."""
     export.write_text("{\n\x1b[31mred\n" + export.read_text())
-    result = podium("audit-costs", "export.jsonl", "--markdown", "r.md")
+    result = podium("audit", "costs", "export.jsonl", "--markdown", "r.md")
     assert result.exit_code == 3
     assert "podium: export.jsonl, line 1: no JSON: " in result.stderr
     assert "unreadable rows, which are missing in the report: 2" in result.stderr
@@ -71,7 +71,7 @@ def test_prices_of_your_own(podium: Podium, export: Path) -> None:
     """They take precedence; cached input may have a price."""
     entry = '[[price]]\nworker = "gpt-4o-mini"\nas_of = 2026-01-01\nsource = "contract"\n'
     Path("prices.toml").write_text(entry + "input = 1.0\noutput = 2.0\ncached_input = 0.5\n")
-    told = json.loads(podium("audit-costs", "export.jsonl", "--prices", "prices.toml", "--json").stdout)
+    told = json.loads(podium("audit", "costs", "export.jsonl", "--prices", "prices.toml", "--json").stdout)
     assert told["total"]["cost"] == pytest.approx(2 * (600 * 1.0 + 400 * 0.5 + 100 * 2.0) / 1e6)
     assert told["prices"].startswith("your table, then genai-prices")
 
@@ -82,14 +82,14 @@ def test_turns(podium: Podium, export: Path) -> None:
     calls = [exports.current(Made(id=f"c{n}", parent="a", at=2.0 * n)) for n in range(3)]
     lines(export, [agent, *calls])
     for limit, found in (("2", True), ("3", False)):
-        told = json.loads(podium("audit-costs", "export.jsonl", "--turns", limit, "--json").stdout)
+        told = json.loads(podium("audit", "costs", "export.jsonl", "--turns", limit, "--json").stdout)
         assert any(each["kind"] == "many_turns" for each in told["findings"]) is found
 
 
 @pytest.mark.long
 def test_journals(podium: Podium, export: Path, postgres_url: str) -> None:
     """By path, by URL, and the configured one by default; beside files of exports."""
-    told = podium("audit-costs")
+    told = podium("audit", "costs")
     assert (told.exit_code, "no model call was found" in told.stderr) == (2, True)
     for place in (Path("runs.db"), None, postgres_url):
         journal = SqlJournal(place)
@@ -102,10 +102,10 @@ def test_journals(podium: Podium, export: Path, postgres_url: str) -> None:
         ("sqlite:///runs.db",),
         (postgres_url,),
     ):
-        result = podium("audit-costs", *arguments, "--json")
+        result = podium("audit", "costs", *arguments, "--json")
         assert result.exit_code == 0, result.stderr
         assert json.loads(result.stdout)["total"]["calls"] == 1
-    both = json.loads(podium("audit-costs", "runs.db", "export.jsonl", "--json").stdout)
+    both = json.loads(podium("audit", "costs", "runs.db", "export.jsonl", "--json").stdout)
     assert (both["queries"], both["total"]["calls"]) == (2, 3)
 
 
@@ -137,7 +137,7 @@ def test_wrong_arguments(podium: Podium, export: Path, arguments: tuple[str, ...
     with sqlite3.connect("other.db") as database:
         database.execute("CREATE TABLE mine (x TEXT)")
     before = {each.name: each.read_bytes() for each in Path().iterdir()}
-    result = podium("audit-costs", *arguments)
+    result = podium("audit", "costs", *arguments)
     assert result.exit_code == 2, result.stderr
     assert told in result.stderr
     assert "Traceback" not in result.stderr
@@ -146,8 +146,8 @@ def test_wrong_arguments(podium: Podium, export: Path, arguments: tuple[str, ...
 
 @pytest.mark.long
 def test_pipes(spawn: Callable[..., subprocess.Popen[bytes]], export: Path) -> None:
-    """An export may come from another command, as in `zcat … | podium audit-costs /dev/stdin`."""
-    process = spawn("audit-costs", "/dev/stdin", "--json")
+    """An export may come from another command, as in `zcat … | podium audit costs /dev/stdin`."""
+    process = spawn("audit", "costs", "/dev/stdin", "--json")
     told, _ = process.communicate(export.read_bytes(), 30)
     assert json.loads(told)["total"]["calls"] == 2
 
@@ -157,7 +157,7 @@ def test_a_full_disk(export: Path) -> None:
     """The spans are kept in a temporary file, for which there may be no room."""
     calls = (exports.pair(Made(id=f"c{n}", trace=f"trace {n:>200}")) for n in range(6000))
     lines(export, calls)
-    command = f"ulimit -f 64; exec {sys.executable} -m podium audit-costs export.jsonl"
+    command = f"ulimit -f 64; exec {sys.executable} -m podium audit costs export.jsonl"
     done = subprocess.run(["/bin/bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert "the temporary database cannot be written" in done.stderr
@@ -172,7 +172,7 @@ def test_an_audit_that_is_stopped(
     """It leaves neither a report nor another file; the next one works."""
     fifo = Path("pipe.jsonl")
     os.mkfifo(fifo)
-    process = spawn("audit-costs", str(export), str(fifo), "--markdown", "r.md")
+    process = spawn("audit", "costs", str(export), str(fifo), "--markdown", "r.md")
     with fifo.open("wb") as pipe:  # waits until the command reads it
         pipe.write(b"{}\n" * 10)
         pipe.flush()

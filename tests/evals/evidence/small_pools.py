@@ -37,7 +37,7 @@ def small_recordings(name: str, workers: Sequence[str], samples: int, questions:
 
 
 def write_folder(folder: Path) -> Path:
-    """Write the three recordings under the names of `podium record fetch`."""
+    """Write the three recordings under the names of `podium evals record fetch`."""
     folder.mkdir()
     for name, workers, samples in (
         (EASY, (*MID, *STRONG), 3),

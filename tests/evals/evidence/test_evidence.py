@@ -233,7 +233,7 @@ def test_a_missing_recording_is_told_with_the_command_that_fetches_it(podium: Po
     result = podium("evals", "evidence", "--data", str(tmp_path / "none"), "--out", str(tmp_path / "p.md"))
     assert result.exit_code == 2
     told = " ".join(result.stderr.split())
-    assert "podium record fetch reasoning-gym --level easy --out" in told
+    assert "podium evals record fetch reasoning-gym --level easy --out" in told
     assert "reasoning-gym-easy.jsonl.gz" in told
 
 

@@ -1,4 +1,4 @@
-"""`podium open`: the viewer over a journal, without a server that executes runs."""
+"""`podium show --open`: the viewer over a journal, without a server that executes runs."""
 
 import os
 import signal
@@ -61,7 +61,7 @@ def opened(
     page: Page | None, folder: Path, run_id: str, *options: str, **environ: str
 ) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """Open a run with the command, and yield the address that it writes."""
-    command = [sys.executable, "-m", "podium", "open", run_id, *options]
+    command = [sys.executable, "-m", "podium", "show", run_id, "--open", *options]
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -130,7 +130,7 @@ def test_only_the_holder_of_the_address_sees_runs(folder: Path, page: Page, faul
             assert client.delete(f"/v1/runs/{run_id}", headers=token).status_code == 405
             assert client.post("/v1/runs", json={}, headers=token).status_code == 405
         page.goto(url.partition("#")[0])
-        expect(page.get_by_role("alert")).to_contain_text("use the address that `podium open` wrote")
+        expect(page.get_by_role("alert")).to_contain_text("use the address that `podium show --open` wrote")
         faults.clear()
 
 

@@ -1,4 +1,4 @@
-"""`podium record`: make a recording from questions and a pool, from a journal, or from a public source."""
+"""`podium evals record`: record answers to questions, from a journal, or from a public source."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import anyio
 import typer
 
 from podium.budget import Limits
-from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, counted, reporting
+from podium.cli import AsJson, ConfigPath, Screen, command_group, counted, reporting
 from podium.config import Config, find_config, find_journal, load_config, why_unwritable
 from podium.errors import ConfigError
 from podium.workers import Worker
@@ -53,15 +53,15 @@ RunCode = Annotated[
     ),
 ]
 
-record = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
+record = command_group("record")
 
 
 @record.callback()
 def about() -> None:
-    """Record answers of models, and later evaluate plans and routers on them."""
+    """Record answers of models, or plans."""
 
 
-@record.command(epilog=EXIT_CODES)
+@record.command()
 def ask(  # noqa: PLR0913 - one parameter for each argument and option
     questions: Annotated[Path, typer.Argument(metavar="QUESTIONS", help="JSON lines with `question`.")],
     *,
@@ -118,7 +118,7 @@ def ask(  # noqa: PLR0913 - one parameter for each argument and option
             _tell(screen, summary, out, as_json=as_json)
 
 
-@record.command(epilog=EXIT_CODES)
+@record.command()
 def runs(  # noqa: PLR0913 - one parameter for each argument and option
     *,
     out: Out,
@@ -159,7 +159,7 @@ def runs(  # noqa: PLR0913 - one parameter for each argument and option
         _tell_counts(screen, "left out", found.left_out)
 
 
-@record.command(epilog=EXIT_CODES)
+@record.command()
 def fetch(
     source: Annotated[Literal["reasoning-gym", "mmlu-pro"], typer.Argument(help="The public recording.")],
     *,
@@ -250,4 +250,4 @@ def _tell_counts(screen: Screen, what: str, counts: Mapping[str, int]) -> None:
         screen.note(f"podium: {number} {what}: {reason}")
 
 
-record.command("plans", epilog=EXIT_CODES)(record_plans)
+record.command("plans")(record_plans)

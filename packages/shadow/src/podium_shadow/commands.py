@@ -1,4 +1,4 @@
-"""`podium shadow`: compare candidates with the production system, and delete recorded pairs."""
+"""`podium evals shadow`: compare candidates with the production system, and delete recorded pairs."""
 
 import sys
 from dataclasses import asdict
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from podium.cli import EXIT_CODES, AsJson, ConfigPath, age, reporting, span
+from podium.cli import AsJson, ConfigPath, age, command_group, reporting, span
 from podium.config import find_config, find_journal, find_shared_cache, load_config
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
@@ -20,15 +20,15 @@ from podium_shadow.judge import Judge, Scorer
 from podium_shadow.report_table import draw_report
 from podium_shadow.sql_pairs import SqlPairs
 
-shadow = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
+shadow = command_group("shadow")
 
 
 @shadow.callback()
 def about() -> None:
-    """Compare candidates with the production system, or delete recorded pairs."""
+    """Compare candidates with the production system."""
 
 
-@shadow.command(epilog=EXIT_CODES)
+@shadow.command()
 def report(  # noqa: PLR0913 - one parameter for each argument and option
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="The name of the shadow; default all.")
@@ -78,7 +78,7 @@ def report(  # noqa: PLR0913 - one parameter for each argument and option
             draw_report(screen, each)
 
 
-@shadow.command(epilog=EXIT_CODES)
+@shadow.command()
 def prune(
     *,
     older_than: Annotated[float, typer.Option(parser=age, metavar="AGE", help="Minimum age: 12h, 30d, 8w.")],

@@ -1,4 +1,4 @@
-"""Draw a report as a table, for `podium shadow report`."""
+"""Draw a report as a table, for `podium evals shadow report`."""
 
 from collections.abc import Iterator
 

@@ -17,9 +17,9 @@ from .lookup import (
 )
 from .root import (
     app as app,
+    command_group as command_group,
 )
 from .screen import (
-    EXIT_CODES as EXIT_CODES,
     Screen as Screen,
     counted as counted,
     duration as duration,

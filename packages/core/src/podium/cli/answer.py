@@ -21,7 +21,7 @@ from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen, duration, mon
 from podium.conductor import Conductor
 from podium.config.source import in_toml
 from podium.errors import ConfigError, JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
-from podium.policy import ApprovalRequest, Approve
+from podium.policy import ApprovalRequest, Policy
 from podium.run.no_plan import FALLBACK
 from podium.types.plan import Plan
 from podium.types.result import STALE, Result, missing, steps_of, within
@@ -143,8 +143,8 @@ _HELP = """\
 _ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "": "no", "e": "edit", "edit": "edit"}
 
 
-def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -> Approve:
-    """Return an approver that asks the person at the terminal.
+def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -> Policy:
+    """Return a policy that asks the person at the terminal.
 
     Args:
         screen: shows the plan.
@@ -167,7 +167,7 @@ def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -
                 return await verdict_on_action(screen, action.step, f"{action.worker} {action.asked}")
             return await verdict_on(screen, request.plan, conductor)
 
-    return ask
+    return Policy(approve=ask, ask=conductor.policy.ask)
 
 
 async def verdict_on_action(screen: Screen, step: int, action: str) -> bool | str:

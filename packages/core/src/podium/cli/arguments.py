@@ -6,7 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -78,6 +78,12 @@ def command(arguments: str, config: Path | None) -> str:
         config: the value of `--config`.
     """
     return f"podium {arguments}" if config is None else f"podium {arguments} --config {quote(str(config))}"
+
+
+def exclude(option: str, others: Mapping[str, object]) -> None:
+    """Raise `ConfigError` if one of `others`, the values of options by name, is given beside `option`."""
+    if given := [name for name, value in others.items() if value not in (None, False, "")]:
+        raise ConfigError(f"{option} does not go with {' and '.join(given)}: leave out one of them")
 
 
 def names(text: str) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 import io
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
@@ -12,9 +12,113 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from podium import __version__
-from podium.cli.screen import EXIT_CODES, Screen, reporting
+from podium.cli.screen import Screen, reporting
 from podium.config import add_ons
 from podium.errors import ConfigError
+
+EXIT_CODES = (
+    "Exit codes: 0 success; 1 no answer, or a failed check; 2 invalid command, question, config, plan or "
+    "run; 3 partial answer; 4 a plan waits for approval; 130 interrupted."
+)
+COMMANDS = {
+    "demo": "Answer a question without a model, key or network.",
+    "init": "Write a commented podium.toml, with the newest models.",
+    "check": "Call each worker and the planner once.",
+    "policy": "Test the policy with flows of data.",
+    "plan": "Show the plan for a question, and run nothing.",
+    "run": "Answer a question, or run a saved plan.",
+    "resume": "Continue, change or replay a recorded run.",
+    "decide": "Approve or refuse what a run waits for.",
+    "runs": "List the recorded runs, or delete some.",
+    "show": "Show a recorded run, or how two runs differ.",
+    "audit": "Verify recorded runs, anchor and export them.",
+    "serve": "Serve the conductor over HTTP, or to MCP clients.",
+}
+"""The name and the summary of each command of core."""
+STORY = {
+    "start": ("demo", "init", "check", "policy"),
+    "run": ("plan", "run", "resume", "decide", "batch"),
+    "look": ("runs", "show", "audit"),
+    "serve": ("serve", "keys"),
+    "measure": ("evals", "train"),
+}
+"""The commands in the order of the help."""
+_MODULES = {"demo": "run", "decide": "resume"}
+"""The modules of commands whose module has another name."""
+
+
+class CommandGroup(TyperGroup):
+    """Commands that are imported when they run.
+
+    A package adds a command to the group `evals` by an entry point `evals.NAME`.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.epilog = self.epilog or EXIT_CODES
+        self.place = f"{self.name}."
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Import the named command and return it."""
+        with reporting():
+            if args[0] not in self.commands:
+                self.add_others()
+            if isinstance(self.commands.get(args[0]), _Later):
+                self.commands[args[0]] = _command(self.place, args[0])
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and _told_on_screen(command), rest
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the names and summaries of all commands into the help."""
+        with reporting():
+            self.add_others()
+        super().format_commands(ctx, formatter)
+
+    def add_others(self) -> None:
+        """List the commands that packages add to this group, whether installed or not."""
+        for name, summary in add_ons.command_summaries().items():
+            own = name.removeprefix(self.place)
+            if name == f"{self.place}{own}" and "." not in own:
+                self.commands.setdefault(own, _Later(own, short_help=summary))
+
+
+class _Root(CommandGroup):
+    """All commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.place = ""
+        self.commands.update({name: _Later(name, short_help=told) for name, told in COMMANDS.items()})
+        _told_on_screen(self)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Parse the arguments of the command and run it."""
+        with plain_usage_errors():
+            return super().invoke(ctx)
+
+    def format_options(self, _: Any, formatter: Any) -> None:
+        """Write one line for each command, below 24 lines in all."""
+        with reporting():
+            self.add_others()
+        known = {name for names in STORY.values() for name in names}
+        parts = STORY | {"more": tuple(name for name in self.commands if name not in known)}
+        rows = [
+            (f"{'' if number else part:9}{name}", self.commands[name].short_help)
+            for part, names in parts.items()
+            for number, name in enumerate(names)
+        ]
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_dl(rows)
+
+
+class _Later(TyperCommand):
+    """A command that is not imported yet."""
+
+
+def command_group(name: str) -> typer.Typer:
+    """Return a group of commands, such as `podium runs`, to which packages can add."""
+    return typer.Typer(name=name, cls=CommandGroup, add_completion=False, rich_markup_mode=None)
 
 
 @contextmanager
@@ -34,66 +138,6 @@ def plain_usage_errors() -> Iterator[None]:
         raise
 
 
-COMMANDS = {
-    "run": "Answer a question, or run a saved plan.",
-    "plan": "Show the plan for a question, as a table and a flowchart, and run nothing.",
-    "parse": "Parse a plan text and show its steps, or the position and cause of the error.",
-    "check": "Call each worker and the planner, open the journal, and show what works.",
-    "policy": "Test the policy with flows of data that it must refuse or allow.",
-    "init": "Write a commented podium.toml to start from.",
-    "demo": "Answer a question without a model, key or network.",
-    "runs": "List the recorded runs, or delete some.",
-    "show": "Show a recorded run: plans, steps, calls, costs and the reasons for decisions.",
-    "diff": "Show how two runs differ: plans, outputs, costs.",
-    "resume": "Continue an interrupted, failed or waiting run; recorded results are reused.",
-    "decide": "Approve or refuse what a run waits for, or say whether an action happened.",
-    "replay": "Repeat a run from its recorded outputs, or with a changed plan.",
-    "cache": "Delete cached answers.",
-    "mcp": "Serve the conductor to MCP clients, on stdio or over HTTP.",
-    "audit": "Verify recorded runs, print their anchors, or export them.",
-}
-"""The name and the summary of each command of core."""
-
-
-class CommandGroup(TyperGroup):
-    """The commands of core and of add-ons. Listing them imports none of them."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self._list(COMMANDS)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Import the named command and return it."""
-        with reporting():
-            if args[0] not in COMMANDS:
-                self._list(add_ons.command_summaries())
-            if args[0] in self.commands:
-                self.commands[args[0]] = _command(args[0])
-        return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Parse the arguments of the command and run it."""
-        with plain_usage_errors():
-            return super().invoke(ctx)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the names and summaries of all commands into the help."""
-        with reporting():
-            self._list(add_ons.command_summaries())
-        super().format_commands(ctx, formatter)
-
-    def get_help_option(self, ctx: Any) -> Any:
-        """Return the option `--help`, which writes to stdout through `Screen`."""
-        option = super().get_help_option(ctx)
-        if option is not None:
-            option.callback = _show_help
-        return option
-
-    def _list(self, summaries: Mapping[str, str]) -> None:
-        for name, summary in summaries.items():
-            self.commands.setdefault(name, TyperCommand(name, short_help=summary))
-
-
 def _show_help(context: Any, _: Any, asked: bool) -> None:  # noqa: FBT001 - typer passes it by position
     if asked and not context.resilient_parsing:
         if text := context.get_help():
@@ -101,8 +145,8 @@ def _show_help(context: Any, _: Any, asked: bool) -> None:  # noqa: FBT001 - typ
         raise typer.Exit
 
 
-def _with_help(command: Any) -> Any:
-    """Make the help of a command and of its subcommands go through `Screen`, and return the command."""
+def _told_on_screen(command: Any) -> Any:
+    """Make the help of a command go through `Screen`, with the exit codes, and return the command."""
     find = command.get_help_option
 
     def get_help_option(context: Any) -> Any:
@@ -112,45 +156,42 @@ def _with_help(command: Any) -> Any:
         return option
 
     command.get_help_option = get_help_option
-    for each in getattr(command, "commands", {}).values():
-        _with_help(each)
+    command.epilog = command.epilog or EXIT_CODES
     return command
 
 
-def _command(name: str) -> Any:
+def _command(place: str, name: str) -> Any:
     """Import a command and return it.
 
     Raises:
-        ConfigError: the command's package is not installed, or its entry point gives no `typer.Typer`.
+        ConfigError: the command's package is not installed, or its entry point gives something else.
     """
-    if name in COMMANDS:
-        made = getattr(import_module(f"podium.cli.commands.{name}"), name)
-        return _with_help(get_command(made if isinstance(made, typer.Typer) else _of_function(name, made)))
-    entry = add_ons.announced("podium.commands").get(name)
-    if entry is None:
-        raise ConfigError(
-            add_ons.absent("commands", name)
-            or f"no installed package has an entry point for the command {name!r}"
-        )
-    made = entry.load()
-    made = made if isinstance(made, typer.Typer) or not callable(made) else made()
+    path, made = f"{place}{name}", None
+    announced = {} if path in COMMANDS else add_ons.announced("podium.commands")
+    if path in COMMANDS:
+        made = getattr(import_module(f"podium.cli.{_MODULES.get(name, name)}"), name)
+    elif path in announced:
+        made = announced[path].load()
+    elif any(each.startswith(f"{path}.") for each in announced):
+        made = command_group(name)  # packages add to a group of a package that is not installed
+        made.callback()(lambda: None)
+    else:
+        raise ConfigError(add_ons.absent("commands", path))
     if not isinstance(made, typer.Typer):
-        raise ConfigError(
-            f"the entry point {entry.value!r} of the command {name!r} does not give a typer.Typer"
-        )
-    return _with_help(get_command(made))
-
-
-def _of_function(name: str, function: Any) -> typer.Typer:
-    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    single.command(name, epilog=EXIT_CODES)(function)
-    return single
+        if not callable(made):
+            raise ConfigError(
+                f"the entry point of `podium {path}` gives neither a typer.Typer nor a function"
+            )
+        function, made = made, typer.Typer(add_completion=False, rich_markup_mode=None)
+        made.command(name)(function)
+    return get_command(made)
 
 
 app = typer.Typer(
-    cls=CommandGroup,
+    name="podium",
+    cls=_Root,
     help="A conductor for teams of models: it reads a question, writes the plan, and directs the workers.",
-    epilog=EXIT_CODES,
+    epilog="`podium COMMAND --help` shows the options and exit codes of a command.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

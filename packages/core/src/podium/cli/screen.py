@@ -98,11 +98,6 @@ def _of_unusable(error: PlannerError) -> Iterator[str]:
 
 
 NO_ANSWER, BAD_INPUT, PARTIAL, WAITING, INTERRUPTED = 1, 2, 3, 4, 130
-EXIT_CODES = (
-    "Exit codes: 0 success; 1 no answer, or a failed check; 2 invalid command, question, config, plan or "
-    "run; 3 partial answer; 4 a plan waits for approval; 130 interrupted."
-)
-
 _WRONG_INPUT = (ConfigError, QueryError, PlanError, RunUnknown, RunExists, RunHeld, RunDead)
 """Errors in the user's input: the command, question, config, plan or run."""
 

@@ -1,22 +1,24 @@
 """Packages that add commands to the command line and tables to `podium.toml`.
 
-A package declares them as entry points. In the group `podium.commands`, an entry point has the name of the
-command and refers to a `typer.Typer` or a function that returns one. In the group `podium.config`, it has
-the name of the table and refers to a pydantic model. In the group `podium.planners`, it has the name of a
-type of `[planner]` and refers to an `AddedPlanner`. A package is imported when its command runs or its table
-is read.
+A package declares them as entry points, and is imported when its command runs or its table is read:
+
+- `podium.commands`: the name of a command, or of a command in a group, as in `evals.record`; it refers to a
+  `typer.Typer` or a function with the command's options.
+- `podium.parts`: a part of a command of core; it refers to a function.
+- `podium.config`: the name of a table; it refers to a pydantic model.
+- `podium.planners`: the name of a type of `[planner]`; it refers to an `AddedPlanner`.
 
 `ADD_ONS` lists the packages of this project, so that errors can say how to install them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
-from typing import Literal
+from typing import Any, Literal
 
 from podium.errors import ConfigError, install_hint
 
-Group = Literal["podium.commands", "podium.config", "podium.planners"]
+Group = Literal["podium.commands", "podium.parts", "podium.config", "podium.planners"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +28,14 @@ class AddOn:
     distribution: str
     folder: str
     """Its folder in `packages/`."""
-    commands: Mapping[str, str]
-    """The commands, each with a one-line summary."""
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """The commands, each with a summary of at most 45 characters."""
     tables: tuple[str, ...] = ()
     """The tables of `podium.toml`."""
     planners: tuple[str, ...] = ()
     """The types of `[planner]`."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """The parts of commands of core, each with the command line that needs it."""
 
 
 ADD_ONS = (
@@ -39,12 +43,10 @@ ADD_ONS = (
         "podium-evals",
         "evals",
         {
-            "audit-costs": "Report the cost and failures of model calls in traces, logs and journals.",
-            "record": "Record answers of models, and later evaluate plans and routers on them.",
-            "evals": "Compare ways to answer questions on recorded answers, or estimate the possible "
-            "gains of a pool.",
-            "calibrate": "Ask the workers a few questions of each kind, and measure the share of right "
-            "answers.",
+            "evals": "Record, measure and compare answers.",
+            "evals.record": "Record answers of models, or plans.",
+            "evals.calibrate": "Measure each worker's share of right answers.",
+            "audit.costs": "Report what model calls cost, and failures.",
             "train": "Train planners on recorded answers.",
         },
         planners=("router",),
@@ -53,19 +55,14 @@ ADD_ONS = (
         "podium-server",
         "server",
         {
-            "batch": "Answer the questions of a file, with bounded concurrency, within one budget.",
-            "serve": "Serve the conductor to clients of OpenAI's API.",
-            "keys": "Create, list, show, rotate and revoke the API keys of a server.",
-            "open": "Show a recorded run in a browser.",
+            "batch": "Answer the questions of a file.",
+            "keys": "Manage the API keys of a server.",
         },
         tables=("server", "models"),
+        parts={"serve": "`podium serve` without --mcp", "open": "`podium show --open`"},
     ),
-    AddOn(
-        "podium-shadow",
-        "shadow",
-        {"shadow": "Compare candidates with the production system, or delete recorded pairs."},
-    ),
-    AddOn("podium-train", "train", {}, planners=("conductor",)),
+    AddOn("podium-shadow", "shadow", {"evals.shadow": "Compare candidates with the production system."}),
+    AddOn("podium-train", "train", planners=("conductor",)),
 )
 
 
@@ -97,18 +94,29 @@ def command_summaries() -> dict[str, str]:
     }
 
 
-def absent(kind: Literal["commands", "tables", "planners"], name: str) -> str | None:
+def absent(kind: Literal["commands", "parts", "tables", "planners"], name: str) -> str | None:
     """Return how to install the package of a name; `None` for an unknown name."""
     add_on = next((add_on for add_on in ADD_ONS if name in getattr(add_on, kind)), None)
     if add_on is None:
         return None
-    what = {"commands": f"`podium {name}`", "tables": f"the table [{name}]"}
-    needs = f"{what.get(kind, f'a planner of type {name!r}')} needs"
+    what = {
+        "commands": f"`podium {name.replace('.', ' ')}`",
+        "parts": add_on.parts.get(name),
+        "tables": f"the table [{name}]",
+        "planners": f"a planner of type {name!r}",
+    }
     try:
-        lacks = f"{needs} a newer {add_on.distribution} than {version(add_on.distribution)}"
+        lacks = f"{what[kind]} needs a newer {add_on.distribution} than {version(add_on.distribution)}"
     except PackageNotFoundError:
-        lacks = f"{needs} {add_on.distribution}, which is not installed"
+        lacks = f"{what[kind]} needs {add_on.distribution}, which is not installed"
     return f"{lacks}: {install_hint(add_on.folder)}"
+
+
+def load_part(name: str) -> Any:
+    """Return the function with a part of a command of core, or raise `ConfigError` if it is not installed."""
+    if entry := announced("podium.parts").get(name):
+        return entry.load()
+    raise ConfigError(absent("parts", name))
 
 
 def _summary(entry: EntryPoint) -> str:

@@ -327,7 +327,7 @@ class PoolSection(Section):
     """`[pool]`: measurements of the workers."""
 
     measured: str | None = None
-    """File of measured rates, relative to `podium.toml`, which `podium calibrate` writes."""
+    """File of measured rates, relative to `podium.toml`, which `podium evals calibrate` writes."""
 
 
 class ConductorSection(Section):

@@ -244,7 +244,7 @@ async def _stored(transaction: Transaction, key: str) -> StoredAnswer | None:
         if row["hash"] != _hash(key, row["at"], row["text"]):
             raise JournalBroken(
                 f"the cached answer {key} was changed: `podium audit verify` lists the runs that reused it, "
-                "`podium cache clear` deletes all answers"
+                "`podium runs cache --clear` deletes all answers"
             )
         return StoredAnswer(row["at"], read_record(row["text"], Completion, _TYPE))
     return None

@@ -79,7 +79,7 @@ def read_measured(path: Path | str) -> MeasuredFile:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
     except FileNotFoundError as error:
-        raise ConfigError(f"{path} does not exist: `podium calibrate` writes it") from error
+        raise ConfigError(f"{path} does not exist: `podium evals calibrate` writes it") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     if len(content) > _MOST_BYTES:
@@ -91,7 +91,7 @@ def read_measured(path: Path | str) -> MeasuredFile:
         where = ".".join(map(str, first["loc"]))
         told = f"{where}: {first['msg']}" if where else first["msg"]
         raise ConfigError(
-            f"{path} is not a file of measured rates: {told}: run `podium calibrate` again"
+            f"{path} is not a file of measured rates: {told}: run `podium evals calibrate` again"
         ) from error
 
 
@@ -132,7 +132,7 @@ def put_on_cards(measured: MeasuredFile, workers: Iterable[Worker]) -> None:
         if stale := [kind for kind, entry in _of(measured, name) if entry.rates[name].identity != identity]:
             raise ConfigError(
                 f"the worker {name!r} had another model, server or sampling when it was measured on "
-                f"{', '.join(map(repr, stale))}: run `podium calibrate` again"
+                f"{', '.join(map(repr, stale))}: run `podium evals calibrate` again"
             )
         rates = tuple(_rate(kinds[kind], entry, name) for kind, entry in _of(measured, name))
         worker.card = replace(worker.card, measured=rates)

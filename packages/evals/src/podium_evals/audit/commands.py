@@ -1,4 +1,4 @@
-"""`podium audit-costs`: report tokens, cost, latency and failures in exports and journals."""
+"""`podium audit costs`: report tokens, cost, latency and failures in exports and journals."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, reporting
+from podium.cli import AsJson, ConfigPath, Screen, reporting
 from podium.config import find_journal
 from podium.errors import ConfigError
 from podium.journal import Journal
@@ -25,11 +25,8 @@ from podium_evals.recorded.prices import PriceTable
 PARTIAL = 3
 """The exit code if some rows could not be read and are missing in the report."""
 
-audit_costs = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
 
-
-@audit_costs.command(epilog=EXIT_CODES)
-def report(  # noqa: PLR0913 - one parameter for each argument and option
+def costs(  # noqa: PLR0913 - one parameter for each argument and option
     files: Annotated[
         list[str] | None,
         typer.Argument(
@@ -55,7 +52,10 @@ def report(  # noqa: PLR0913 - one parameter for each argument and option
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Report tokens, cost, latency, failures and loops of model calls in traces, logs and journals."""
+    """Report what model calls cost, and failures.
+
+    The report has tokens, cost, latency, failures and loops of the calls in traces, logs and journals.
+    """
     with reporting() as screen:
         if file_format not in FORMATS:
             raise ConfigError(f"--format {file_format!r}: write {', '.join(FORMATS)}")

@@ -104,7 +104,7 @@ class Calibrator:
         kinds: Kinds = {}
         for row in rows:
             kinds.setdefault(row.question.kind, []).append(row)
-        with GrowingFile(answers, Provenance(source="podium calibrate")) as file:
+        with GrowingFile(answers, Provenance(source="podium evals calibrate")) as file:
             self._samples = {
                 (each.question.key, each.worker): each.samples[-1] for each in read_recordings(answers)
             }

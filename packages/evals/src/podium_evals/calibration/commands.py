@@ -1,4 +1,4 @@
-"""`podium calibrate`: measure each worker's rate of right answers on a kind of questions."""
+"""`podium evals calibrate`: measure each worker's rate of right answers on a kind of questions."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ import anyio
 import typer
 
 from podium.budget import Limits
-from podium.cli import EXIT_CODES, AsJson, ConfigPath, Screen, counted, reporting
+from podium.cli import AsJson, ConfigPath, Screen, counted, reporting
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium.workers import MeasuredFile, Worker, read_measured, write_measured
@@ -24,11 +24,8 @@ PARTIAL = 3
 MEASURED = "measured.json"
 """Default name of the file of rates, in the folder of the config."""
 
-calibrate = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
 
-
-@calibrate.command("calibrate", epilog=EXIT_CODES)
-def measure(  # noqa: PLR0913 - one parameter for each argument and option
+def calibrate(  # noqa: PLR0913 - one parameter for each argument and option
     questions: Annotated[
         Path, typer.Argument(metavar="QUESTIONS", help="JSON lines with `question` and `answer`.")
     ],
@@ -80,7 +77,10 @@ def measure(  # noqa: PLR0913 - one parameter for each argument and option
     config: ConfigPath = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the workers a few questions of each kind, and measure the share of right answers."""
+    """Measure each worker's share of right answers.
+
+    The workers are asked a few questions of each kind.
+    """
     with reporting() as screen:
         loaded = load_config(find_config(config))
         path = out or loaded.measured_path or loaded.path.parent / MEASURED

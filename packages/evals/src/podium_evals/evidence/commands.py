@@ -29,7 +29,7 @@ def evidence(
         typer.Option(
             metavar="FOLDER",
             envvar="PODIUM_EVALS_DATA",
-            help="Folder with the public recordings that `podium record fetch` wrote.",
+            help="Folder with the public recordings that `podium evals record fetch` wrote.",
         ),
     ] = Path("data"),
     out: Annotated[

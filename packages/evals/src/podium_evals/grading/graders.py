@@ -1,4 +1,4 @@
-"""The graders of `podium record`, by name.
+"""The graders of `podium evals record`, by name.
 
 Every grader scores the empty text 0.
 """

@@ -1,4 +1,4 @@
-"""`podium record plans`: ask the planner of a config for plans, and keep them."""
+"""`podium evals record plans`: ask the planner of a config for plans, and keep them."""
 
 from functools import partial
 from pathlib import Path

@@ -84,7 +84,7 @@ def write_recordings(recordings: Recordings, path: Path | str) -> None:
 
 
 def read_recordings(path: Path | str) -> Recordings:
-    """Read a file that `write_recordings` or `podium record` wrote.
+    """Read a file that `write_recordings` or `podium evals record` wrote.
 
     A last line without a line end is left out: its writer was killed.
 

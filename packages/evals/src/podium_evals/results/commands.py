@@ -10,7 +10,7 @@ from typing import Annotated, cast, get_args
 import anyio
 import typer
 
-from podium.cli import EXIT_CODES, AsJson, Screen, reporting
+from podium.cli import AsJson, Screen, command_group, reporting
 from podium.config import find_config, load_config, why_unwritable
 from podium.errors import ConfigError
 from podium_evals.arms import Arm, GivenPlanner, SplitName
@@ -26,7 +26,7 @@ from podium_evals.results.report import Report, Setting, compare_arms, every_sam
 from podium_evals.results.table import draw_report
 from podium_evals.tasks.commands import questions
 
-evals = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
+evals = command_group("evals")
 
 RecordingName = Annotated[
     str, typer.Argument(metavar="RECORDING", help=f"A file of recorded answers, or {', '.join(POOLS)}.")
@@ -59,10 +59,10 @@ Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Also wr
 
 @evals.callback()
 def about() -> None:
-    """Compare ways to answer questions on recorded answers, or estimate the possible gains of a pool."""
+    """Record, measure and compare answers."""
 
 
-@evals.command(epilog=EXIT_CODES)
+@evals.command()
 def run(  # noqa: PLR0913 - one parameter for each argument and option
     recording: RecordingName,
     *,
@@ -74,8 +74,8 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         str | None,
         typer.Option(
             metavar="NAMES",
-            help=f"Arms separated by commas: {', '.join(ARMS)}, or {PLANS}FILE for plans of `podium record "
-            f"plans`. Default: all, and without --probes all but {', '.join(NEED_PROBES)}.",
+            help=f"Arms separated by commas: {', '.join(ARMS)}, or {PLANS}FILE for plans of `podium evals "
+            f"record plans`. Default: all, and without --probes all but {', '.join(NEED_PROBES)}.",
         ),
     ] = None,
     probes: Annotated[
@@ -149,7 +149,7 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             draw_report(screen, report)
 
 
-@evals.command(epilog=EXIT_CODES)
+@evals.command()
 def probes(  # noqa: PLR0913 - one parameter for each argument and option
     recording: RecordingName,
     *,
@@ -185,7 +185,7 @@ def _counts(text: str) -> list[int]:
     return found
 
 
-@evals.command(epilog=EXIT_CODES)
+@evals.command()
 def headroom(  # noqa: PLR0913 - one parameter for each argument and option
     recording: RecordingName,
     *,
@@ -212,7 +212,7 @@ def headroom(  # noqa: PLR0913 - one parameter for each argument and option
             screen.result(conclusion.sentence)
 
 
-evals.command(epilog=EXIT_CODES)(evidence)
+evals.command()(evidence)
 
 
 def _read(screen: Screen, recording: str, pool: str, data: Path | None) -> Recordings:
@@ -249,4 +249,4 @@ def _save(path: Path | None, told: object) -> None:
         raise ConfigError(f"--out {path} cannot be written: {why_unwritable(error)}") from error
 
 
-evals.command(epilog=EXIT_CODES)(questions)
+evals.command()(questions)

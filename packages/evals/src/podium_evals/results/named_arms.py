@@ -64,7 +64,7 @@ def named_arms(names: Sequence[str], workers: Sequence[str]) -> list[Arm]:
     if unknown := [name for name in known if name not in ARMS]:
         raise ConfigError(
             f"there is no arm {unknown[0]!r}: the arms are {', '.join(ARMS)}, and {PLANS}FILE for plans of "
-            "`podium record plans`"
+            "`podium evals record plans`"
         )
     wanted = {*known, "best"}
     found = [arm for name, make in ARMS.items() if name in wanted for arm in make(workers)]

@@ -108,7 +108,7 @@ def _read_file(recording: str, folder: Path) -> Recordings:
         source = "mmlu-pro" if recording == MMLU else f"reasoning-gym --level {_level(recording)}"
         raise ConfigError(
             f"{folder} has no recording of {recording}. "
-            f"Fetch it: podium record fetch {source} --out {shlex.quote(str(fetched))}"
+            f"Fetch it: podium evals record fetch {source} --out {shlex.quote(str(fetched))}"
         )
     return read_mmlu_pro(packed) if recording == MMLU else read_reasoning_gym(packed, level=_level(recording))
 

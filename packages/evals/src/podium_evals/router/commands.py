@@ -10,7 +10,7 @@ import anyio
 import typer
 from rich.status import Status
 
-from podium.cli import EXIT_CODES, AsJson, Screen, reporting
+from podium.cli import AsJson, Screen, command_group, reporting
 from podium.config import find_config, load_config, why_unwritable
 from podium.errors import ConfigError
 from podium_evals.recorded import Recordings
@@ -23,7 +23,7 @@ from podium_evals.router.router import Router
 from podium_evals.router.score_table import Prices
 from podium_evals.router.training import OnPart, train_router
 
-train = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
+train = command_group("train")
 
 
 @train.callback()
@@ -31,7 +31,7 @@ def about() -> None:
     """Train planners on recorded answers."""
 
 
-@train.command(epilog=EXIT_CODES)
+@train.command()
 def router(  # noqa: PLR0913 - one parameter for each argument and option
     recording: Annotated[
         list[str],

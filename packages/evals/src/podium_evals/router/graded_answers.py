@@ -41,7 +41,7 @@ def graded_answers(recordings: Recordings, workers: Sequence[str]) -> Recordings
     if not len(having_scores):
         raise RouterInvalid(
             "no answer in the recording has a score: record with --grader, as in "
-            "`podium record ask QUESTIONS --out FILE --grader number`"
+            "`podium evals record ask QUESTIONS --out FILE --grader number`"
         )
     unscored = (set(workers) & set(recordings.workers)) - set(having_scores.workers)
     if unscored:
@@ -50,6 +50,6 @@ def graded_answers(recordings: Recordings, workers: Sequence[str]) -> Recordings
     if not len(common):
         raise RouterInvalid(
             f"no question has a graded answer of each of {', '.join(workers)}: "
-            "`podium record ask QUESTIONS --out FILE` asks for the missing answers"
+            "`podium evals record ask QUESTIONS --out FILE` asks for the missing answers"
         )
     return common

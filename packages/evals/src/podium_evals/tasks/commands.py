@@ -54,7 +54,7 @@ def questions(  # noqa: PLR0913 - one parameter for each argument and option
         Path | None, typer.Option(help="Folder of downloads. Default: the user's cache folder.")
     ] = None,
 ) -> None:
-    """Write questions of a benchmark, or new questions of Reasoning Gym, to a file for `record ask`."""
+    """Write questions of a benchmark, or new questions of Reasoning Gym, to a file for `evals record ask`."""
     with reporting() as screen:
         if out.exists():
             raise ConfigError(f"{out} already exists: choose another file")
@@ -70,7 +70,7 @@ def questions(  # noqa: PLR0913 - one parameter for each argument and option
             rows = draw_rows(_of_task(screen, TASKS[task], file, folder), count, seed)
         write_questions(rows, out)
         grader = rows[0]["grader"]
-        needs = " (`record ask` needs --run-code for it)" if grader == "code" else ""
+        needs = " (`evals record ask` needs --run-code for it)" if grader == "code" else ""
         screen.note(f"podium: wrote {len(rows):,} questions to {out}; their grader is {grader}{needs}")
 
 

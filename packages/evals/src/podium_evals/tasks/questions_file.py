@@ -1,4 +1,4 @@
-"""Writes questions to a file of JSON lines, which `podium record ask` reads."""
+"""Writes questions to a file of JSON lines, which `podium evals record ask` reads."""
 
 import json
 import os

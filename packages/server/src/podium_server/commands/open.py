@@ -1,4 +1,4 @@
-"""`podium open`: show a recorded run in a browser, without a server that executes runs."""
+"""`podium show --open`: show a recorded run in a browser, without a server that executes runs."""
 
 import html
 import signal
@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
 from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
-import typer
 
-from podium.cli import EXIT_CODES, ConfigPath, Run, Screen, find_run, look, reporting
+from podium.cli import Screen, find_run, look
 from podium.conductor import CARD
 from podium.config import find_config, find_journal, load_config
 from podium.errors import ConfigError
@@ -30,24 +28,13 @@ _PAGE = """<!doctype html>
 <title>Podium</title>
 """
 
-command = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-
-@command.command(name="open", epilog=EXIT_CODES)
-def run(
-    run: Run,
-    *,
-    no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Write the address, and open no browser.")
-    ] = False,
-    config: ConfigPath = None,
-) -> None:
-    """Show a recorded run in a browser, until Ctrl-C. No model is called, and nothing is changed."""
-    with reporting() as screen:
-        journal = find_journal(config)
-        assert isinstance(journal, SqlJournal)
-        run_id = look(journal, lambda: find_run(journal, run)).run_id
-        anyio.run(_serve, screen, Reader(journal, _models(screen, config)), run_id, not no_browser)
+def open_run(screen: Screen, config: Path | None, run: str, *, browser: bool) -> None:
+    """Show the run whose id begins with `run`, until Ctrl-C; without `browser`, only write the address."""
+    journal = find_journal(config)
+    assert isinstance(journal, SqlJournal)
+    run_id = look(journal, lambda: find_run(journal, run)).run_id
+    anyio.run(_serve, screen, Reader(journal, _models(screen, config)), run_id, browser)
 
 
 def _models(screen: Screen, path: Path | None) -> Catalogue:

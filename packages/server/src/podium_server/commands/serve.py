@@ -1,4 +1,4 @@
-"""`podium serve`: serve the models of a config."""
+"""`podium serve` over HTTP: serve the models of a config."""
 
 import gc
 import signal
@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
 
 import anyio
 import typer
 
-from podium.cli import EXIT_CODES, ConfigPath, Screen, reporting
+from podium.cli import Screen
 from podium.conductor import Conductor
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
@@ -29,32 +28,21 @@ from podium_server.settings import ServerSection
 
 _MARKS = {"ok": "✓", "warning": "!", "error": "✗"}
 
-serve = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-
-@serve.command(name="serve", epilog=EXIT_CODES)
-def run(
-    *,
-    host: Annotated[
-        str | None, typer.Option(help="Address to listen on. Default: [server] host, or 127.0.0.1.")
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, help="Port to listen on; 0 for any. Default: [server] port, or 8000."),
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Check the configuration, say what is missing, and exit.")
-    ] = False,
-    openapi: Annotated[
-        bool, typer.Option("--openapi", help="Write the OpenAPI document of the server, and exit.")
-    ] = False,
-    config: ConfigPath = None,
+def serve(
+    screen: Screen, path: Path | None, *, host: str | None, port: int | None, check: bool, openapi: bool
 ) -> None:
-    """Serve the models of a podium.toml to clients of OpenAI's API.
+    """Serve the models of a podium.toml, check it, or write the OpenAPI document.
 
-    Without a podium.toml, the command serves a demo that needs no model, key or network.
+    Args:
+        screen: shows what happens.
+        path: the value of `--config`.
+        host: the address; `None` for the address of the config.
+        port: the port; `None` for the port of the config.
+        check: whether to check the configuration only.
+        openapi: whether to write the document only.
     """
-    with reporting() as screen, _config(screen, config) as loaded:
+    with _config(screen, path) as loaded:
         settings = loaded.table("server", ServerSection) or ServerSection()
         host, port = host or settings.host, settings.port if port is None else port
         if check:

@@ -13,11 +13,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from podium.cli import (
-    EXIT_CODES,
     AsJson,
     ConfigPath,
     Screen,
     above_zero,
+    command_group,
     counted,
     local_time,
     money,
@@ -36,7 +36,7 @@ T = TypeVar("T")
 _DAY = 86400.0
 _SHOWN_DAYS = 31
 
-keys = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
+keys = command_group("keys")
 Name = Annotated[str, typer.Argument(metavar="KEY", help="The name or the id of the key.")]
 
 
@@ -58,10 +58,10 @@ def _role(text: str) -> Role:
 
 @keys.callback()
 def about() -> None:
-    """Create, list, show, rotate and revoke the API keys of `podium serve`."""
+    """Manage the API keys of a server."""
 
 
-@keys.command(epilog=EXIT_CODES)
+@keys.command()
 def create(  # noqa: PLR0913 - one parameter for each rule of a key
     name: Annotated[str, typer.Argument(metavar="NAME", help="A new name, for people.")],
     *,
@@ -123,7 +123,7 @@ def create(  # noqa: PLR0913 - one parameter for each rule of a key
         screen.note(f"podium: created the key {key.name!r} ({key.key_id}): store it, it is shown only once")
 
 
-@keys.command("list", epilog=EXIT_CODES)
+@keys.command("list")
 def list_keys(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """List all keys with their costs of today and of this month."""
     with reporting() as screen:
@@ -136,7 +136,7 @@ def list_keys(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
             screen.note("podium: there are no keys: `podium keys create NAME` creates one")
 
 
-@keys.command(epilog=EXIT_CODES)
+@keys.command()
 def show(name: Name, *, config: ConfigPath = None, as_json: AsJson = False) -> None:
     """Show what a key may do, and what it spent on each of the last days."""
     with reporting() as screen:
@@ -153,7 +153,7 @@ def show(name: Name, *, config: ConfigPath = None, as_json: AsJson = False) -> N
             screen.result(f"  {day.day}  {told}")
 
 
-@keys.command(epilog=EXIT_CODES)
+@keys.command()
 def revoke(name: Name, *, config: ConfigPath = None) -> None:
     """Revoke a key. New requests are refused within 5 seconds, and before their run starts at once."""
     with reporting() as screen:
@@ -161,7 +161,7 @@ def revoke(name: Name, *, config: ConfigPath = None) -> None:
         screen.note(f"podium: revoked the key {key.name!r} ({key.key_id})")
 
 
-@keys.command(epilog=EXIT_CODES)
+@keys.command()
 def rotate(
     name: Name,
     *,

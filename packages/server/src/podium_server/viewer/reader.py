@@ -41,7 +41,9 @@ class TokenAccess(NoKeys):
             KeyInvalid: the token is missing or wrong.
         """
         if not hmac.compare_digest((token or "").encode(), self._token.encode()):
-            raise KeyInvalid("the token of the address is missing: use the address that `podium open` wrote")
+            raise KeyInvalid(
+                "the token of the address is missing: use the address that `podium show --open` wrote"
+            )
         return Caller()
 
 

@@ -41,7 +41,7 @@ def _of_rates(names: str, *, trained: bool) -> str:
     if trained:
         return (
             f"the conductor learned to choose workers by measured rates, and these have none: {names}. So "
-            "its plans may be worse. Measure the rates with `podium calibrate`, and name their file as "
+            "its plans may be worse. Measure the rates with `podium evals calibrate`, and name their file as "
             "`measured` in [pool]"
         )
     return (
@@ -58,5 +58,5 @@ def _of_prices(names: str, *, trained: bool) -> str:
         )
     return (
         f"the conductor was trained without prices of workers, and these have one: {names}. So its plans "
-        "may be worse. Train it with prices, which `podium record ask` writes into the recording"
+        "may be worse. Train it with prices, which `podium evals record ask` writes into the recording"
     )

@@ -86,6 +86,6 @@ def check_environment(recipe: Recipe, folder: Path) -> None:
         raise ConfigError(
             "[reward.cost] compares the costs of plans, and the price of "
             f"{', '.join(environment.unpriced)} is unknown: set `price` in [workers.NAME] of podium.toml "
-            "(for recorded answers, then repeat `podium record ask`, which records the prices without new "
-            "calls), or leave out [reward.cost]"
+            "(for recorded answers, then repeat `podium evals record ask`, which records the prices without "
+            "new calls), or leave out [reward.cost]"
         )

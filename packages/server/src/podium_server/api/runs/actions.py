@@ -205,7 +205,7 @@ class RunActions:
         await self._accepted(exchange, row.run_id)
 
     async def replay(self, exchange: Exchange, caller: Caller) -> None:
-        """Repeat a run as a new run of the caller, as `podium replay` does.
+        """Repeat a run as a new run of the caller, as `podium resume --replay` does.
 
         Raises:
             RunUnknown: as above.

@@ -1,4 +1,4 @@
-// Requests to the server, with the CSRF token of the session, or the token of `podium open`.
+// Requests to the server, with the CSRF token of the session, or the token of `podium show --open`.
 
 export class ApiError extends Error {
   constructor(status, code, message) {
@@ -22,7 +22,7 @@ export function whenRefused(act) {
 // The time of the server in seconds of Unix time. The clock of this machine may be wrong.
 export const serverNow = () => (Date.now() + skew) / 1000;
 
-// `podium open` writes an address with a token. The page keeps the token, and removes it from the address.
+// `podium show --open` writes an address with a token. The page keeps the token, and removes it from the address.
 export function takeToken() {
   const found = /^#\/open\/([^/]+)(.*)$/.exec(location.hash);
   if (found === null) return;

@@ -15,7 +15,8 @@ import typer
 from podium import journal as journals
 from podium.cli.arguments import ConfigPath, Since, moment
 from podium.cli.lookup import family, find_run, local_time, look
-from podium.cli.screen import EXIT_CODES, NO_ANSWER, Screen, counted, reporting
+from podium.cli.root import command_group
+from podium.cli.screen import NO_ANSWER, Screen, counted, reporting
 from podium.config import find_journal, find_shared_cache
 from podium.config.source import why_unreadable, why_unwritable
 from podium.errors import ConfigError, JournalBroken, QueryError
@@ -36,15 +37,15 @@ from podium.types.events import RunEnded, RunStopped
 _TOLD_SECONDS = 10.0
 """How often the verification of all runs says how far it is."""
 
-audit = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
+audit = command_group("audit")
 
 
 @audit.callback()
 def about() -> None:
-    """Verify recorded runs, print their anchors, or export them."""
+    """Verify recorded runs, anchor and export them."""
 
 
-@audit.command(epilog=EXIT_CODES)
+@audit.command()
 def verify(
     run: Annotated[
         str | None, typer.Argument(metavar="RUN|FILE", help="A run, or an exported file. Default: all runs.")
@@ -74,7 +75,7 @@ def verify(
             _verify_run(screen, config, run, anchors)
 
 
-@audit.command(epilog=EXIT_CODES)
+@audit.command()
 def anchor(
     run: Annotated[str | None, typer.Argument(metavar="RUN", help="A run. Default: all runs.")] = None,
     *,
@@ -92,7 +93,7 @@ def anchor(
         look(journal, write)
 
 
-@audit.command(epilog=EXIT_CODES)
+@audit.command()
 def export(
     run: Annotated[list[str] | None, typer.Argument(metavar="RUN", help="The runs.")] = None,
     *,

@@ -12,7 +12,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from podium.cli.arguments import AsJson, ConfigPath, Since
-from podium.cli.screen import EXIT_CODES, NO_ANSWER, Screen, counted, reporting
+from podium.cli.root import command_group
+from podium.cli.screen import NO_ANSWER, Screen, counted, reporting
 from podium.config import Config, Section, find_config, load_config, read_table
 from podium.errors import ConfigError, PlanForbidden
 from podium.journal import Journal
@@ -23,7 +24,7 @@ from podium.types.names import nearest
 from podium.types.plan import Plan, Step
 from podium.workers.worker import Card
 
-policy = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
+policy = command_group("policy")
 
 
 class FlowSection(Section):
@@ -65,10 +66,10 @@ class Finding:
 
 @policy.callback()
 def about() -> None:
-    """Test the policy with flows of data that it must refuse or allow."""
+    """Test the policy with flows of data."""
 
 
-@policy.command("test", epilog=EXIT_CODES)
+@policy.command("test")
 def flows(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The flows, in TOML.")],
     *,

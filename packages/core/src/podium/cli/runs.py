@@ -1,4 +1,4 @@
-"""`podium runs`: list the recorded runs, or delete some."""
+"""`podium runs`: list the recorded runs, delete some, and delete cached answers."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -13,7 +13,8 @@ from rich.text import Text
 
 from podium.cli.arguments import AsJson, ConfigPath, Run, Since, age
 from podium.cli.lookup import SHORT, find_run, local_time, look, short_id
-from podium.cli.screen import EXIT_CODES, Screen, counted, duration, money, reporting
+from podium.cli.root import command_group
+from podium.cli.screen import Screen, counted, duration, money, reporting
 from podium.config import find_journal, find_shared_cache
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal import Journal, RunRow
@@ -29,7 +30,7 @@ _NARROW_ID = 8
 _WIDE_ID = 24
 """Maximum length of an id of the user's, in characters."""
 
-runs = typer.Typer(add_completion=False, rich_markup_mode=None, epilog=EXIT_CODES)
+runs = command_group("runs")
 
 
 @runs.callback(invoke_without_command=True)
@@ -53,7 +54,7 @@ def list_(
         _list(screen, find_journal(config), limit=most, since=since, nested=nested, as_json=as_json)
 
 
-@runs.command(epilog=EXIT_CODES)
+@runs.command()
 def delete(run: Run, *, config: ConfigPath = None) -> None:
     """Delete a run and all runs nested in it."""
     with reporting() as screen:
@@ -67,7 +68,7 @@ def delete(run: Run, *, config: ConfigPath = None) -> None:
         screen.note(f"podium: deleted run {look(journal, remove)}")
 
 
-@runs.command(epilog=EXIT_CODES)
+@runs.command()
 def prune(
     *,
     older_than: Annotated[
@@ -99,6 +100,19 @@ def prune(
         count = look(journal, partial(journal.prune, older_than))
         told = _runs_and_answers(count, anyio.run(cache.prune, older_than))
         screen.note(f"podium: deleted {told}")
+
+
+@runs.command()
+def cache(
+    *,
+    clear: Annotated[bool, typer.Option("--clear", help="Delete the answers.")] = False,
+    config: ConfigPath = None,
+) -> None:
+    """Count the answers in the cache of the journal (`cache = "shared"`), or delete them."""
+    with reporting() as screen:
+        kept = find_shared_cache(config)
+        answers = anyio.run(kept.prune if clear else kept.count_old, 0.0)
+        screen.note(f"podium: {'deleted ' if clear else ''}{counted(answers, 'cached answer')}")
 
 
 def _runs_and_answers(runs: int, answers: int) -> str:

@@ -1,0 +1,260 @@
+"""`podium resume` and `podium decide`: continue a recorded run, or decide on what it waits for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from getpass import getuser
+from pathlib import Path
+from shlex import quote
+from typing import Annotated, Any, Literal, cast
+
+import anyio
+import typer
+
+from podium import replay as replays
+from podium.budget.limits import OF_RUN, Limits
+from podium.cli.answer import Answering, at_the_terminal, verdict_on, verdict_on_action
+from podium.cli.arguments import (
+    Approve,
+    AsJson,
+    Calls,
+    ConfigPath,
+    Edits,
+    InEditor,
+    InputTokens,
+    MaxCost,
+    NewPlan,
+    Outputs,
+    OutputTokens,
+    PlanChange,
+    Rounds,
+    Run,
+    Seconds,
+    Step,
+    Steps,
+    Subtask,
+    Worker,
+    command,
+    exclude,
+)
+from podium.cli.lookup import find_run, look, short_id
+from podium.cli.screen import Screen, reporting
+from podium.conductor import Conductor
+from podium.config import find_config, load_config
+from podium.errors import ConfigError
+from podium.run_state.reuse import paid_results_of
+from podium.run_state.state import limits_of, waiting_for
+from podium.types.events import ApprovalAsked, Event, RunEnded
+from podium.types.plan import Plan
+
+Verdict = Literal["approve", "refuse", "done", "not-done"]
+
+
+def resume(  # noqa: PLR0913 - one parameter for each argument and option
+    run: Run,
+    *,
+    plan: NewPlan = None,
+    edits: Edits = None,
+    edit: InEditor = False,
+    step: Step = None,
+    subtask: Subtask = None,
+    worker: Worker = None,
+    steps: Steps = None,
+    calls: Calls = None,
+    rounds: Rounds = None,
+    seconds: Seconds = None,
+    max_cost: MaxCost = None,
+    input_tokens: InputTokens = None,
+    output_tokens: OutputTokens = None,
+    approve: Approve = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Repeat steps that lacked an input which exists by now.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Continue the run even after too many recoveries.")
+    ] = False,
+    replay: Annotated[
+        bool,
+        typer.Option("--replay", help="Repeat the run as a new run, from its recorded outputs, at no cost."),
+    ] = False,
+    config: ConfigPath = None,
+    outputs: Outputs = False,
+    as_json: AsJson = False,
+) -> None:
+    """Continue, change or replay a recorded run.
+
+    A run that was interrupted, failed or waits continues; recorded results are reused. The run keeps its
+    limits; options replace them. With a changed plan, only the steps whose input differs are called.
+    """
+    with reporting() as screen:
+        limits = {
+            "steps": steps,
+            "calls": calls,
+            "rounds": rounds,
+            "seconds": seconds,
+            "cost": max_cost,
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+        }
+        if replay:
+            others = {"--approve": approve, "--refresh": refresh, "--force": force}
+            exclude("--replay", others | {"a limit": any(each is not None for each in limits.values())})
+        recorded = find_recorded_run(config, run)
+        conductor = recorded.conductor
+        change = PlanChange(file=plan, edits=edits, edit=edit, step=step, subtask=subtask, worker=worker)
+        answering = Answering(screen, as_json=as_json, outputs=outputs, recorded=True, config=config)
+        new_plan, policy = recorded.changed(change), None
+        if replay:
+            again = partial(replays.replay, conductor, recorded.events, plan=new_plan)
+            answering.carry_out(lambda listen: again(on_event=listen))
+            return
+        if approve:
+            policy = at_the_terminal(screen, answering.view, conductor)
+            for asked in waiting_for(recorded.events):
+                anyio.run(_decide_at_the_terminal, screen, recorded, asked, new_plan)
+                new_plan = None
+        if recorded.is_complete:
+            screen.note("podium: the run is complete: this is its recorded answer, and nothing is called")
+        changed = recorded.limits(**limits)
+        if changed is None and recorded.kept:
+            told = ", ".join(recorded.kept)
+            screen.note(f"podium: the run keeps its original limits: {told}")
+        go_on = partial(conductor.resume, recorded.run_id, plan=new_plan, policy=policy, limits=changed)
+        answering.carry_out(lambda listen: go_on(refresh=refresh, force=force, on_event=listen))
+
+
+def decide(  # noqa: PLR0913 - one parameter for each argument and option
+    run: Run,
+    verdict: Annotated[
+        Verdict,
+        typer.Argument(
+            help="`approve` or `refuse` what waits; `done` or `not-done` for the end of an action."
+        ),
+    ],
+    *,
+    action: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="The action of step N. Default: all that waits.")
+    ] = None,
+    round_: Annotated[
+        int | None, typer.Option("--round", min=1, metavar="R", help="The round of the action.")
+    ] = None,
+    plan: NewPlan = None,
+    edits: Edits = None,
+    edit: InEditor = False,
+    step: Step = None,
+    subtask: Subtask = None,
+    worker: Worker = None,
+    by: Annotated[
+        str, typer.Option(metavar="NAME", default_factory=getuser, help="Name recorded with the decision.")
+    ],
+    why: Annotated[str, typer.Option(metavar="TEXT", help="Reason; a refusal needs one.")] = "",
+    config: ConfigPath = None,
+) -> None:
+    """Approve or refuse what a run waits for.
+
+    Or say whether an action happened. A run does not carry out an action whose end is unknown again. `done`
+    takes it as carried out; after `not-done`, `podium resume` carries it out.
+    """
+    with reporting() as screen:
+        change = PlanChange(file=plan, edits=edits, edit=edit, step=step, subtask=subtask, worker=worker)
+        if verdict == "refuse" and not why:
+            raise ConfigError("a refusal needs a reason: add --why TEXT")
+        if verdict in ("done", "not-done") and action is None:
+            raise ConfigError(f"{verdict} is about one action: add --action N, with the number of its step")
+        if change != PlanChange() and (verdict != "approve" or action is not None):
+            told = "only an approved plan can be changed: leave out the options that change the plan"
+            raise ConfigError(told)
+        recorded = find_recorded_run(config, run)
+        facts = (
+            {"approved": verdict == "approve", "plan": recorded.changed(change)}
+            if verdict in ("approve", "refuse")
+            else {"done": verdict == "done", "round": round_}
+        )
+        decided = partial(recorded.conductor.decide, recorded.run_id, action=action, by=by, why=why, **facts)
+        anyio.run(decided)
+        resume = command(f"resume {quote(short_id(recorded.run_id))}", config)
+        what = "" if action is None else f", step {action}"
+        screen.note(f"podium: recorded {verdict} for run {recorded.run_id}{what}; continue with `{resume}`")
+
+
+async def _decide_at_the_terminal(
+    screen: Screen, recorded: "RecordedRun", asked: ApprovalAsked, changed: Plan | None
+) -> None:
+    """Show the changed or waiting plan of a run, or an action, ask for approval, and record the decision."""
+    plan: Plan | None = None
+    if asked.step is not None:
+        worker = recorded.conductor.pool.names[recorded.plan.steps[asked.step].worker]
+        verdict: bool | str | Plan = await verdict_on_action(screen, asked.step, f"{worker} {asked.asked}")
+    else:
+        verdict = await verdict_on(screen, changed or recorded.plan, recorded.conductor)
+        plan = verdict if isinstance(verdict, Plan) else changed
+    approved = not isinstance(verdict, str)
+    await recorded.conductor.decide(
+        recorded.run_id,
+        approved=approved,
+        plan=plan if approved else None,
+        action=asked.step,
+        by=getuser(),
+        why="" if isinstance(verdict, bool | Plan) else verdict,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A recorded run with the conductor of the config."""
+
+    run_id: str
+    events: Sequence[Event]
+    conductor: Conductor
+
+    def changed(self, change: PlanChange) -> Plan | None:
+        """Return the changed plan of the last round; `None` for no change."""
+        if change == PlanChange():
+            return None
+        return change.apply(self.plan, self.conductor.pool.names, self.conductor.limits.plan_steps)
+
+    def limits(self, **given: float | None) -> Limits | None:
+        """Return the run's limits with the given limits, by name, replaced; `None` if none is given."""
+        new = {name: value for name, value in given.items() if value is not None}
+        own = self.conductor.limits.keeping(limits_of(self.events))
+        return replace(own, **cast("Any", new)) if new else None
+
+    @property
+    def kept(self) -> list[str]:
+        """The limits of the run that differ from the config's limits, as text."""
+        config = self.conductor.limits
+        own = config.keeping(limits_of(self.events))
+        values = {name: getattr(own, name) for name in OF_RUN if getattr(own, name) != getattr(config, name)}
+        return [f"no {name}" if value is None else f"{name} {value:g}" for name, value in values.items()]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run ended with a complete answer, so that it has nothing left to do."""
+        return any(isinstance(event, RunEnded) and event.result.status == "ok" for event in self.events[-1:])
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the last round; `ConfigError` if there is none, or a worker is not in the pool."""
+        plans = paid_results_of(self.events, self.conductor.pool.names).plans
+        if not plans:
+            raise ConfigError(f"run {self.run_id} has no plan yet")
+        return plans[max(plans)].plan
+
+
+def find_recorded_run(path: Path | None, typed: str) -> RecordedRun:
+    """Return the run whose id begins with `typed`, from the journal of the config at `path`."""
+    config = load_config(find_config(path))
+    if config.is_hosted:
+        raise ConfigError("a hosted conductor's runs are not recorded: use a config with workers")
+    journal = config.journal()
+    if journal is None:
+        raise ConfigError(f"{config.path} records no runs: remove `off` in [journal]")
+
+    async def read() -> tuple[str, Sequence[Event]]:
+        row = await find_run(journal, typed)
+        return row.run_id, [entry.event for entry in await journal.read(row.run_id)]
+
+    run_id, events = look(journal, read)  # before MCP servers start
+    conductor = config.conductor()
+    assert isinstance(conductor, Conductor)  # the config is not hosted
+    return RecordedRun(run_id, events, conductor)

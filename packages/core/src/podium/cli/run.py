@@ -1,0 +1,202 @@
+"""`podium run` and `podium demo`: answer a question."""
+
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import typer
+
+from podium.cli.answer import Answering, at_the_terminal, problem_line, show_answer, status_line
+from podium.cli.arguments import (
+    Approve,
+    AsJson,
+    Calls,
+    ConfigPath,
+    InputTokens,
+    Labels,
+    MaxCost,
+    Outputs,
+    OutputTokens,
+    Question,
+    Rounds,
+    Seconds,
+    Steps,
+    exclude,
+    names,
+    read_plan,
+    read_question,
+)
+from podium.cli.live import LiveState, follow, hosted_job, run_notes
+from podium.cli.lookup import check_journal
+from podium.cli.screen import NO_ANSWER, PARTIAL, Screen, reporting
+from podium.conductor import Conductor
+from podium.config import find_config, load_config
+from podium.errors import ConfigError
+from podium.hosted import HostedConductor
+from podium.types.events import Event
+from podium.types.messages import read_query
+from podium.types.plan import Plan
+from podium.types.result import Result
+
+
+def run(  # noqa: PLR0913 - one parameter for each argument and option
+    question: Question = None,
+    *,
+    file: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="Add a text file to the question. Repeatable.")
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Run a saved plan, for its own question by default."),
+    ] = None,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Write the decisions and their reasons to stderr.")
+    ] = False,
+    steps: Steps = None,
+    calls: Calls = None,
+    rounds: Rounds = None,
+    seconds: Seconds = None,
+    max_cost: MaxCost = None,
+    input_tokens: InputTokens = None,
+    output_tokens: OutputTokens = None,
+    outputs: Outputs = False,
+    approve: Approve = False,
+    run_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The run's id. An id that was used before continues that run."),
+    ] = None,
+    labels: Labels = "",
+    no_journal: Annotated[bool, typer.Option("--no-journal", help="Do not record the run.")] = False,
+) -> None:
+    """Answer a question, or run a saved plan."""
+    with reporting() as screen:
+        loaded = load_config(find_config(config))
+        journal = None if no_journal or loaded.is_hosted else loaded.journal()
+        if run_id is not None and journal is None and not loaded.is_hosted:
+            off = "leave out --no-journal" if no_journal else f"remove `off` in [journal] of {loaded.path}"
+            raise ConfigError(f"--run-id needs a journal, and this run is not recorded: {off}, or --run-id")
+        if journal is not None:
+            check_journal(screen, journal)  # before MCP servers start
+        limits = {
+            "steps": steps,
+            "calls": calls,
+            "rounds": rounds,
+            "seconds": seconds,
+            "cost": max_cost,
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+        }
+        conductor = loaded.conductor(limits=limits, journaled=not no_journal)
+        answering = Answering(
+            screen,
+            as_json=as_json,
+            explain=explain,
+            outputs=outputs,
+            recorded=journal is not None,
+            config=config,
+        )
+        if isinstance(conductor, HostedConductor):
+            others = {"--plan": plan, "--run-id": run_id, "--labels": labels, "--approve": approve}
+            exclude("a hosted conductor", others)
+            answering.carry_out(hosted_job(conductor, read_question(question, file or ())))
+            return
+        screen.warn(conductor.warnings)
+        policy = at_the_terminal(screen, answering.view, conductor) if approve else None
+        asked = _asked(conductor, plan, question, file or [])
+        go = partial(conductor.run, asked, run_id=run_id, labels=names(labels), policy=policy, forecast=True)
+        answering.carry_out(lambda listen: go(on_event=listen))
+
+
+def _asked(conductor: Conductor, file: Path | None, question: str | None, files: list[Path]) -> str | Plan:
+    if file is None:
+        return read_question(question, files)
+    plan = read_plan(file, conductor.pool.names, conductor.limits.plan_steps)
+    if question is None and not files:
+        return plan
+    return Plan(plan.steps, read_query(read_question(question, files)))
+
+
+_PAGES = Path(__file__).parent / "demo_pages"
+_QUESTION = "What is 17.5% of 2,340, and what does an access list decide?"
+
+
+def demo(
+    question: Annotated[str, typer.Argument(help="The question.")] = _QUESTION,
+    *,
+    folder: Annotated[
+        Path,
+        typer.Option(
+            help="Folder of text and Markdown files to search. Default: a page about Podium.",
+            show_default=False,
+        ),
+    ] = _PAGES,
+) -> None:
+    """Answer a question without a model, key or network."""
+    from podium.cli.drawing.run_table import RunTable, View  # noqa: PLC0415 - rich is slow to import
+    from podium.planners.rule import RulePlanner  # noqa: PLC0415 - only the demo needs it
+    from podium.workers import Calculator, Documents, Gather  # noqa: PLC0415 - only the demo needs them
+
+    with reporting() as screen:
+        if not folder.is_dir():
+            raise ConfigError(f"the folder {str(folder)!r} does not exist: name one with --folder")
+        conductor = Conductor(RulePlanner(), [Calculator(), Documents(folder, top=2), Gather()])
+        screen.result(f"Question: {question}\n")
+        state = LiveState()
+
+        async def job(listen: Callable[[Event], None]) -> Result:
+            return await conductor.run(question, on_event=listen)
+
+        if screen.interactive:
+            result = anyio.run(View(screen, state).watch, job)
+        else:
+            result = anyio.run(follow, job, state)
+            table = RunTable(screen.shown, None, screen.console().width).draw(state)
+            screen.draw(table, *(note.text for note in run_notes(state, screen.shown)))
+        _conclude(screen, question, result)
+
+
+def _conclude(screen: Screen, question: str, result: Result) -> None:
+    for layer in result.plans[0].layers if result.plans else ():
+        if len(layer) > 1:
+            steps = " and ".join(map(str, layer))
+            screen.result(f"Steps {steps} ran in parallel, because none depends on another.")
+    screen.result("")
+    show_answer(screen, result)
+    podium = _own_command()
+    more = [
+        "\nTo run it with real models:",
+        "export the key of a provider, then",
+        f"  {podium} init --preset providers",
+        "or, for a server of your own,",
+        f"  {podium} init --preset server --base-url http://localhost:8000/v1\nand then",
+        f"  {podium} run {shlex.quote(question)}",
+    ]
+    screen.result("\n".join(["", status_line(result), *filter(None, [problem_line(result)]), *more]))
+    if result.status != "ok":
+        raise typer.Exit(PARTIAL if result.status == "partial" else NO_ANSWER)
+
+
+def _own_command() -> str:
+    """Return the shell command that starts this program from the current folder."""
+    if shutil.which("podium") is not None:
+        return "podium"
+    script = Path(sys.argv[0])
+    if script.name == "__main__.py":
+        return f"{_from_here(Path(sys.executable))} -m podium"
+    return _from_here(script)
+
+
+def _from_here(path: Path) -> str:
+    """Quote `path` for a shell, relative to the current folder if it is inside."""
+    path, here = path.absolute(), Path.cwd()
+    if not path.is_relative_to(here):
+        return shlex.quote(str(path))
+    inside = path.relative_to(here)
+    return shlex.quote(str(inside) if len(inside.parts) > 1 else f"./{inside}")

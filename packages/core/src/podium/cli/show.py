@@ -1,0 +1,172 @@
+"""`podium show`: show a recorded run, or the differences of two."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+from rich.text import Text
+
+from podium import replay
+from podium.cli import drawing
+from podium.cli.answer import charge_line, problem_line, result_json, status_line, step_outputs
+from podium.cli.arguments import AsJson, ConfigPath, Run, exclude
+from podium.cli.drawing.run_table import RunTable
+from podium.cli.live import LiveState, run_notes
+from podium.cli.lookup import find_run, local_time, look, nested_events, read_family, short_id
+from podium.cli.screen import Screen, counted, money, reporting
+from podium.config import find_journal
+from podium.config.add_ons import load_part
+from podium.journal import Entry, Journal, RunRow
+from podium.run_state.state import result_of
+from podium.types.events import RunStarted
+from podium.types.result import Result
+
+_EXCERPT = 200
+"""Longest excerpt of a text that differs, in characters."""
+
+
+def show(  # noqa: PLR0913 - one parameter for each argument and option
+    run: Run,
+    other: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Show only how this run differs from the first.")
+    ] = None,
+    *,
+    events: Annotated[
+        bool, typer.Option("--events", help="Write all recorded events as JSON lines.")
+    ] = False,
+    outputs: Annotated[bool, typer.Option("--outputs", help="Write the output of each step too.")] = False,
+    in_browser: Annotated[
+        bool, typer.Option("--open", help="Show the run in a browser, until Ctrl-C. No model is called.")
+    ] = False,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="With --open: write the address, and open no browser.")
+    ] = False,
+    config: ConfigPath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a recorded run, or how two runs differ.
+
+    A run has its plans, steps, calls, costs and the reasons for decisions. Two runs may differ in plans,
+    outputs and costs.
+    """
+    with reporting() as screen:
+        forms = {"--events": events, "--outputs": outputs}
+        if no_browser and not in_browser:
+            exclude("a run without --open", {"--no-browser": True})
+        if in_browser:
+            exclude("--open", forms | {"another run": other, "--json": as_json})
+            load_part("open")(screen, config, run, browser=not no_browser)
+        elif other is not None:
+            exclude("another run", forms)
+            _show_differences(screen, find_journal(config), run, other, as_json=as_json)
+        else:
+            _show(screen, find_journal(config), run, as_json=as_json, events=events, outputs=outputs)
+
+
+def _show(
+    screen: Screen, journal: Journal, typed: str, *, as_json: bool, events: bool, outputs: bool
+) -> None:
+    """Show a run: its question, plans, steps, calls, cost and answer."""
+    row, entries, result = look(journal, lambda: _read(journal, typed))
+    if events:
+        for entry in entries:
+            head = {"number": entry.number, "recorded": entry.at, "hash": entry.hash}
+            screen.result_json({**head, **entry.event.to_json()}, indent=None)
+        return
+    own = [entry for entry in entries if entry.run_id == row.run_id]
+    started = own[0].event
+    assert isinstance(started, RunStarted)
+    if as_json:
+        facts: dict[str, Any] = {"state": row.state, "began": row.began, "ended": row.ended}
+        facts |= {"parent": row.parent, "recoveries": row.recoveries, "labels": sorted(started.labels)}
+        facts |= {"recalls": started.recalls, "hash": own[-1].hash}
+        query = [message.to_wire() for message in started.query]
+        screen.result_json({**result_json(result), **facts, "query": query})
+        return
+    screen.result(_heading(row, started))
+    state = LiveState()
+    for entry in entries:
+        state.take(entry.event, entry.at)
+    table = RunTable(screen.shown, None, screen.console().width).draw(state)
+    screen.draw(table, *(note.text for note in run_notes(state, screen.shown)))
+    for output in step_outputs(result) if outputs else ():
+        screen.result(f"\n{output}")
+    if result.answer:
+        screen.result(f"\n{result.answer}")
+    screen.result(f"\n{status_line(result)}")
+    for line in filter(None, [charge_line(result), problem_line(result)]):
+        screen.result(line)
+    if result.forecast is not None and result.rounds:
+        screen.result("")
+        outcomes = result.rounds[0].outcomes
+        began = any(outcome.started is not None for outcome in outcomes)
+        screen.draw(*drawing.forecast(result.forecast, screen.shown, outcomes if began else None))
+
+
+async def _read(journal: Journal, typed: str) -> tuple[RunRow, Sequence[Entry], Result]:
+    row = await find_run(journal, typed)
+    entries = await read_family(journal, row.run_id)
+    own = [entry.event for entry in entries if entry.run_id == row.run_id]
+    return row, entries, result_of(own, nested_events(entries, row.run_id))
+
+
+def _heading(row: RunRow, started: RunStarted) -> str:
+    facts = [f"run {row.run_id}", row.state, local_time(row.began)]
+    if started.labels:
+        facts.append(f"labels {', '.join(sorted(started.labels))}")
+    if row.recoveries:
+        facts.append(f"continued {counted(row.recoveries, 'time')} after a crash")
+    if row.parent is not None:
+        facts.append(f"nested in {short_id(row.parent)}")
+    if started.recalls is not None:
+        facts.append(f"reuses run {short_id(started.recalls)}")
+    question = started.query[-1].text if started.query else ""
+    return ", ".join(facts) + (f"\n{question}" if question else "") + "\n"
+
+
+def _show_differences(screen: Screen, journal: Journal, first: str, second: str, *, as_json: bool) -> None:
+    async def read_both() -> tuple[Result, Result]:
+        return (await _read(journal, first))[2], (await _read(journal, second))[2]
+
+    results = look(journal, read_both)
+    differences = replay.diff(*results)
+    if as_json:
+        found = [asdict(difference) for difference in differences]
+        screen.result_json({"runs": [result.run_id for result in results], "differences": found})
+        return
+    for result in results:
+        code = "" if result.problem is None else f" ({result.problem.code})"
+        screen.result(f"{short_id(result.run_id)}  {status_line(result)}{code}")
+    if differences:
+        screen.draw(_differences(screen, differences, results))
+    else:
+        screen.result("The runs differ in nothing but times.")
+
+
+def _differences(
+    screen: Screen, differences: Sequence[replay.Difference], results: Sequence[Result]
+) -> Table:
+    sides = (Column(screen.shown(short_id(result.run_id)), ratio=1) for result in results)
+    heads = (Column(head, no_wrap=True) for head in ("where", "what"))
+    table = Table(*heads, *sides, expand=True, box=None, header_style="dim", pad_edge=False)
+    several = any(len(result.rounds) > 1 for result in results)
+    for difference in differences:
+        step = (f"round {difference.round}, " if several else "") + f"step {difference.step}"
+        values = (difference.before, difference.after)
+        texts = (Text(_told(screen, difference.what, value)) for value in values)
+        table.add_row("run" if difference.step is None else step, difference.what, *texts)
+    return table
+
+
+def _told(screen: Screen, what: str, value: object) -> str:
+    if what == "cost" and (value is None or isinstance(value, float | int)):
+        return money(value)
+    if value is None:
+        return "-"
+    if isinstance(value, float | int):
+        return f"{value:,}"
+    text = " ".join(screen.shown(value if isinstance(value, str) else json.dumps(value)).split())
+    return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "…"
