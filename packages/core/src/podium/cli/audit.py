@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from podium import journal as journals
-from podium.cli.arguments import ConfigPath, Since, moment
-from podium.cli.lookup import family, find_run, local_time, look
+from podium.cli.arguments import ConfigPath, Since, exclude, moment
+from podium.cli.lookup import find_run, local_time, look
 from podium.cli.root import command_group
 from podium.cli.screen import NO_ANSWER, Screen, counted, reporting
 from podium.config import find_journal, find_shared_cache
@@ -24,12 +24,10 @@ from podium.journal import (
     Anchor,
     Break,
     Journal,
-    Record,
     Verifier,
     read_anchors,
     read_lines,
     verify_each,
-    verify_runs,
 )
 from podium.secrets import escaped
 from podium.types.events import RunEnded, RunStopped
@@ -65,14 +63,12 @@ def verify(
     """Verify that nobody has changed the records since they were written."""
     with reporting() as screen:
         anchors = () if anchor is None else _read_anchors(anchor)
-        if run is None:
-            _verify_journal(screen, config, anchors, since, until)
-        elif since is not None or until is not None:
-            raise ConfigError("name a run or a file, or give --since and --until")
-        elif Path(run).is_file():
+        if run is not None:
+            exclude("a run or a file", {"--since": since, "--until": until})
+        if run is not None and Path(run).is_file():
             _verify_file(screen, Path(run), anchors)
         else:
-            _verify_run(screen, config, run, anchors)
+            _verify_journal(screen, config, run, anchors, since, until)
 
 
 @audit.command()
@@ -86,7 +82,7 @@ def anchor(
         journal = find_journal(config)
 
         async def write() -> None:
-            run_ids = None if run is None else [(await find_run(journal, run)).run_id]
+            run_ids = None if run is None else [await _id_of(journal, run)]
             async for each in journals.anchors_of(journal, run_ids):
                 screen.result_record(each.to_line())
 
@@ -107,32 +103,52 @@ def export(
     with reporting() as screen:
         if every == bool(run):
             raise ConfigError("name the runs to export, or give --all")
-        _export(screen, find_journal(config), run or (), out)
+        journal = find_journal(config)
+
+        async def write(put: Callable[[str], object]) -> None:
+            async for line in journals.export(
+                journal, [await _id_of(journal, each) for each in run or ()] or None
+            ):
+                put(line)
+
+        if out is None:
+            look(journal, partial(write, screen.result_record))
+            return
+        try:
+            with out.open("x", encoding="utf-8") as file:
+                look(journal, partial(write, lambda line: file.write(escaped(line) + "\n")))
+        except FileExistsError as error:
+            raise ConfigError(f"{out} already exists: choose another file") from error
+        except OSError as error:
+            raise ConfigError(f"{out} cannot be written: {why_unwritable(error)}") from error
+        screen.note(f"podium: wrote {out}")
+
+
+async def _id_of(journal: Journal, typed: str) -> str:
+    return (await find_run(journal, typed)).run_id
 
 
 def _verify_journal(
     screen: Screen,
     config: Path | None,
+    typed: str | None,
     anchors: Sequence[Anchor],
     since: float | None,
     until: float | None,
 ) -> None:
-    """Verify all runs, or those that began in a time; exit with 1 if a record was changed.
+    """Verify a run with the runs nested in it, or all runs of a time; exit with 1 if a record was changed.
 
     The runs are verified newest first. From time to time, and if the command is interrupted, it tells the
     time down to which the runs are verified.
-
-    Raises:
-        JournalError: the journal or the cached answers cannot be read.
     """
     journal, cache = find_journal(config), find_shared_cache(config)
     runs, changed, reached, told_at = 0, 0, until, monotonic()
 
     async def read() -> None:
         nonlocal runs, changed, reached, told_at
-        async for part, breaks in verify_each(
-            journal, anchors=anchors, cache=cache, since=since, until=until
-        ):
+        run_ids = None if typed is None else [await _id_of(journal, typed)]
+        parts = verify_each(journal, run_ids, anchors=anchors, cache=cache, since=since, until=until)
+        async for part, breaks in parts:
             _tell_breaks(screen, breaks)
             runs, changed = runs + len(part), changed + len(breaks)
             reached = part[0].began if part else reached
@@ -143,37 +159,17 @@ def _verify_journal(
     try:
         look(journal, read)
     except KeyboardInterrupt as interrupt:
-        if reached is not None:
+        if reached is not None and typed is None:
             place = datetime.fromtimestamp(ceil(reached)).astimezone().isoformat()
             interrupt.add_note(f"{counted(runs, 'run')} verified: verify the others with --until {place}")
         raise
-    _tell_count(screen, runs, is_changed=changed > 0)
-
-
-def _verify_run(screen: Screen, config: Path | None, typed: str, anchors: Sequence[Anchor]) -> None:
-    """Verify one run and the runs nested in it; exit with 1 if a record was changed.
-
-    Raises:
-        JournalError: the run is unknown, or the journal or the cached answers cannot be read.
-    """
-    journal, cache = find_journal(config), find_shared_cache(config)
-
-    async def read() -> tuple[int, Sequence[Break]]:
-        run_id = (await find_run(journal, typed)).run_id
-        runs = len(await family(journal, run_id))
-        return runs, await verify_runs(journal, [run_id], anchors=anchors, cache=cache)
-
-    _tell(screen, *look(journal, read))
+    _conclude(screen, runs, is_changed=changed > 0)
 
 
 def _verify_file(screen: Screen, path: Path, anchors: Sequence[Anchor]) -> None:
     """Verify an exported file; exit with 1 if a record in it was changed.
 
     A run without an end is reported too, because its last records may have been removed.
-
-    Raises:
-        JournalBroken: the file is not an export, has a truncated line, or has no run.
-        QueryError: the file cannot be read.
     """
     runs, breaks, unfinished = 0, list[Break](), 0
     verifier = Verifier(anchors)
@@ -184,21 +180,20 @@ def _verify_file(screen: Screen, path: Path, anchors: Sequence[Anchor]) -> None:
                     breaks.append(broken)
                 elif not isinstance(records[-1].entry().event, RunEnded | RunStopped):
                     unfinished += 1
-                    screen.result(_unfinished(records))
+                    told = "unfinished when it was exported, or its last records were removed"
+                    last = f"the hash of record {len(records) - 1} is {records[-1].hash}"
+                    screen.result(f"? run {records[0].run_id}: {told}; {last}")
     except (OSError, UnicodeDecodeError) as error:
         raise QueryError(f"{path} cannot be read: {why_unreadable(error)}") from error
     if not runs:
         raise JournalBroken(f"{path} has no runs: it is not an export, or its records were removed")
     breaks += verifier.missing()
-    _tell(screen, runs, breaks, f", {unfinished} without an end" if unfinished else "")
+    _tell_breaks(screen, breaks)
+    _conclude(screen, runs, f", {unfinished} without an end" if unfinished else "", is_changed=bool(breaks))
 
 
 def _read_anchors(path: Path) -> Sequence[Anchor]:
-    """Read anchors from a file, or from stdin.
-
-    Raises:
-        QueryError: the file cannot be read, has no anchor, or has something else.
-    """
+    """Read anchors from a file, or from stdin; `QueryError` if there are none, or there is something else."""
     try:
         with nullcontext(sys.stdin) if str(path) == "-" else path.open(encoding="utf-8") as lines:
             anchors = tuple(read_anchors(lines))
@@ -211,54 +206,12 @@ def _read_anchors(path: Path) -> Sequence[Anchor]:
     return anchors
 
 
-def _export(screen: Screen, journal: Journal, typed: Sequence[str], path: Path | None) -> None:
-    """Write runs as JSON lines to a new file, or to stdout.
-
-    Args:
-        screen: reports the new file.
-        journal: the journal of the runs.
-        typed: the first characters of the runs' ids; empty for all runs.
-        path: the file; `None` for stdout.
-
-    Raises:
-        ConfigError: the file exists or cannot be written.
-        JournalError: a run is unknown, or the journal cannot be read.
-    """
-
-    async def write(put: Callable[[str], object]) -> None:
-        run_ids = [(await find_run(journal, each)).run_id for each in typed] or None
-        async for line in journals.export(journal, run_ids):
-            put(line)
-
-    if path is None:
-        look(journal, partial(write, screen.result_record))
-        return
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            look(journal, partial(write, lambda line: file.write(escaped(line) + "\n")))
-    except FileExistsError as error:
-        raise ConfigError(f"{path} already exists: choose another file") from error
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {why_unwritable(error)}") from error
-    screen.note(f"podium: wrote {path}")
-
-
-def _unfinished(records: Sequence[Record]) -> str:
-    told = "unfinished when it was exported, or its last records were removed"
-    return f"? run {records[0].run_id}: {told}; the hash of record {len(records) - 1} is {records[-1].hash}"
-
-
-def _tell(screen: Screen, runs: int, breaks: Sequence[Break], besides: str = "") -> None:
-    _tell_breaks(screen, breaks)
-    _tell_count(screen, runs, besides, is_changed=bool(breaks))
-
-
 def _tell_breaks(screen: Screen, breaks: Sequence[Break]) -> None:
     for broken in breaks:
         screen.result(f"✗ {broken}")
 
 
-def _tell_count(screen: Screen, runs: int, besides: str = "", *, is_changed: bool) -> None:
+def _conclude(screen: Screen, runs: int, besides: str = "", *, is_changed: bool) -> None:
     if is_changed:
         raise typer.Exit(NO_ANSWER)
     screen.note(f"podium: {counted(runs, 'run')} verified{besides}")

@@ -45,9 +45,9 @@ def shadow(  # noqa: PLR0913 - one parameter for each option
     The candidate is called in its own thread, after the primary has answered. So the caller does not wait for
     the candidate, and gets none of its errors. Each pair of answers is recorded, with the time, calls, tokens
     and cost of both; `podium evals shadow report` compares them. If the primary is a graph, its final state
-    is compared, also if the caller streams it. The candidate does not get the arguments that control streaming
-    and interrupts (`stream_mode`, `interrupt_before` and so on). The candidate uses the memory and the
-    processors of this process.
+    is compared, also if the caller streams it. The candidate does not get the arguments that control
+    streaming and interrupts (`stream_mode`, `interrupt_before` and so on). The candidate uses the memory and
+    the processors of this process.
 
     Args:
         primary: the Runnable in production.
