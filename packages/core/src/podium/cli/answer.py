@@ -144,16 +144,7 @@ _ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "": "no", "e": "edi
 
 
 def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -> Policy:
-    """Return a policy that asks the person at the terminal.
-
-    Args:
-        screen: shows the plan.
-        view: the live view of the run, which is hidden during the question; `None` if there is none.
-        conductor: forecasts the cost of a plan.
-
-    Raises:
-        ConfigError: stdin, stdout or stderr is not a terminal.
-    """
+    """Return a policy that asks the person at the terminal; the live view is hidden during the question."""
     if not screen.interactive or not screen.can_ask:
         raise ConfigError(
             '--approve needs a terminal: without one, write approve = "later" in [policy] '
@@ -179,11 +170,7 @@ async def verdict_on_action(screen: Screen, step: int, action: str) -> bool | st
 
 
 async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Literal[True] | str | Plan:
-    """Show a plan with its forecast, and ask the person at the terminal whether it may run.
-
-    Returns:
-        `True` if the plan may run, a text with the reason if it is refused, or the changed plan.
-    """
+    """Ask the person at the terminal whether a plan may run; a text refuses it, a plan replaces it."""
     plan, workers = shown, conductor.pool.names
     while True:
         screen.draw_note(drawing.plan_table(plan, workers, screen.shown, conductor.actions_of(plan)))
@@ -214,16 +201,7 @@ _EXITS = {"partial": PARTIAL, "failed": NO_ANSWER, "waiting": WAITING}
 
 
 class Answering:
-    """One run that a command starts and shows.
-
-    Args:
-        screen: shows the run.
-        as_json: whether to write the result as JSON.
-        explain: whether to write `Result.explain()` to stderr too.
-        outputs: whether to write the output of each step to stderr too.
-        recorded: whether the run is in a journal, so that it can be resumed.
-        config: the value of `--config`, for the commands that are shown.
-    """
+    """One run that a command starts and shows; `recorded` says whether it can be resumed."""
 
     def __init__(
         self,
@@ -245,11 +223,7 @@ class Answering:
         self.view = drawing.View(screen, self._state) if screen.interactive and not as_json else None
 
     def carry_out(self, job: Job) -> None:
-        """Run the job, show its result, and exit with its exit code.
-
-        Raises:
-            PodiumError: the run failed without a result.
-        """
+        """Run the job, show its result, and exit with its exit code."""
         try:
             result = anyio.run(self._done, job)
         except (KeyboardInterrupt, PodiumError) as error:
@@ -257,14 +231,17 @@ class Answering:
                 self._show_result(error.result)  # the answer is paid for
             elif self._recorded and self._state.runs:
                 run_id = next(iter(self._state.runs))
-                error.add_note(
-                    f"continue with `{command(f'resume {quote(short_id(run_id))}', self._config)}`"
-                )
+                resume = command(f"resume {quote(short_id(run_id))}", self._config)
+                error.add_note(f"continue with `{resume}`")
             root = self._state.root
             if isinstance(error, PlannerError) and self._as_json and root is not None and root.result:
                 self._show_result(root.result)  # programs need the cost of a failed run too
             raise
-        self._show(result)
+        for output in step_outputs(result) if self._outputs and not self._as_json else ():
+            self._screen.note(output)
+        self._show_result(result)
+        if not self._as_json:
+            self._tell(result)
         if result.status != "ok":
             raise typer.Exit(_EXITS[result.status])
 
@@ -277,16 +254,10 @@ class Answering:
         else:
             show_answer(self._screen, result)
 
-    def _show(self, result: Result) -> None:
-        if self._as_json:
-            self._screen.result_json(result_json(result))
-            return
-        for output in step_outputs(result) if self._outputs else ():
-            self._screen.note(output)
-        show_answer(self._screen, result)
+    def _tell(self, result: Result) -> None:
+        """Write the status of the run, its id and what can be done to stderr."""
         if self._screen.interactive or result.status != "ok":
-            self._screen.note(f"podium: {status_line(result)}")
-            for line in filter(None, [charge_line(result), problem_line(result)]):
+            for line in filter(None, [status_line(result), charge_line(result), problem_line(result)]):
                 self._screen.note(f"podium: {line}")
         if self._recorded:
             self._screen.note(f"podium: run {result.run_id}{_hint(result, self._config)}")

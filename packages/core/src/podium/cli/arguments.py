@@ -54,11 +54,7 @@ def age(text: str) -> float:
 
 
 def moment(text: str) -> float:
-    """Parse a time span before now, such as 12h, or a local date, such as 2026-11-30 or 2026-11-30T15:00.
-
-    Returns:
-        Seconds of Unix time.
-    """
+    """Parse a time span before now, such as 12h, or a local date, such as 2026-11-30; return Unix time."""
     try:
         return time() - span(text)
     except typer.BadParameter:
@@ -71,12 +67,7 @@ def moment(text: str) -> float:
 
 
 def command(arguments: str, config: Path | None) -> str:
-    """Return a command for the user to type, with the `--config` that this command was given.
-
-    Args:
-        arguments: the name of the command and its arguments.
-        config: the value of `--config`.
-    """
+    """Return a command for the user to type, with the `--config` that this command was given."""
     return f"podium {arguments}" if config is None else f"podium {arguments} --config {quote(str(config))}"
 
 
@@ -171,13 +162,7 @@ _TICKS = re.compile("`{3,}")
 def read_question(typed: str | None, files: Sequence[Path] = ()) -> str:
     """Return the question, followed by each file in a code fence under its name.
 
-    Args:
-        typed: the question; `-` for stdin; `None` also for stdin, if stdin is a pipe and there are
-            no files.
-        files: text files to add to the question.
-
-    Raises:
-        QueryError: there is no question, or stdin or a file is not readable text.
+    The question is read from stdin if it is `-`, or missing, there are no files, and stdin is a pipe.
     """
     has_stdin = sys.stdin is not None  # a parent may have closed it
     is_piped = typed is None and not files and has_stdin and not sys.stdin.isatty()
@@ -227,13 +212,7 @@ class PlanChange:
     worker: str | None = None
 
     def apply(self, plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
-        """Return the changed plan; `None` for no change.
-
-        Raises:
-            ConfigError: the options exclude each other, or the editor fails.
-            PlanError: the new plan or an edit is invalid.
-            QueryError: a file cannot be read.
-        """
+        """Return the changed plan; `None` for no change."""
         has_step = self.step is not None
         if has_step != (self.subtask is not None or self.worker is not None):
             raise ConfigError("--step needs --subtask or --worker or both, and these need --step")
@@ -250,22 +229,12 @@ class PlanChange:
 
 
 def read_plan(path: Path, workers: Sequence[str], max_steps: int) -> Plan:
-    """Read a file that `podium plan --json` wrote, or a plan in any of the three spellings.
-
-    Raises:
-        QueryError: the file cannot be read.
-        PlanError: the file has no valid plan.
-    """
+    """Read a file that `podium plan --json` wrote, or a plan in any of the three spellings."""
     return read_saved_plan(_text(path, "the plan"), workers, max_steps)
 
 
 def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
-    """Open a plan in the user's editor, and return the changed plan; `None` for no change.
-
-    Raises:
-        ConfigError: the editor did not start, or failed.
-        PlanError: the edited text is not a valid plan.
-    """
+    """Open a plan in the user's editor, and return the changed plan; `None` for no change."""
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     written = replace(plan, query=()).to_json()
     for row in written["steps"]:
@@ -277,13 +246,12 @@ def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
         try:
             subprocess.run([*shlex.split(command), str(path)], check=True)  # noqa: S603 - the user's editor
         except (OSError, ValueError, subprocess.CalledProcessError) as error:
-            raise ConfigError(
-                f"the editor {command!r} failed: {error}; set another editor in $EDITOR"
-            ) from error
+            told = f"the editor {command!r} failed: {error}; set another editor in $EDITOR"
+            raise ConfigError(told) from error
         changed = path.read_text(encoding="utf-8", errors="replace")
-    return (
-        None if changed == text else replace(read_saved_plan(changed, workers, max_steps), query=plan.query)
-    )
+    if changed == text:
+        return None
+    return replace(read_saved_plan(changed, workers, max_steps), query=plan.query)
 
 
 def _read_edits(path: Path, workers: Sequence[str]) -> tuple[Edit, ...]:

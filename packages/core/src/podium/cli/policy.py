@@ -117,11 +117,7 @@ def _show(screen: Screen, found: Sequence[Finding], *, as_json: bool) -> None:
 
 
 def _of_flow(flow: FlowSection, own: Policy, cards: Sequence[Card]) -> Finding:
-    """Return what the policy does with a flow.
-
-    Raises:
-        ConfigError: a worker does not exist, or nobody declares a label.
-    """
+    """Return what the policy does with a flow; `ConfigError` for a worker or a label that does not exist."""
     names = [card.name for card in cards]
     for name in flow.workers:
         if name not in names:
@@ -131,16 +127,12 @@ def _of_flow(flow: FlowSection, own: Policy, cards: Sequence[Card]) -> Finding:
     own.check_labels(flow.labels, cards)
     steps = enumerate(map(names.index, flow.workers))
     plan = Plan(tuple(Step(number, "x", (index - 1,) if index else ()) for index, number in steps))
-    found, why = _verdict(own, plan, cards, frozenset(flow.labels))
+    found, why = _verdict(own, plan, cards, frozenset(flow.labels), frozenset())
     return Finding(" → ".join(flow.workers), tuple(flow.labels), flow.expect, found, why)
 
 
 def _verdict(
-    own: Policy,
-    plan: Plan,
-    cards: Sequence[Card],
-    labels: frozenset[str],
-    previous: frozenset[str] = frozenset(),
+    own: Policy, plan: Plan, cards: Sequence[Card], labels: frozenset[str], previous: frozenset[str]
 ) -> tuple[str, str]:
     try:
         own.verify(plan, cards, labels, previous)

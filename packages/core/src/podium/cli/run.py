@@ -187,16 +187,9 @@ def _own_command() -> str:
     """Return the shell command that starts this program from the current folder."""
     if shutil.which("podium") is not None:
         return "podium"
-    script = Path(sys.argv[0])
-    if script.name == "__main__.py":
-        return f"{_from_here(Path(sys.executable))} -m podium"
-    return _from_here(script)
-
-
-def _from_here(path: Path) -> str:
-    """Quote `path` for a shell, relative to the current folder if it is inside."""
-    path, here = path.absolute(), Path.cwd()
-    if not path.is_relative_to(here):
-        return shlex.quote(str(path))
-    inside = path.relative_to(here)
-    return shlex.quote(str(inside) if len(inside.parts) > 1 else f"./{inside}")
+    script, is_module = Path(sys.argv[0]).absolute(), sys.argv[0].endswith("__main__.py")
+    path = Path(sys.executable) if is_module else script
+    if path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    typed = shlex.quote(str(path) if len(path.parts) > 1 else f"./{path}")
+    return f"{typed} -m podium" if is_module else typed
