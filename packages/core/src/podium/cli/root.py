@@ -173,8 +173,8 @@ def _command(place: str, name: str) -> Any:
     elif path in announced:
         made = announced[path].load()
     elif any(each.startswith(f"{path}.") for each in announced):
-        made = command_group(name)  # packages add to a group of a package that is not installed
-        made.callback()(lambda: None)
+        made = command_group(name)
+        made.callback(help=add_ons.command_summaries().get(path))(lambda: None)
     else:
         raise ConfigError(add_ons.absent("commands", path))
     if not isinstance(made, typer.Typer):

@@ -29,7 +29,7 @@ class AddOn:
     folder: str
     """Its folder in `packages/`."""
     commands: Mapping[str, str] = field(default_factory=dict)
-    """The commands, each with a summary of at most 45 characters."""
+    """The commands, each with a summary; of those outside groups at most 45 characters."""
     tables: tuple[str, ...] = ()
     """The tables of `podium.toml`."""
     planners: tuple[str, ...] = ()
@@ -45,9 +45,15 @@ ADD_ONS = (
         {
             "evals": "Record, measure and compare answers.",
             "evals.record": "Record answers of models, or plans.",
+            "evals.questions": "Write questions of a benchmark to a file.",
             "evals.calibrate": "Measure each worker's share of right answers.",
+            "evals.run": "Compare ways to answer with the best single worker.",
+            "evals.headroom": "Estimate the possible gains of a pool over its best single worker.",
+            "evals.probes": "Measure the gain of probes: a few graded questions of a new kind.",
+            "evals.evidence": "Write the page of results on public recordings.",
             "audit.costs": "Report what model calls cost, and failures.",
             "train": "Train planners on recorded answers.",
+            "train.router": "Train a router on graded answers.",
         },
         planners=("router",),
     ),
@@ -88,8 +94,9 @@ def command_summaries() -> dict[str, str]:
     installed = announced("podium.commands")
     known = {name: summary for add_on in ADD_ONS for name, summary in add_on.commands.items()}
     others = {name: _summary(entry) for name, entry in installed.items() if name not in known}
+    places = {*installed, *(name.partition(".")[0] for name in installed)}
     return {
-        name: summary if name in installed else f"{summary} (not installed)"
+        name: summary if name in places else f"{summary} (not installed)"
         for name, summary in (known | others).items()
     }
 

@@ -50,7 +50,7 @@ def evidence(
         int | None, typer.Option(min=1, help="Processes. Default: one for each core, up to 4.")
     ] = None,
 ) -> None:
-    """Measure all arms on the public recordings, and write the page of results.
+    """Write the page of results on public recordings.
 
     The answers of arms are kept. After a stop, repeat the command to continue.
     """

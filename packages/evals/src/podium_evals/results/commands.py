@@ -10,12 +10,11 @@ from typing import Annotated, cast, get_args
 import anyio
 import typer
 
-from podium.cli import AsJson, Screen, command_group, reporting
+from podium.cli import AsJson, Screen, reporting
 from podium.config import find_config, load_config, why_unwritable
 from podium.errors import ConfigError
 from podium_evals.arms import Arm, GivenPlanner, SplitName
 from podium_evals.calibration.probe_curve import COUNTS, probe_curve
-from podium_evals.evidence.commands import evidence
 from podium_evals.recorded import Progress as Download, Recordings
 from podium_evals.results.headroom import conclude, headroom_arms
 from podium_evals.results.named_arms import ARMS, NEED_PROBES, PLANS, named_arms
@@ -24,9 +23,6 @@ from podium_evals.results.probe_table import draw_probes
 from podium_evals.results.progress import answer_bar, cores
 from podium_evals.results.report import Report, Setting, compare_arms, every_sample
 from podium_evals.results.table import draw_report
-from podium_evals.tasks.commands import questions
-
-evals = command_group("evals")
 
 RecordingName = Annotated[
     str, typer.Argument(metavar="RECORDING", help=f"A file of recorded answers, or {', '.join(POOLS)}.")
@@ -57,12 +53,6 @@ Processes = Annotated[int | None, typer.Option(min=1, help="Processes. Default: 
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Also write the report as JSON.")]
 
 
-@evals.callback()
-def about() -> None:
-    """Record, measure and compare answers."""
-
-
-@evals.command()
 def run(  # noqa: PLR0913 - one parameter for each argument and option
     recording: RecordingName,
     *,
@@ -120,7 +110,10 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare arms (ways to answer) with the best single worker, on the same questions."""
+    """Compare ways to answer with the best single worker.
+
+    The ways, called arms, are asked the same questions.
+    """
     with reporting() as screen:
         if split not in get_args(SplitName):
             raise ConfigError(f"--split {split!r}: write {', '.join(get_args(SplitName))}")
@@ -149,7 +142,6 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             draw_report(screen, report)
 
 
-@evals.command()
 def probes(  # noqa: PLR0913 - one parameter for each argument and option
     recording: RecordingName,
     *,
@@ -185,7 +177,6 @@ def _counts(text: str) -> list[int]:
     return found
 
 
-@evals.command()
 def headroom(  # noqa: PLR0913 - one parameter for each argument and option
     recording: RecordingName,
     *,
@@ -210,9 +201,6 @@ def headroom(  # noqa: PLR0913 - one parameter for each argument and option
         else:
             draw_report(screen, report)
             screen.result(conclusion.sentence)
-
-
-evals.command()(evidence)
 
 
 def _read(screen: Screen, recording: str, pool: str, data: Path | None) -> Recordings:
@@ -247,6 +235,3 @@ def _save(path: Path | None, told: object) -> None:
         path.write_text(json.dumps(told, indent=2, ensure_ascii=False) + "\n", "utf-8")
     except OSError as error:
         raise ConfigError(f"--out {path} cannot be written: {why_unwritable(error)}") from error
-
-
-evals.command()(questions)

@@ -10,7 +10,7 @@ import anyio
 import typer
 from rich.status import Status
 
-from podium.cli import AsJson, Screen, command_group, reporting
+from podium.cli import AsJson, Screen, reporting
 from podium.config import find_config, load_config, why_unwritable
 from podium.errors import ConfigError
 from podium_evals.recorded import Recordings
@@ -23,15 +23,7 @@ from podium_evals.router.router import Router
 from podium_evals.router.score_table import Prices
 from podium_evals.router.training import OnPart, train_router
 
-train = command_group("train")
 
-
-@train.callback()
-def about() -> None:
-    """Train planners on recorded answers."""
-
-
-@train.command()
 def router(  # noqa: PLR0913 - one parameter for each argument and option
     recording: Annotated[
         list[str],
@@ -87,7 +79,10 @@ def router(  # noqa: PLR0913 - one parameter for each argument and option
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a router on graded answers, and measure it on other questions."""
+    """Train a router on graded answers.
+
+    It is measured on other questions.
+    """
     with reporting() as screen:
         goal = _goal(quality, price)
         check_curve_files(curve or ())

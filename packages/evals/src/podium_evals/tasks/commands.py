@@ -54,7 +54,10 @@ def questions(  # noqa: PLR0913 - one parameter for each argument and option
         Path | None, typer.Option(help="Folder of downloads. Default: the user's cache folder.")
     ] = None,
 ) -> None:
-    """Write questions of a benchmark, or new questions of Reasoning Gym, to a file for `evals record ask`."""
+    """Write questions of a benchmark to a file.
+
+    Or make new questions of Reasoning Gym. `podium evals record ask` reads the file.
+    """
     with reporting() as screen:
         if out.exists():
             raise ConfigError(f"{out} already exists: choose another file")
