@@ -14,7 +14,7 @@ def test_a_run_passes_through_podium_alone() -> None:
     """The stages of a run are among the files; no library is."""
     route = trace_run()
     names = {file.removeprefix(f"{FOLDER}/") for file in route.files}
-    assert {"conductor.py", "planners/fixed.py", "workers/scripted.py"} <= names
+    assert {"conductor.py", "planners/planner.py", "workers/simple.py"} <= names
     assert all(file.startswith(FOLDER) for file in route.files)
     assert route.switches >= route.jumps.total() > len(route.files)
 

@@ -175,9 +175,9 @@ def _late(error: dict[str, Any]) -> Reply:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_a_page_in_place_of_json_is_a_broken_answer(*, stream: bool) -> None:
+async def test_a_text_in_place_of_json_is_a_broken_answer(*, stream: bool) -> None:
     """As for Podium's own workers, however the model is asked."""
-    async with ChatServer(lambda _: whole("<html>hello</html>", content_type="text/html")) as server:
+    async with ChatServer(lambda _: whole("hello", content_type="text/plain")) as server:
         model = ChatOpenAI(model="m", base_url=server.url, api_key="none", max_retries=0)
         own = await _error(ChatWorker("m", endpoint=Endpoint(server.url)), stream=stream)
         assert await _error(as_worker(model), stream=stream) == own == (WorkerBroken.code, True)

@@ -21,7 +21,7 @@ PER_TOKEN = Price(input=0.0, output=1_000_000.0)
 BOUND = 500
 ONE = Plan((Step(0, "go"),))
 PIECE = chunk({"content": "half of it"})
-HTML = "<html>The proxy has no answer.</html>"
+GARBAGE = "The proxy has no answer."
 OPEN = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: "
 UNREPORTED = completion("half of it", finish_reason=None, usage=None)
 
@@ -46,11 +46,11 @@ async def one_call(reply: Any, *, stream: bool = False, effort: str | None = Non
 @pytest.mark.parametrize(
     ("reply", "stream"),
     [
-        pytest.param(whole(HTML, content_type="text/html"), False, id="html"),
+        pytest.param(whole(GARBAGE, content_type="text/plain"), False, id="text"),
         pytest.param(whole("[1]"), False, id="not an object"),
         pytest.param(whole(b"\xff\xfe half"), False, id="not utf-8"),
         pytest.param(whole(UNREPORTED), False, id="no finish reason"),
-        pytest.param(whole(HTML), True, id="json that is html"),
+        pytest.param(whole(GARBAGE), True, id="json that is text"),
         pytest.param(events(PIECE), True, id="done without a finish reason"),
         pytest.param(events(PIECE, done=False), True, id="a stream without a finish reason"),
         pytest.param(events(chunk({"reasoning_content": "hm"})), True, id="reasoning"),
@@ -85,7 +85,7 @@ async def test_a_response_that_was_received_bounds_the_charge(reply: Any, *, str
         pytest.param(events(PIECE, RESET), True, id="reset within the stream"),
         pytest.param(events(PIECE, b"data: {half\n\n"), True, id="an event that is not json"),
         pytest.param(events(chunk({"role": "assistant"})), True, id="perhaps reasoning"),
-        pytest.param(Reply((OPEN + b"text/html\r\n\r\n" + HTML.encode(), CUT)), False, id="closed"),
+        pytest.param(Reply((OPEN + b"text/plain\r\n\r\n" + GARBAGE.encode(), CUT)), False, id="closed"),
         pytest.param(
             Reply(
                 (
@@ -144,7 +144,7 @@ async def test_the_result_says_what_was_charged() -> None:
     plan = '{"worker": 0, "subtask": "go", "access": []}'
     broken = {
         "boss": [whole("{")],
-        "m": [Reply((b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", CUT)), whole(HTML)],
+        "m": [Reply((b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", CUT)), whole(GARBAGE)],
     }
 
     def reply(call: Call) -> Reply:
@@ -167,7 +167,7 @@ async def test_the_result_says_what_was_charged() -> None:
 async def test_a_resumed_run_counts_the_same() -> None:
     """Its ledger has what was received, not the reservation."""
     journal, limits = MemoryJournal(), Limits(output_tokens=BOUND + 100)
-    async with ChatServer(lambda _: whole(HTML)) as server:
+    async with ChatServer(lambda _: whole(GARBAGE)) as server:
         conductor = Conductor(
             FixedPlanner(ONE), [worker(server.url)], retry=Retry(attempts=1), journal=journal, limits=limits
         )

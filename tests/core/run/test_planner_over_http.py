@@ -69,7 +69,7 @@ PASSING = {
     "closed": Reply((CUT,)),
     "cut": events(chunk({"content": PLAN[:9]}), CUT),
     "no end": events(chunk({"content": PLAN}), done=False),
-    "html": whole("<html>busy</html>", content_type="text/html"),
+    "text": whole("busy", content_type="text/plain"),
     "no choices": whole({"object": "chat.completion", "choices": []}),
 }
 LASTING = {"400": _down(400), "401": _down(401), "403": _down(403), "404": _down(404)}
