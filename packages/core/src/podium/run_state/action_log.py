@@ -89,6 +89,15 @@ class Execution:
         """The outcome of its step; `None` if it is not known."""
         self.is_running = False
 
+    def inside(self, path: Path, levels: tuple[Level, ...]) -> "Execution":
+        """Return a copy inside of further workers and steps."""
+        nests = self.is_nested_run
+        copied = Execution(
+            self.action, path=(*path, *self.path), levels=(*levels, *self.levels), is_nested_run=nests
+        )
+        copied.outcome = self.outcome
+        return copied
+
     def end(self, outcome: Outcome) -> None:
         """Set the end of the action."""
         output = outcome.text or ("" if outcome.problem is None else outcome.problem.message)

@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, assert_never
 
 from podium.run_state.action_log import Execution, without_cost
+from podium.run_state.fold import UNKNOWN, RunState, fold
 from podium.run_state.recorded_actions import executions_of
 from podium.run_state.state import calls_of, is_aside, renumbered, with_nested
 from podium.secrets import scrub
@@ -388,3 +389,92 @@ def _forget_decision(paid_results: PaidResults, number: int, plan: Plan) -> None
     decided, before = paid_results.decisions.get(number), paid_results.plans.get(number)
     if decided is not None and plan != (decided.plan or (before and before.plan)):
         del paid_results.decisions[number]
+
+
+def paid_results_from(  # noqa: C901, PLR0912 - one case for each fact
+    state: RunState, workers: Sequence[str], *, again: bool = True
+) -> PaidResults:
+    """Return the paid results of a run; plans have the worker numbers of the current pool.
+
+    The cost of earlier calls of steps that run again still counts.
+
+    Args:
+        state: the state of the run.
+        workers: the names of the pool's workers.
+        again: whether steps that failed in the latest round run again.
+
+    Raises:
+        ConfigError: the pool lacks a worker of a plan.
+    """
+    begun = [number for number, current in state.rounds.items() if current.reason is not None]
+    latest = max(begun, default=0) if again else inf
+    is_waiting = isinstance(state.last, RunEnded) and state.last.result.status == "waiting"
+    standing = state.settled if is_waiting else len(state.ends)
+    paid_results = PaidResults(approvals=dict(state.approvals), actions=state.executions())
+    for number, current in state.rounds.items():
+        if current.reason is not None:
+            paid_results.reasons[number] = current.reason
+        planned = [each.proposal for each in current.planned if each.proposal.problem is not UNKNOWN]
+        if planned:
+            paid_results.proposals[number] = planned
+        if current.ready is not None:
+            plan = renumbered(current.ready.plan, state.names, workers)
+            paid_results.plans[number] = replace(current.ready, plan=plan)
+        if current.is_asked:
+            paid_results.asked.add(number)
+        if (decision := current.decision) is not None:
+            changed = decision.plan and renumbered(decision.plan, state.names, workers)
+            paid_results.decisions[number] = replace(decision, plan=changed)
+    for position, end in enumerate(state.ends):
+        outcome = end.outcome
+        is_again = runs_again(outcome, inf if position >= standing else latest)
+        if end.key and not is_again and outcome.action in (None, "not_done"):
+            paid_results.add(end.key, outcome)  # the log has the other actions
+    if again and not state.is_planned and paid_results.plans:
+        number = max(paid_results.plans)
+        proposals = paid_results.proposals.get(number, ())
+        # A plan that was given to the run has no proposals.
+        if paid_results.plans[number].is_fallback and any(each.role == "fallback" for each in proposals):
+            paid_results.stand_ins.add(number)
+    stand = {id(end.outcome) for end in state.ends[standing:]}
+    for number, current in state.rounds.items():
+        for index, step in current.steps.items():
+            for call in step.calls:
+                paid_results.charged.add((number, index, call.bill.attempt))
+                ended = call.ended
+                failed = (
+                    ended is not None
+                    and ended.status != "ok"
+                    and ended.round == latest
+                    and not is_aside(ended)
+                )
+                if ended is None or (failed and not (ended.status == "failed" and id(ended) in stand)):
+                    bill = state.bill_of(step, call)
+                    paid_results.lost.setdefault((number, index), []).append(bill)
+                    if ended is None:
+                        paid_results.unseen.setdefault((number, index), []).append(bill)
+    return paid_results
+
+
+def unbilled_from(events: Sequence[Event], workers: Sequence[str], *, moved: bool = False) -> PaidResults:
+    """See `unbilled`."""
+    first, *nested = _runs(events)
+    state = fold([_unbilled(event) for event in first if not _is_call(event)])
+    paid_results = paid_results_from(state, workers, again=False)
+    paid_results.run_id, paid_results.actions = state.run_id, fold(first, nested).executions()
+    if moved and paid_results.plans:
+        number = max(paid_results.plans)
+        last = len(paid_results.plans[number].plan.steps) - 1
+        ended = [end for end in state.ends if end.key]
+        latest = max((end.round for end in ended), default=0)
+        paid_results.moved = {
+            (number, end.step): end.key for end in ended if end.round == latest and end.step < last
+        }
+    return paid_results
+
+
+def _runs(events: Sequence[Event]) -> list[list[Event]]:
+    runs: dict[str, list[Event]] = {}
+    for event in events:
+        runs.setdefault(event.run_id, []).append(event)
+    return list(runs.values())
