@@ -15,7 +15,7 @@ from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner, PlanRequest, PlanText
 from podium.policy import Policy
-from podium.run_state.state import result_of
+from podium.run_state.state import fold
 from podium.secrets import register
 from podium.types import Completion, Event, Plan, RunEnded, RunStopped, StepEnded, StepStarted
 from podium.workers import FREE, Card, Request, StepInput, Worker
@@ -109,7 +109,7 @@ async def test_what_had_ended_is_recorded_and_the_run_goes_on_when_the_mistake_i
     assert ends == {0: "ok", 1: "failed", 2: "cancelled", 3: "cancelled"}
     assert isinstance(events[-1], RunStopped)
     assert events[-1].problem.code == "crashed"
-    assert result_of(events).status != "ok"
+    assert fold(events).result().status != "ok"
     own.error = None
     mended = [first, own, ScriptedWorker("slow", "C")]
     result = await Conductor(FixedPlanner(plan), mended, journal=journal).resume("r")

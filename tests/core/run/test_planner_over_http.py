@@ -16,7 +16,7 @@ from podium.budget import Limits
 from podium.errors import PlannerError, WorkerBroken, WorkerRefused, WorkerTimeout, WorkerUnavailable
 from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.run_state.state import spent_by
+from podium.run_state import fold
 from podium.types import Event, PlannerEnded, PlannerStarted, Result, RunEnded
 from podium.workers import Pool
 from podium.workers.simple import Reply as Scripted
@@ -154,7 +154,7 @@ async def test_a_run_without_a_plan_is_recorded_and_resumed() -> None:
     (row,) = await journal.runs()
     assert (row.run_id, row.state) == (run_id, "failed")
     recorded = [entry.event for entry in await journal.read(run_id)]
-    assert sum(spend.calls for spend in spent_by(recorded)) == 3
+    assert sum(spend.calls for spend in fold(recorded).spent()) == 3
     again = Conductor(boss(PLAN), [ScriptedWorker("a", "A")], journal=journal)
     result = await again.resume(run_id)
     assert (result.status, result.answer, len(result.proposals)) == ("ok", "A", 4)

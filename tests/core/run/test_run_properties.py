@@ -22,6 +22,7 @@ from podium.hosts import answer_sources
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, FixedPlanner
+from podium.run_state import fold
 from podium.run_state.reuse import paid_results_of, step_key
 from podium.types import (
     Completion,
@@ -401,7 +402,7 @@ def test_who_came_first_came_first_again_when_a_run_goes_on(race: Race, data: st
         conductor, worker, _ = team()
         log = await (await prefix(before, "run")).claim("run")
         result = await conductor.run(
-            "What?", paid_results=paid_results_of([entry.event for entry in log.entries], ["w"])
+            "What?", paid_results=paid_results_of(fold(entry.event for entry in log.entries), ["w"])
         )
         delivered = {e.step for e in before if isinstance(e, StepEnded) and e.outcome.status == "ok"}
         asked = {request.caller.step for request in worker.requests if request.caller is not None}

@@ -16,7 +16,7 @@ from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner
-from podium.run_state import result_of
+from podium.run_state import fold
 from podium.types import Completion, Event, PlannerStarted, Result, StepEnded, StepStarted
 from podium.usage import Usage
 
@@ -84,11 +84,11 @@ def test_no_call_that_was_sent_is_missing_from_the_bill(scene: Scene, data: st.D
         events = await recorded(journal, "R")
         for life in range(2):
             events = events[: data.draw(st.integers(1, len(events)), label=f"length {life}")]
-            check(result_of(events), events)
+            check(fold(events).result(), events)
             left = await prefix(events, "R")
             result = await conductor(scene, left).resume("R", plan=scene.edited)
             events = await recorded(left, "R")
-            assert result_of(events) == result
+            assert fold(events).result() == result
             check(result, events)
 
     anyio.run(body, backend_options=OPTIONS)
@@ -129,8 +129,8 @@ async def test_a_nested_run_that_was_cut_off_is_billed_by_its_record() -> None:
     starts = [at for at, e in enumerate(await recorded(journal, child)) if isinstance(e, StepStarted)]
     left = await cut(journal, {"R": length, child: starts[1] + 1})
     events, lost = await recorded(left, "R"), await recorded(left, child)
-    assert result_of(events).cost is None  # what the nested run spent is not at hand
-    told = result_of(events, [lost])
+    assert fold(events).result().cost is None  # what the nested run spent is not at hand
+    told = fold(events, [lost]).result()
     reserved = next(e.reserved for e in reversed(lost) if isinstance(e, StepStarted))
     assert reserved.cost is not None
     assert told.cost == pytest.approx(EACH + reserved.cost)
@@ -181,12 +181,12 @@ def test_a_nested_run_is_billed_once_however_often_it_is_cut_off(
                 del lengths[chain[-1]]
             journal = await cut(journal, lengths)
             runs = [await recorded(journal, each) for each in lengths if each != "R"]
-            told = result_of(await recorded(journal, "R"), runs)
+            told = fold(await recorded(journal, "R"), runs).result()
             check_bounds(told, runs)
             result = await conductor(journal).resume("R")
             rows = {row.run_id: row.parent for row in await journal.runs(nested=True, limit=None)}
             child = next(each for each, parent in rows.items() if parent == "R")
-            inner = result_of(await recorded(journal, child))
+            inner = fold(await recorded(journal, child)).result()
             assert inner.cost is not None
             assert result.cost == pytest.approx(inner.cost + EACH)
             assert result.usage.total_tokens == inner.usage.total_tokens + 200
@@ -215,6 +215,6 @@ async def test_a_lost_call_whose_step_is_planned_no_more_stays_on_the_bill() -> 
     assert (aside.step, aside.worker, aside.status, aside.problem.code) == (1, "b", "cancelled", "unknown")
     assert (aside.cost, aside.maybe_paid, result.maybe_paid) == (start.reserved.cost, True, True)
     assert "part of which may not be billed" in result.explain()
-    assert result_of(await recorded(left, "R")) == result
+    assert fold(await recorded(left, "R")).result() == result
     again = await Conductor(planned(plan), [paid("a"), paid("b")], journal=left).resume("R")
     assert again.cost == result.cost

@@ -4,7 +4,7 @@ import pytest
 from core.run_state.test_resume import conductor, recorded, team
 
 from podium.journal import MemoryJournal
-from podium.run_state.state import result_of
+from podium.run_state.state import fold
 from podium.types import RunEnded, StepEnded
 
 pytestmark = pytest.mark.anyio
@@ -19,7 +19,7 @@ async def test_a_record_without_its_end_tells_how_far_the_run_came() -> None:
         before = events[:length]
         assert not isinstance(before[-1], RunEnded)
         ended = {event.step for event in before if isinstance(event, StepEnded)}
-        result = result_of(before)
+        result = fold(before).result()
         assert result.problem is not None
         assert result.problem.code == "unfinished"
         assert result.status == ("partial" if result.answer else "failed")
@@ -28,4 +28,4 @@ async def test_a_record_without_its_end_tells_how_far_the_run_came() -> None:
             assert outcome.worker == worker
             assert outcome.status == ("ok" if outcome.step in ended else "cancelled")
             assert outcome.problem is None or outcome.problem.code == "unfinished"
-    assert result_of(events) == whole
+    assert fold(events).result() == whole

@@ -10,7 +10,7 @@ from podium.errors import JournalError
 from podium.journal import Log, MemoryJournal
 from podium.planners import ChatPlanner
 from podium.policy import Policy
-from podium.run_state import result_of
+from podium.run_state import fold
 from podium.types import Event, PlannerStarted, Result, RunEnded, RunStarted, StepEnded
 from podium.usage import Usage
 from podium.workers import FREE
@@ -78,7 +78,7 @@ async def test_a_planner_that_was_broken_off_is_in_the_result(price: Price) -> N
     events = await recorded(journal, "whole")
     at, start = next((at, event) for at, event in enumerate(events) if isinstance(event, PlannerStarted))
     left = await prefix(events[: at + 1], "R")
-    assert result_of([entry.event for entry in await left.read("R")]).cost == start.reserved.cost
+    assert fold([entry.event for entry in await left.read("R")]).result().cost == start.reserved.cost
     result = await Conductor(ChatPlanner(planner), [paid("a")], journal=left).resume("R")
     lost, good = result.proposals
     assert lost.problem is not None

@@ -11,7 +11,7 @@ from podium import ChatPlanner, Conductor, FunctionWorker, Limits, Plan, Scripte
 from podium.errors import ConfigError, RunExists, RunUnknown
 from podium.journal import Journal, MemoryJournal
 from podium.planners import FixedPlanner
-from podium.run_state import result_of
+from podium.run_state import fold
 from podium.types import Completion, Event, Result, RunEnded, RunResumed, RunStarted, StepEnded
 from podium.workers.simple import Reply
 
@@ -171,7 +171,7 @@ async def test_a_step_that_was_shown_a_gap_is_called_again_only_if_the_user_asks
         assert result.problem.code == "stale"
         assert "before step 2 (c) had an output: to make step 3 (d) again" in result.problem.message
         assert "--refresh" in result.problem.message
-    assert result_of(await recorded(journal, "x")) == result
+    assert fold(await recorded(journal, "x")).result() == result
     result = await conductor(again, journal).resume("x", refresh=True)
     assert (calls(again), result.status, result.answer) == ([0, 0, 1, 1], "ok", "made from both")
     assert "c said at last" in again[3].requests[0].messages[-1].text

@@ -13,7 +13,7 @@ from podium.execution import OnFailure
 from podium.journal import MemoryJournal, export
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
-from podium.run_state import result_of
+from podium.run_state import fold
 from podium.run_state.reuse import step_key
 from podium.types import Result, StepEnded
 from podium.workers import Request
@@ -86,7 +86,7 @@ def test_a_run_goes_on_from_any_point_of_its_record(scene: Scene, data: st.DataO
         journal, workers = MemoryJournal(), pool(scene, scene.failing)
         whole = await conductor(scene, workers, journal).run("What?", run_id="whole")
         events = await recorded(journal, "whole")
-        assert result_of(events) == whole
+        assert fold(events).result() == whole
         length = data.draw(st.integers(1, len(events)), label="length")
         before = await prefix(events[:length], "again")
         delivered = Counter(
@@ -95,7 +95,7 @@ def test_a_run_goes_on_from_any_point_of_its_record(scene: Scene, data: st.DataO
         healed = pool(scene, data.draw(st.sampled_from([scene.failing, frozenset[int]()]), label="failing"))
         result = await conductor(scene, healed, before).resume("again")
         _check(result, asked(healed), delivered, asked(workers), scene)
-        assert result_of(await recorded(before, "again")) == result
+        assert fold(await recorded(before, "again")).result() == result
         twice = pool(scene, frozenset())
         ended = await conductor(scene, twice, before).run("What?", run_id="again")
         assert ended == result

@@ -14,7 +14,7 @@ from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.replay import replay
-from podium.run_state.state import result_of
+from podium.run_state.state import fold
 from podium.types import Completion, RunEnded
 from podium.workers import Request
 
@@ -61,7 +61,7 @@ async def test_a_resumed_run_goes_on_in_time_where_it_ended() -> None:
     assert times == sorted(times)
     ended = [event for event in await recorded(journal, "r") if isinstance(event, RunEnded)]
     assert [event.result.seconds for event in ended] == [3.0, 6.0]
-    assert result_of(await recorded(journal, "r")) == result
+    assert fold(await recorded(journal, "r")).result() == result
 
 
 async def test_the_wait_for_an_approval_is_no_time_of_the_run() -> None:

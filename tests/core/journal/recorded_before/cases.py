@@ -29,7 +29,7 @@ from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.replay import replay
-from podium.run_state import result_of
+from podium.run_state import fold
 from podium.types import Completion, Result
 from podium.usage import Usage
 from podium.workers import FREE, Worker
@@ -312,6 +312,6 @@ async def read(journal: SqlJournal) -> dict[str, Any]:
         for row in rows:
             if row.parent is None:
                 nested = [events[other.run_id] for other in rows if other.parent == row.run_id]
-                result = result_of(events[row.run_id], nested)
+                result = fold(events[row.run_id], nested).result()
                 found[row.run_id] = {"state": row.state} | told(result)
     return found

@@ -18,7 +18,7 @@ from podium.config import Config, Section, find_config, load_config, read_table
 from podium.errors import ConfigError, PlanForbidden
 from podium.journal import Journal
 from podium.policy import Policy, labels_of
-from podium.run_state.state import result_of
+from podium.run_state.state import fold
 from podium.types.events import Event, RunStarted
 from podium.types.names import nearest
 from podium.types.plan import Plan, Step
@@ -153,7 +153,7 @@ async def _of_runs(journal: Journal, since: float, own: Policy, cards: Sequence[
 
 def _of_run(events: Sequence[Event], own: Policy, cards: Sequence[Card]) -> Iterator[Finding]:
     """Yield what the policy does with each plan of a recorded run."""
-    result, names = result_of(events), [card.name for card in cards]
+    result, names = fold(events).result(), [card.name for card in cards]
     first = events[0]
     labels = first.labels if isinstance(first, RunStarted) else frozenset[str]()
     previous = frozenset[str]()

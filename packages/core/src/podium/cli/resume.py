@@ -42,8 +42,7 @@ from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError
-from podium.run_state.reuse import paid_results_of
-from podium.run_state.state import limits_of, waiting_for
+from podium.run_state import fold, renumbered
 from podium.types.events import ApprovalAsked, Event, RunEnded
 from podium.types.plan import Plan
 
@@ -110,7 +109,7 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
             return
         if approve:
             policy = at_the_terminal(screen, answering.view, conductor)
-            for asked in waiting_for(recorded.events):
+            for asked in fold(recorded.events).waiting:
                 anyio.run(_decide_at_the_terminal, screen, recorded, asked, new_plan)
                 new_plan = None
         if recorded.is_complete:
@@ -216,14 +215,14 @@ class RecordedRun:
     def limits(self, **given: float | None) -> Limits | None:
         """Return the run's limits with the given limits, by name, replaced; `None` if none is given."""
         new = {name: value for name, value in given.items() if value is not None}
-        own = self.conductor.limits.keeping(limits_of(self.events))
+        own = self.conductor.limits.keeping(fold(self.events).limits)
         return replace(own, **cast("Any", new)) if new else None
 
     @property
     def kept(self) -> list[str]:
         """The limits of the run that differ from the config's limits, as text."""
         config = self.conductor.limits
-        own = config.keeping(limits_of(self.events))
+        own = config.keeping(fold(self.events).limits)
         values = {name: getattr(own, name) for name in OF_RUN if getattr(own, name) != getattr(config, name)}
         return [f"no {name}" if value is None else f"{name} {value:g}" for name, value in values.items()]
 
@@ -235,10 +234,11 @@ class RecordedRun:
     @property
     def plan(self) -> Plan:
         """The plan of the last round; `ConfigError` if there is none, or a worker is not in the pool."""
-        plans = paid_results_of(self.events, self.conductor.pool.names).plans
-        if not plans:
+        state = fold(self.events)
+        ready = [current.ready for _, current in sorted(state.rounds.items()) if current.ready is not None]
+        if not ready:
             raise ConfigError(f"run {self.run_id} has no plan yet")
-        return plans[max(plans)].plan
+        return renumbered(ready[-1].plan, state.names, self.conductor.pool.names)
 
 
 def find_recorded_run(path: Path | None, typed: str) -> RecordedRun:

@@ -19,7 +19,7 @@ from podium.config import find_journal, find_shared_cache
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal import Journal, RunRow
 from podium.journal.journal import DAMAGED
-from podium.run_state import result_of
+from podium.run_state import fold
 
 _WIDE = 100
 """Width of a terminal with room for longer ids and full dates, in columns."""
@@ -182,7 +182,7 @@ async def _so_far(journal: Journal, row: RunRow) -> tuple[RunRow, float | None]:
     executed, and if its record cannot be read.
     """
     try:
-        result = result_of([entry.event for entry in await journal.read(row.run_id)])
+        result = fold([entry.event for entry in await journal.read(row.run_id)]).result()
     except JournalBroken:  # `podium audit verify` has the details
         return replace(row, state=DAMAGED, cost=None), None
     except RunUnknown:  # it was just deleted, or it has lost its record

@@ -20,7 +20,7 @@ from podium.cli.screen import Screen, counted, money, reporting
 from podium.config import find_journal
 from podium.config.add_ons import load_part
 from podium.journal import Entry, Journal, RunRow
-from podium.run_state.state import result_of
+from podium.run_state import fold
 from podium.types.events import RunStarted
 from podium.types.result import Result
 
@@ -110,7 +110,7 @@ async def _read(journal: Journal, typed: str) -> tuple[RunRow, Sequence[Entry], 
     row = await find_run(journal, typed)
     entries = await read_family(journal, row.run_id)
     own = [entry.event for entry in entries if entry.run_id == row.run_id]
-    return row, entries, result_of(own, nested_events(entries, row.run_id))
+    return row, entries, fold(own, nested_events(entries, row.run_id)).result()
 
 
 def _heading(row: RunRow, started: RunStarted) -> str:

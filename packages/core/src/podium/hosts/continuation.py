@@ -17,7 +17,7 @@ from podium.errors import ConfigError, JournalBroken, PlannerError, QueryError
 from podium.journal import Journal
 from podium.policy import Policy
 from podium.run import Listener, RunOptions
-from podium.run_state import result_of
+from podium.run_state import fold
 from podium.run_state.reuse import PaidResults, actions_alone, unbilled
 from podium.secrets import scrub
 from podium.types import Message, Part, Plan, Result, RunEnded, Tools, read_conversation
@@ -288,7 +288,7 @@ async def _run_of_session(
                 continue
             if row.state in _UNDECIDED:
                 return started
-            actions = result_of(events, await journal.nested(row.run_id)).actions
+            actions = fold(events, await journal.nested(row.run_id)).result().actions
             if any(action.end in _BEGUN for action in actions):
                 return started
     return None

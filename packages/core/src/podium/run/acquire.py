@@ -11,7 +11,7 @@ from podium.errors import LimitExceeded, RunExists, RunHeld
 from podium.execution.context import RunRequest
 from podium.journal.journal import Head, Journal, head_of
 from podium.run_state.recorder import RunRecorder
-from podium.run_state.state import has_ended, is_undecided, limits_of, result_of
+from podium.run_state.state import fold
 from podium.secrets import scrub
 from podium.types.events import Event, PlanReady, RunStarted
 from podium.types.messages import Message
@@ -50,7 +50,7 @@ async def acquire(
         log = await journal.begin(started(request, workers, limits, name), minted=request.is_new_id)
     except RunExists:
         return await _join(journal, request, workers, limits.seconds)
-    return Acquired(request, RunRecorder(log, (), workers))
+    return Acquired(request, RunRecorder(log, None, workers))
 
 
 async def _join(journal: Journal, request: RunRequest, workers: Sequence[str], seconds: float) -> Acquired:
@@ -62,7 +62,8 @@ async def _join(journal: Journal, request: RunRequest, workers: Sequence[str], s
             events = [entry.event for entry in entries]
             if request.caller is None:  # the id of a nested run already depends on its query
                 _check_same(request, events, workers)
-            ended = result_of(events) if has_ended(events) or is_undecided(events) else None
+            state = fold(events)
+            ended = state.result() if state.has_ended or state.is_undecided else None
             if ended is not None and not _goes_on(request, ended):
                 return Acquired(request, before=ended, head=head_of(entries))
             try:
@@ -79,14 +80,14 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
     # A nested run never becomes dead by itself: its outer run does.
     log = await journal.claim(request.run_id, force=request.force or request.caller is not None)
     try:
-        events = [entry.event for entry in log.entries]
         nested = await journal.nested(request.run_id)
-        before = result_of(events, nested)
-        if has_ended(events) and not _goes_on(request, before):
+        state = fold((entry.event for entry in log.entries), nested)
+        before, first = state.result(), state.started
+        if state.has_ended and not _goes_on(request, before):
             await log.aclose()
             return Acquired(request, before=before, head=head_of(log.entries))
-        recorder = RunRecorder(log, events, workers, nested)
-        first = next(event for event in events if isinstance(event, RunStarted))
+        recorder = RunRecorder(log, state, workers)
+        assert first is not None  # else it has no result
         labels = first.labels | request.labels
         request = replace(
             request,
@@ -98,7 +99,7 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
             sampling=first.sampling,
             tool_messages=first.tool_messages,
         )
-        limits = limits_of(events) if request.caller is None else None
+        limits = state.limits if request.caller is None else None
         return Acquired(request, recorder, before, limits)
     except BaseException:  # a cancelled task must release the run, too
         await log.aclose()

@@ -19,11 +19,10 @@ from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest, Asked
 from podium.prompts.render import judge_prompt
 from podium.run.forecast import forecast_plan
-from podium.run_state.recorded_actions import executions_of
 from podium.run_state.reuse import step_key
-from podium.run_state.state import waiting_for
+from podium.run_state.state import RunState, fold
 from podium.secrets import BUGS, Boundary, add_place
-from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunResumed, RunStarted
+from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunResumed
 from podium.types.messages import storable
 from podium.types.outcome import Action, Outcome, Problem
 from podium.types.plan import Plan, Step, literal
@@ -50,17 +49,16 @@ async def decide(
     """Record a decision on the plan or the actions of a waiting run, or on the end of an action."""
     log = await journal.claim(given.run_id)
     try:
-        events = [entry.event for entry in log.entries]
+        state = fold(entry.event for entry in log.entries)
         if isinstance(given, ActionDecided):
-            decisions: list[Event] = [_on_end(given, events)]
+            decisions: list[Event] = [_on_end(given, state)]
         else:
-            decisions = [*_on_waiting(given, events)]
-            if given.plan is not None:
-                first = next(event for event in events if isinstance(event, RunStarted))
-                check(given.plan, first.labels)
+            decisions = [*_on_waiting(given, state)]
+            if given.plan is not None and state.started is not None:
+                check(given.plan, state.started.labels)
         at, run_id = decisions[0].at, given.run_id
         if isinstance(given, ActionDecided) or given.plan is None:  # the run may be nested, with its own pool
-            workers = next(e.workers for e in reversed(events) if isinstance(e, RunStarted | RunResumed))
+            workers = state.workers
         log.append(RunResumed(run_id=run_id, at=at, workers=tuple(workers), recovery=log.recovery))
         for decision in decisions:
             log.append(decision)
@@ -69,9 +67,9 @@ async def decide(
         await log.aclose()
 
 
-def _on_waiting(given: ApprovalGiven, events: Sequence[Event]) -> Sequence[ApprovalGiven]:
+def _on_waiting(given: ApprovalGiven, state: RunState) -> Sequence[ApprovalGiven]:
     """Return the decision for each approval that the run waits for, and that is meant."""
-    waiting = [asked for asked in waiting_for(events) if given.step in (None, asked.step)]
+    waiting = [asked for asked in state.waiting if given.step in (None, asked.step)]
     if not waiting:
         what = "a decision" if given.step is None else f"a decision on step {given.step}"
         raise ConfigError(f"run {given.run_id} does not wait for {what}: see `podium show {given.run_id}`")
@@ -83,11 +81,11 @@ def _on_waiting(given: ApprovalGiven, events: Sequence[Event]) -> Sequence[Appro
     ]
 
 
-def _on_end(given: ActionDecided, events: Sequence[Event]) -> ActionDecided:
+def _on_end(given: ActionDecided, state: RunState) -> ActionDecided:
     """Return the decision with the round of the only action of its step that can be decided."""
     found = [
         each.action
-        for each in executions_of((events,))
+        for each in state.executions()
         if each.action.step == given.step and given.round in (0, each.action.round)
     ]
     ends = {each.end for each in found}
@@ -97,7 +95,7 @@ def _on_end(given: ActionDecided, events: Sequence[Event]) -> ActionDecided:
         told = f"step {given.step} of run {given.run_id} is such an action in the rounds {rounds}"
         raise ConfigError(f"{told}: name the round with --round (or `round=`)")
     if rounds:
-        return replace(given, at=max(event.at for event in events), round=rounds[0])
+        return replace(given, at=state.at, round=rounds[0])
     is_known = f": its end is {found[-1].end!r}" if found else ""
     raise ConfigError(
         f"step {given.step} of run {given.run_id} has no action whose end a person can decide{is_known}: "

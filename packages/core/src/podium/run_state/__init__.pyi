@@ -3,10 +3,8 @@ from .reuse import (
     unbilled as unbilled,
 )
 from .state import (
-    Called as Called,
-    calls_of as calls_of,
-    limits_of as limits_of,
+    CallState as CallState,
+    RunState as RunState,
+    fold as fold,
     renumbered as renumbered,
-    result_of as result_of,
-    waiting_for as waiting_for,
 )

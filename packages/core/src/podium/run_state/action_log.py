@@ -352,20 +352,13 @@ def outcome_again(execution: Execution, asking: Action) -> Outcome:
 
 def without_cost(outcome: Outcome, number: int, step: int) -> Outcome:
     """Return the outcome of another step as reused by this round and step, without its cost."""
-    return replace(
-        outcome,
-        round=number,
-        step=step,
-        usage=Usage(),
-        cost=0.0,
-        attempts=0,
-        calls=(),
-        maybe_paid=False,
-        charged="usage",
-        reused=True,
-        started=None,
-        ended=None,
-    )
+    outcome = replace(unpaid(outcome), round=number, step=step, attempts=0, reused=True)
+    return replace(outcome, started=None, ended=None)
+
+
+def unpaid(outcome: Outcome) -> Outcome:
+    """Return an outcome without its calls, whose cost another record has."""
+    return replace(outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False, charged="usage")
 
 
 def undecided_problem(action: Action) -> Problem:

@@ -2,38 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import assert_never
 
 from podium.budget.limits import Spend
 from podium.errors import JournalError
 from podium.journal.journal import Head, Log
+from podium.run_state.action_log import unpaid
 from podium.run_state.reuse import PaidResults, paid_results_of
-from podium.run_state.state import note_lengths, outcomes_of_lost, result_of, rounds_of, spent_by, steps_of
-from podium.types.events import (
-    ActionDecided,
-    AnswerDelta,
-    ApprovalAsked,
-    ApprovalGiven,
-    AttemptFailed,
-    Event,
-    NestedRunEnded,
-    PlanDelta,
-    PlannerEnded,
-    PlannerStarted,
-    PlanReady,
-    RoundStarted,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    RunStopped,
-    StepDelta,
-    StepEnded,
-    StepStarted,
-    WorkerRunEnded,
-)
+from podium.run_state.state import RunState, outcomes_of_lost
+from podium.types.events import Event, PlannerEnded, PlanReady, RoundStarted, RunEnded, RunResumed, StepEnded
 from podium.types.plan import Plan, PlannedBy
 from podium.types.result import Result
-from podium.usage import Usage
 from podium.workers.pool import Overlong
 from podium.workers.worker import Card
 
@@ -43,52 +21,36 @@ class RunRecorder:
 
     Args:
         log: the log of the run, held by this process.
-        events: the recorded events; empty for a new run.
+        state: the recorded state of the run, with its nested runs; `None` for a new run.
         workers: the names of the pool's workers.
-        nested: the events of its nested runs, at any depth.
 
     Raises:
         ConfigError: the pool lacks a worker of a recorded plan.
     """
 
-    def __init__(
-        self,
-        log: Log,
-        events: Sequence[Event],
-        workers: Sequence[str],
-        nested: Sequence[Sequence[Event]] = (),
-    ) -> None:
+    def __init__(self, log: Log, state: RunState | None, workers: Sequence[str]) -> None:
         self._log = log
-        self._before = tuple(events)
-        self._nested = nested
-        self._new: list[Event] = []
+        self._state = RunState() if state is None else state
         self._resumed: RunResumed | None = None
         """The `RunResumed` of this process, which is recorded with the first new event."""
-        self.paid_results: PaidResults = (
-            paid_results_of(events, workers, nested=nested) if events else PaidResults()
-        )
-        self.spent: tuple[Spend, ...] = tuple(spend for run in (events, *nested) for spend in spent_by(run))
+        self.is_resumed = state is not None
+        self.seconds = self._state.at
+        """The recorded duration of the run, in seconds."""
+        self.paid_results = paid_results_of(state, workers) if state is not None else PaidResults()
+        family = (self._state, *(self._state.nested or ()))
+        self.spent: tuple[Spend, ...] = tuple(spend for run in family for spend in run.spent())
         """The recorded spending of the run and its nested runs."""
-        self.steps = sum(steps_of(run) for run in (events, *nested))
+        self.steps = sum(run.steps for run in family)
         """The number of steps that they have started."""
         self.is_lost = False
         """Whether the journal failed, or another process took over the run."""
-        self._rounds = {e.round for e in events if isinstance(e, RoundStarted)}
         self._plans = dict(self.paid_results.plans)
-        self._ends = {(e.round, e.step): e for e in events if isinstance(e, StepEnded)}
-        """The latest recorded end of each round and step."""
-        self._billed = {
-            (e.round, e.step, e.key) for e in events if isinstance(e, StepEnded) and e.outcome.attempts
-        }
 
     def note_lengths(self, overlong: Overlong, cards: Sequence[Card]) -> None:
-        """Add the recorded answers that were longer than their limit to `overlong`.
-
-        Args:
-            overlong: the collection of such answers.
-            cards: the cards of the pool.
-        """
-        note_lengths(self._before, overlong, {card.name: card for card in cards})
+        """Add the recorded answers that were longer than their limit to `overlong`."""
+        by_name = {card.name: card for card in cards}
+        for call in self._state.calls:
+            overlong.note(by_name.get(call.bill.worker), call.start.reserved, call.bill.usage)
 
     def watch(self, lost: Callable[[], None]) -> None:
         """Call `lost` once if the journal fails, or another process takes over the run."""
@@ -104,90 +66,57 @@ class RunRecorder:
         """Number of times that the run was resumed after its process died, including this time."""
         return self._log.recovery
 
-    @property
-    def seconds(self) -> float:
-        """The recorded duration of the run, in seconds."""
-        return max((event.at for event in self._before), default=0.0)
-
-    @property
-    def is_resumed(self) -> bool:
-        """Whether the run is resumed."""
-        return bool(self._before)
-
     def edit(self, plan: Plan) -> None:
         """Replace the plan of the last round; the new plan needs a new approval."""
-        number = max(self._rounds, default=1)
+        number = max(self._state.rounds, default=1)
         known = self._plans.get(number)
         at, run_id = (0.0, self._log.run_id) if known is None else (known.at, known.run_id)
         by = plan.planner or PlannedBy("user", "the plan was changed")
         self.paid_results.forget_plan(number)
-        self.paid_results.plans[number] = PlanReady(
-            run_id=run_id,
-            at=at,
-            round=number,
-            plan=plan,
-            planner=by.name,
-            why=by.why,
-            is_fallback=by.is_fallback,
-        )
+        changed = PlanReady(run_id=run_id, at=at, round=number, plan=plan, planner=by.name, why=by.why)
+        self.paid_results.plans[number] = replace(changed, is_fallback=by.is_fallback)
 
     def tell(self, event: Event) -> None:
         """Record an event, unless it is already recorded."""
         if self.is_resumed:
-            if self._holds(event):
-                return
             if isinstance(event, RunResumed):
                 self._resumed = event
+                return
+            if self._holds(event):
                 return
             if isinstance(event, StepEnded):
                 event = self._noted(event)
             self._record_resumed()
-            self._new.append(event)
+            self._state.take(event)
         self._log.append(event)
 
     def _record_resumed(self) -> None:
         if self._resumed is not None:
-            self._new.append(self._resumed)
+            self._state.take(self._resumed)
             self._log.append(self._resumed)
             self._resumed = None
 
-    def _holds(self, event: Event) -> bool:  # noqa: PLR0911 - one case for each event
+    def _holds(self, event: Event) -> bool:
         """Return whether the log already has this event from before the resume."""
-        match event:
-            case RunStarted():
-                return True
-            case RoundStarted():
-                return event.round in self._rounds
-            case PlannerEnded():
-                return event.proposal in self.paid_results.proposals.get(event.round, ())
-            case PlanReady():
-                ready = self._plans.get(event.round)
-                return ready is not None and _told(ready) == _told(event)
-            case StepEnded():
-                known = self._ends.get((event.round, event.step))
-                return event.outcome.reused and known is not None and _is_same(known, event)
-            case RunResumed() | PlannerStarted() | ApprovalAsked() | ApprovalGiven() | StepStarted():
-                return False
-            case ActionDecided():
-                return False
-            case AttemptFailed() | NestedRunEnded() | WorkerRunEnded() | RunEnded() | RunStopped():
-                return False
-            case PlanDelta() | StepDelta() | AnswerDelta():
-                return False
-            case _:
-                assert_never(event)
+        if isinstance(event, RoundStarted):
+            known = self._state.rounds.get(event.round)
+            return known is not None and known.reason is not None
+        if isinstance(event, PlannerEnded):
+            return event.proposal in self.paid_results.proposals.get(event.round, ())
+        if isinstance(event, PlanReady):
+            ready = self._plans.get(event.round)
+            return ready is not None and _told(ready) == _told(event)
+        if isinstance(event, StepEnded):
+            end = self._state.round(event.round).step(event.step).end
+            return event.outcome.reused and end is not None and _is_same(end, event)
+        return False
 
     def _noted(self, event: StepEnded) -> StepEnded:
-        """Store an end as the latest of its step; remove its cost if a recorded end already has this cost."""
-        place = (event.round, event.step)
+        """Return an end without its cost if a recorded end already has this cost."""
         outcome = event.outcome
-        if outcome.reused and outcome.attempts and (*place, event.key) in self._billed:
-            free = replace(outcome, usage=Usage(), cost=0.0, calls=(), maybe_paid=False, charged="usage")
-            event = replace(event, outcome=free)
-        self._ends[place] = event
-        if outcome.attempts:
-            self._billed.add((*place, event.key))
-        return event
+        billed = self._state.round(event.round).step(event.step).billed
+        is_billed = outcome.reused and outcome.attempts and event.key in billed
+        return replace(event, outcome=unpaid(outcome)) if is_billed else event
 
     async def finish(self, ended: RunEnded) -> Result:
         """Record the end of the run, and return the result after all records are durable.
@@ -205,7 +134,7 @@ class RunRecorder:
             if (before := self._end_before(result)) is not None:
                 return before
             self._record_resumed()
-            result = replace(result, rounds=rounds_of((*self._before, *self._new), self._nested))
+            result = replace(result, rounds=self._state.rounds_so_far())
         self._log.append(replace(ended, result=result, cost=result.cost))
         try:
             await self._log.flush()
@@ -216,9 +145,9 @@ class RunRecorder:
 
     def _end_before(self, result: Result) -> Result | None:
         """Return the recorded result if the resumed run did nothing and ends as before; else `None`."""
-        if self._resumed is None or not isinstance(self._before[-1], RunEnded):
+        if self._resumed is None or not isinstance(self._state.last, RunEnded):
             return None
-        before = result_of(self._before, self._nested)
+        before = self._state.result()
         same = (before.status, before.answer, before.problem) == (
             result.status,
             result.answer,

@@ -1,453 +1,452 @@
-"""Rebuilds the rounds, the costs and the result of a run from its recorded events."""
+"""The state of a run, folded from its events: rounds, spending, actions, result."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Literal, assert_never
 
 from podium.budget.ledger import charge
 from podium.budget.limits import Limits, Spend
 from podium.errors import ConfigError, JournalBroken
-from podium.run_state.recorded_actions import executions_of
-from podium.types.events import (
-    ActionDecided,
-    AnswerDelta,
-    ApprovalAsked,
-    ApprovalGiven,
-    AttemptFailed,
-    Event,
-    NestedRunEnded,
-    PlanDelta,
-    PlannerEnded,
-    PlannerStarted,
-    PlanReady,
-    RoundStarted,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    RunStopped,
-    StepDelta,
-    StepEnded,
-    StepStarted,
-    WorkerRunEnded,
-)
-from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, total_cost, totals
+from podium.run_state.action_log import Execution, Level, plan_hash
+from podium.run_state.recorded_actions import RecordedActions
+from podium.types import events as told
+from podium.types.events import Event
+from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, StepStatus, total_cost, totals
 from podium.types.plan import Plan, PlannedBy
 from podium.types.result import Result, conclusion
 from podium.usage import Usage
-from podium.workers.pool import Overlong
-from podium.workers.worker import Card
 
+Place = tuple[str, Level]
+"""The worker that a plan names for a step, and the step itself."""
 UNKNOWN = Problem("unknown", "the run was interrupted during the call, which may be billed")
-
-
-def spent_by(events: Sequence[Event]) -> tuple[Spend, ...]:
-    """Return the spending of each call; a call without a recorded end counts with its reservation."""
-    spends: list[Spend] = []
-    planning: Spend | None = None
-    for event in events:
-        if isinstance(event, PlannerStarted):
-            spends += [] if planning is None else [planning]
-            planning = event.reserved
-        elif isinstance(event, PlannerEnded) and planning is not None:
-            proposal = event.proposal
-            spends.append(charge(planning, proposal.usage, proposal.cost, proposal.charged))
-            planning = None
-        elif isinstance(event, RunResumed) and planning is not None:
-            spends.append(planning)
-            planning = None
-        elif isinstance(event, WorkerRunEnded):  # the call that started the run has its tokens and cost
-            spends.append(Spend(event.calls))
-    if planning is not None:
-        spends.append(planning)
-    for call in calls_of(events):
-        bill = call.bill
-        if call.reserved.calls:  # a nested run counts its own calls
-            spends.append(charge(call.reserved, bill.usage, bill.cost, bill.charged))
-    return tuple(spends)
-
-
-def note_lengths(events: Sequence[Event], overlong: Overlong, cards: Mapping[str, Card]) -> None:
-    """Add the recorded answers that were longer than their token limit to `overlong`.
-
-    Args:
-        events: the events of the run.
-        overlong: the collection of such answers.
-        cards: the cards of the pool, by name.
-    """
-    for call in calls_of(events):
-        overlong.note(cards.get(call.bill.worker), call.reserved, call.bill.usage)
-
-
-def steps_of(events: Sequence[Event]) -> int:
-    """Return the number of steps that the run has started, including runs that its workers' code started."""
-    own = {(event.round, event.step) for event in events if isinstance(event, StepStarted)}
-    return len(own) + sum(event.steps for event in events if isinstance(event, WorkerRunEnded))
-
-
-@dataclass(frozen=True, slots=True)
-class Called:
-    """One recorded call of a worker."""
-
-    round: int
-    step: int
-    reserved: Spend
-    bill: Call
-    """The call with its tokens and cost."""
-    ended: Outcome | None
-    """The outcome of its step; `None` if it was not recorded."""
-
-
-def calls_of(events: Sequence[Event]) -> Iterator[Called]:
-    """Yield every started call of a worker, with its tokens and cost, or its reservation without an end."""
-    begun: dict[tuple[int, int, int], StepStarted] = {}
-    failed: dict[tuple[int, int], list[tuple[StepStarted, Call]]] = {}
-    for event in events:
-        if isinstance(event, StepStarted):
-            begun[event.round, event.step, event.attempt] = event
-        elif isinstance(event, AttemptFailed):
-            start = begun.pop((event.round, event.step, event.attempt), None)
-            if start is not None:
-                failed.setdefault((event.round, event.step), []).append((start, event.call))
-        elif isinstance(event, StepEnded):
-            outcome, where = event.outcome, (event.round, event.step)
-            for start, call in failed.pop(where, []):
-                yield Called(*where, start.reserved, call, outcome)
-            # A superseded step may end after the step that replaces it has started.
-            told = {call.attempt for call in outcome.calls}
-            for place in [p for p in begun if p[:2] == where and (p[2] <= outcome.attempts or p[2] in told)]:
-                start = begun.pop(place)
-                yield Called(*where, start.reserved, _bill(start, outcome), outcome)
-    for (number, step), calls in failed.items():
-        yield from (Called(number, step, start.reserved, call, None) for start, call in calls)
-    for start in begun.values():
-        yield Called(start.round, start.step, start.reserved, _unseen(start), None)
-
-
-def _bill(start: StepStarted, outcome: Outcome) -> Call:
-    """Return the call `start` with the tokens and cost of the outcome."""
-    for call in outcome.calls:
-        if call.attempt == start.attempt:
-            return call
-    if outcome.attempts != start.attempt:
-        return _unseen(start)
-    return Call(
-        attempt=start.attempt,
-        worker=outcome.worker,
-        problem=None if outcome.status == "ok" else outcome.problem,
-        usage=outcome.usage,
-        cost=outcome.cost,
-        maybe_paid=outcome.maybe_paid,
-        charged=outcome.charged,
-    )
-
-
-def _unseen(start: StepStarted) -> Call:
-    """Return a call whose end was not recorded; its cost is its reservation."""
-    reserved = start.reserved
-    return Call(
-        attempt=start.attempt,
-        worker=start.worker,
-        problem=UNKNOWN,
-        usage=_reserved_usage(reserved),
-        cost=reserved.cost if reserved.calls else None,  # a nested run counts its own calls
-        maybe_paid=True,
-        charged="reservation" if reserved.calls else "usage",
-    )
-
-
-def unseen_proposal(start: PlannerStarted) -> Proposal:
-    """Return a planner call whose end was not recorded; its cost is its reservation."""
-    reserved = start.reserved
-    return Proposal(
-        planner=start.planner,
-        text="",
-        problem=UNKNOWN,
-        usage=_reserved_usage(reserved),
-        cost=reserved.cost,
-        maybe_paid=reserved.cost != 0,
-        charged="reservation",
-    )
-
-
-def _reserved_usage(reserved: Spend) -> Usage:
-    tokens = (reserved.input_tokens, reserved.output_tokens)
-    return Usage(*tokens, estimated=True) if any(tokens) else Usage()
-
-
 UNFINISHED = Problem("unfinished", "the run has not ended")
 
 
 @dataclass(slots=True)
-class _Round:
-    """A round while its events are read."""
+class CallState:
+    """One call of a step's worker."""
 
-    number: int
-    why: str = ""
-    plan: Plan | None = None
-    planner: PlannedBy | None = None
-    proposals: list[Proposal] = field(default_factory=list)
-    places: dict[int, Outcome] = field(default_factory=dict)
-    replaced: list[Outcome] = field(default_factory=list)
+    start: told.StepStarted
+    failed: told.AttemptFailed | None = None
+    """Its failure, after which the step continues with another call; `None` without one."""
+    ended: Outcome | None = None
+    """The outcome of its step; `None` if it is not recorded."""
 
-    def renumber(self, then: Sequence[str], now: Sequence[str]) -> None:
-        self.plan = self.plan and renumbered(self.plan, then, now)
-
-    def take_plan(self, event: PlanReady, plan: Plan) -> None:
-        self.plan, steps = plan, len(plan.steps)
-        self.planner = PlannedBy(event.planner, event.why, event.is_fallback)
-        self.why = event.why if not steps and self.why and event.why.startswith(self.why) else self.why
-        self.replaced += [self.places.pop(index) for index in sorted(self.places) if index >= steps]
-
-    def take_end(self, outcome: Outcome) -> None:
-        before = self.places.get(outcome.step)
-        if is_aside(outcome):
-            self.replaced.append(outcome)
-            return
-        if before is not None and not _bills(outcome, before):
-            self.replaced.append(before)
-        self.places[outcome.step] = outcome
-
-    def finished(self, names: Sequence[str], lost: Mapping[int, Sequence[Call]]) -> Round:
-        """Return the round.
-
-        Args:
-            names: the names of the pool's workers.
-            lost: by step, the calls whose cost is in no recorded outcome.
-        """
-        steps = () if self.plan is None else self.plan.steps
-        outcomes = [
-            self.places.get(index) or self._open(index, names, lost.get(index, ()))
-            for index in range(len(steps))
-        ]
-        if self.plan is None:
-            outcomes = [self.places[index] for index in sorted(self.places)]
-        is_open = {index for index in range(len(steps)) if index not in self.places}
-        others = {(self.number, step): calls for step, calls in lost.items() if step not in is_open}
-        self.replaced += outcomes_of_lost(others)
-        return Round(
-            number=self.number,
-            plan=self.plan,
-            planner=self.planner,
-            proposals=tuple(self.proposals),
-            outcomes=(*outcomes, *self.replaced),
-            why=self.why,
-            check=self.places.get(len(steps)) if self.plan is not None else None,
+    @property
+    def bill(self) -> Call:
+        """Its tokens and cost; its reservation if its end is not recorded."""
+        number, reserved, outcome = self.start.attempt, self.start.reserved, self.ended
+        if self.failed is not None:
+            return self.failed.call
+        for call in () if outcome is None else outcome.calls:
+            if call.attempt == number:
+                return call
+        if outcome is not None and outcome.attempts == number:
+            problem = None if outcome.status == "ok" else outcome.problem
+            return Call(attempt=number, worker=outcome.worker, problem=problem, **totals((outcome,)))
+        return Call(
+            attempt=number,
+            worker=self.start.worker,
+            problem=UNKNOWN,
+            usage=_usage(reserved),
+            cost=None if self.nests else reserved.cost,
+            maybe_paid=True,
+            charged="usage" if self.nests else "reservation",
         )
 
-    def _open(self, index: int, names: Sequence[str], calls: Sequence[Call]) -> Outcome:
-        """Return an outcome for a step whose end was not recorded."""
-        assert self.plan is not None
-        worker = names[self.plan.steps[index].worker]
-        return _with_calls((self.number, index), worker, UNFINISHED, calls)
+    @property
+    def nests(self) -> bool:
+        """Whether it is a call of a conductor, whose nested run counts its own calls."""
+        return not self.start.reserved.calls
 
 
-def outcomes_of_lost(lost: Mapping[tuple[int, int], Sequence[Call]]) -> list[Outcome]:
-    """Return an outcome for each step that a crash interrupted and that did not run again.
+@dataclass(slots=True)
+class StepState:
+    """One step of a round, with the calls of all plans of the round."""
 
-    Args:
-        lost: the calls, by round and step.
-    """
-    return [_with_calls(place, calls[-1].worker, UNKNOWN, calls) for place, calls in lost.items() if calls]
+    calls: list[CallState] = field(default_factory=list)
+    outcome: Outcome | None = None
+    """Its latest outcome; `None` without one."""
+    end: told.StepEnded | None = None
+    """Its latest end, which may be that of a superseded step."""
+    billed: set[str] = field(default_factory=set)
+    """The keys of its ends that have the cost of a call."""
+    since: float | None = None
+    """When it started, in seconds since the run began; `None` while it does not run."""
+
+    @property
+    def status(self) -> StepStatus | Literal["waiting", "running"]:
+        """The status of its outcome; `running`, or `waiting` without an outcome."""
+        if self.since is not None:
+            return "running"
+        return "waiting" if self.outcome is None else self.outcome.status
+
+    @property
+    def lost(self) -> list[CallState]:
+        """The calls whose cost is in no recorded outcome."""
+        return [call for call in self.calls if call.ended is None]
 
 
-def _with_calls(place: tuple[int, int], worker: str, problem: Problem, calls: Sequence[Call]) -> Outcome:
-    return Outcome(
-        round=place[0],
-        step=place[1],
-        worker=worker,
-        status="cancelled",
-        problem=problem,
-        **totals(calls),
-        calls=tuple(calls),
-    )
+@dataclass(slots=True)
+class RoundState:
+    """One round."""
+
+    number: int
+    reason: str | None = None
+    """Why the round began; `None` if its start is not recorded."""
+    why: str = ""
+    """Why the round began, or why it is the last round."""
+    ready: told.PlanReady | None = None
+    """The plan, with the worker numbers of `RunState.names`."""
+    plan_hash: str = ""
+    planned: list[told.PlannerEnded] = field(default_factory=list)
+    """The calls of planners; of a call without a recorded end, the problem is `UNKNOWN`."""
+    approval: told.ApprovalAsked | told.ApprovalGiven | None = None
+    """The latest request or decision, also on an action."""
+    is_asked: bool = False
+    """Whether the plan needed an approval."""
+    decision: told.ApprovalGiven | None = None
+    """The decision on the plan; a changed plan has the worker numbers of `RunState.names`."""
+    steps: dict[int, StepState] = field(default_factory=dict)
+    """By index; the call that judges the answer follows the last step of the plan."""
+    replaced: list[Outcome] = field(default_factory=list)
+    """The outcomes that are no longer outcomes of a step of the plan."""
+
+    def step(self, index: int) -> StepState:
+        """Return a step; add it if it is missing."""
+        return self.steps.setdefault(index, StepState())
+
+    def place(self, event: told.StepStarted | told.StepEnded, worker: str, names: Sequence[str]) -> Place:
+        """Return the place of a step, whose call was one of `worker`."""
+        steps = () if self.ready is None else self.ready.plan.steps
+        own = names[steps[event.step].worker] if event.step < len(steps) else worker
+        return own, Level(event.run_id, event.round, event.step, self.plan_hash)
 
 
-def _bills(outcome: Outcome, before: Outcome) -> bool:
-    """Return whether an outcome includes all calls of the outcome that it replaces."""
-    calls = {call.attempt for call in before.calls} or ({before.attempts} if before.attempts else set[int]())
-    return before.status != "ok" and calls <= {call.attempt for call in outcome.calls}
+@dataclass(slots=True)
+class RunState:
+    """The state of one run."""
+
+    run_id: str = ""
+    started: told.RunStarted | None = None
+    workers: tuple[str, ...] = ()
+    """The workers of the latest pool."""
+    names: list[str] = field(default_factory=list)
+    """The workers of all pools."""
+    limits: Limits | None = None
+    """The recorded limits; `None` if none are recorded."""
+    rounds: dict[int, RoundState] = field(default_factory=dict)
+    planning: told.PlannerStarted | None = None
+    """The call of a planner that has not ended."""
+    ends: list[told.StepEnded] = field(default_factory=list)
+    settled: int = 0
+    """How many of `ends` there were when the run last ended or stopped, pauses left out."""
+    is_planned: bool = False
+    """Whether there is a plan that is newer than the last end of the run, pauses left out."""
+    asked: dict[tuple[int, int | None], told.ApprovalAsked] = field(default_factory=dict)
+    """The approvals that the run waits for, by round and step."""
+    approvals: dict[tuple[int, int, str], told.ApprovalGiven | None] = field(default_factory=dict)
+    """By round, step and `Action.key`: the latest decision on an action; `None` if nobody has decided."""
+    end: told.RunEnded | told.RunStopped | None = None
+    """The end; `None` if the run has not ended, or was resumed."""
+    last: Event | None = None
+    at: float = 0.0
+    """Its duration so far, in seconds, without interruptions."""
+    actions: RecordedActions = field(default_factory=RecordedActions)
+    nested: Sequence["RunState"] | None = None
+    """Its nested runs, at any depth; `None` if they are unknown."""
+    _spends: list[Spend] = field(default_factory=list)
+    """The spending of planners, and of runs that the code of workers started."""
+    _inner_steps: int = 0
+    """The steps of those runs."""
+
+    def take(self, event: Event) -> None:  # noqa: C901, PLR0912, PLR0915 - one case for each event
+        """Change the state by the next event of the run."""
+        self.run_id, self.last, self.at = event.run_id, event, max(self.at, event.at)
+        match event:
+            case told.RunStarted() | told.RunResumed():
+                self.started = event if isinstance(event, told.RunStarted) else self.started
+                self.workers, self.limits, self.end = event.workers, event.limits or self.limits, None
+                self.names += [name for name in event.workers if name not in self.names]
+                self._interrupt()
+            case told.RoundStarted():
+                current = self.round(event.round)
+                current.reason = current.why = event.why
+            case told.PlannerStarted():
+                self._end_planning(None)
+                self.planning = event
+            case told.PlannerEnded():
+                self._end_planning(event)
+            case told.PlanReady():
+                self._take_plan(event)
+            case told.ApprovalAsked():
+                current = self.round(event.round)
+                self.asked[event.round, event.step] = current.approval = event
+                current.is_asked |= event.step is None
+                if event.step is not None:
+                    self.approvals.setdefault((event.round, event.step, event.action), None)
+            case told.ApprovalGiven():
+                current = self.round(event.round)
+                current.approval = event
+                self.asked.pop((event.round, event.step), None)
+                if event.step is not None:
+                    self.approvals[event.round, event.step, event.action] = event
+                else:
+                    plan = event.plan and renumbered(event.plan, self.workers, self.names)
+                    current.decision = replace(event, plan=plan)
+            case told.StepStarted():
+                self._start_step(event)
+            case told.AttemptFailed():
+                self.actions.fail(event)
+                for call in self.round(event.round).step(event.step).lost:
+                    if call.start.attempt == event.attempt and call.failed is None:
+                        call.failed = event
+            case told.StepEnded():
+                self._end_step(event)
+            case told.ActionDecided():
+                self.actions.decide(event)
+            case told.WorkerRunEnded():  # the call that started the run has its tokens and cost
+                self.actions.end_run(event)
+                self._spends.append(Spend(event.calls))
+                self._inner_steps += event.steps
+            case told.RunEnded() if event.result.status == "waiting":
+                self.end = event
+            case told.RunEnded():
+                self.end, self.settled, self.is_planned = event, len(self.ends), False
+                self.asked.clear()
+            case told.RunStopped():
+                self.end, self.settled = event, len(self.ends)
+                self._interrupt()
+            case told.NestedRunEnded() | told.PlanDelta() | told.StepDelta() | told.AnswerDelta():
+                pass
+            case _:
+                assert_never(event)
+
+    def round(self, number: int) -> RoundState:
+        """Return a round; add it if it is missing."""
+        return self.rounds.setdefault(number, RoundState(number))
+
+    def _interrupt(self) -> None:
+        """End the call of a planner, which counts with its reservation, and stop the steps."""
+        self._end_planning(None)
+        for current in self.rounds.values():
+            for step in current.steps.values():
+                step.since = None
+
+    def _end_planning(self, event: told.PlannerEnded | None) -> None:
+        """End the call of a planner; with `None`, its end was not recorded."""
+        if (begun := self.planning) is not None:
+            event = event or _unseen(begun)
+            done, self.planning = event.proposal, None
+            self._spends.append(charge(begun.reserved, done.usage, done.cost, done.charged))
+        if event is not None:
+            self.round(event.round).planned.append(event)
+
+    def _take_plan(self, event: told.PlanReady) -> None:
+        current, plan = self.round(event.round), renumbered(event.plan, self.workers, self.names)
+        decision, before = current.decision, current.ready
+        if decision is not None and plan != (decision.plan or (before and before.plan)):
+            current.decision = None  # it was about another plan
+        current.ready, current.plan_hash = replace(event, plan=plan), plan_hash(plan, self.names)
+        if not plan.steps and current.why and event.why.startswith(current.why):
+            current.why = event.why
+        for index, step in sorted(current.steps.items()):
+            if index >= len(plan.steps):
+                current.replaced += [] if step.outcome is None else [step.outcome]
+                step.outcome = step.since = None
+        self.asked.clear()
+        self.is_planned = True
+
+    def _start_step(self, event: told.StepStarted) -> None:
+        current = self.round(event.round)
+        step = current.step(event.step)
+        for call in step.lost:
+            if call.failed is None and call.start.attempt == event.attempt:
+                step.calls.remove(call)  # a changed plan may begin the attempts again
+        step.calls.append(CallState(event))
+        step.since = event.at if step.since is None else step.since
+        self.actions.start(event, *current.place(event, event.worker, self.names))
+        self.asked.pop((event.round, None), None)
+        self.asked.pop((event.round, event.step), None)
+
+    def _end_step(self, event: told.StepEnded) -> None:
+        current, outcome = self.round(event.round), event.outcome
+        step, before = current.step(event.step), current.step(event.step).outcome
+        step.end = event
+        self.ends.append(event)
+        if outcome.attempts:
+            step.billed.add(event.key)
+        billed = {call.attempt for call in outcome.calls}
+        for call in step.lost:
+            # A superseded step may end after the step that replaces it has started.
+            number = call.start.attempt
+            if call.failed is not None or number <= outcome.attempts or number in billed:
+                call.ended = outcome
+        code = "" if outcome.problem is None else outcome.problem.code
+        if code != "superseded" or not step.calls or step.calls[-1].start.attempt <= event.attempt:
+            step.since = None
+        if is_aside(outcome):
+            current.replaced.append(outcome)
+        else:
+            step.outcome = outcome
+            if before is not None and not _bills(outcome, before):
+                current.replaced.append(before)
+        self.actions.end(event, *current.place(event, outcome.worker, self.names))
+
+    @property
+    def calls(self) -> Iterator[CallState]:
+        """The calls of workers, by round and step."""
+        steps = (step for current in self.rounds.values() for step in current.steps.values())
+        return (call for step in steps for call in step.calls)
+
+    @property
+    def steps(self) -> int:
+        """The number of steps that were started, including those of runs that the code of workers started."""
+        return len({(call.start.round, call.start.step) for call in self.calls}) + self._inner_steps
+
+    @property
+    def waiting(self) -> tuple[told.ApprovalAsked, ...]:
+        """The approvals that the run waits for: of its plan, or of actions; empty if it does not wait."""
+        return tuple(self.asked.values())
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run has ended and was not resumed after that; a run that waits has not ended."""
+        return isinstance(self.end, told.RunEnded) and self.end.result.status != "waiting"
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether the run has stopped to wait for a decision."""
+        return isinstance(self.last, told.RunEnded) and bool(self.asked)
+
+    @property
+    def parent(self) -> tuple[str, int, int, int]:
+        """Run, round, step and attempt that started the run; the run is empty if a user started it."""
+        return (self.started and self.started.parent) or ("", 0, 0, 0)
+
+    def spent(self) -> list[Spend]:
+        """Return the spending of each call; a call without a recorded end counts with its reservation."""
+        planning = [] if self.planning is None else [self.planning.reserved]
+        own = ((call.start.reserved, call.bill) for call in self.calls if not call.nests)
+        charged = (charge(reserved, bill.usage, bill.cost, bill.charged) for reserved, bill in own)
+        return [*self._spends, *planning, *charged]
+
+    def bill_of(self, step: StepState, call: CallState) -> Call:
+        """Return the tokens and cost of a call whose end may not be recorded.
+
+        The calls of a conductor in one step continue the same nested run. Part of the cost of the nested run
+        may belong to no call with a recorded end. The first call without a recorded end gets this part.
+        """
+        if call.ended is not None or not call.nests or self.nested is None:
+            return call.bill
+        alike = [other for other in step.calls if other.nests]
+        if call is not next(other for other in alike if other.ended is None):
+            return replace(call.bill, usage=Usage(), cost=0.0)
+        billed = [other.bill for other in alike if other.ended is not None]
+        place = (self.run_id, call.start.round, call.start.step)
+        results = [each.result() for each in self.nested if each.parent[:3] == place]
+        usage = Usage.total(r.usage for r in results) - Usage.total(b.usage for b in billed)
+        cost, known = total_cost(r.cost for r in results), total_cost(b.cost for b in billed)
+        left = None if cost is None or known is None else max(cost - known, 0.0)
+        return replace(call.bill, usage=usage if usage.total_tokens > 0 else Usage(), cost=left)
+
+    def rounds_so_far(self) -> tuple[Round, ...]:
+        """Return the rounds; their plans have the worker numbers of the latest pool.
+
+        Raises:
+            ConfigError: the latest pool lacks a worker of a plan.
+        """
+        return tuple(self._round(self.rounds[number]) for number in sorted(self.rounds))
+
+    def _round(self, current: RoundState) -> Round:
+        number, ready, planned = current.number, current.ready, current.planned
+        if self.planning is not None and self.planning.round == number:
+            planned = [*planned, _unseen(self.planning)]
+        plan = None if ready is None else renumbered(ready.plan, self.names, self.workers)
+        steps = sorted(current.steps.items())
+        lost = {index: [self.bill_of(step, call) for call in step.lost] for index, step in steps}
+        own = {index: step.outcome for index, step in steps if step.outcome is not None}
+        outcomes = [*own.values()]
+        if plan is not None:
+            names = [self.workers[step.worker] for step in plan.steps]
+            outcomes = [
+                own.get(index) or _with_calls((number, index), name, UNFINISHED, lost.pop(index, ()))
+                for index, name in enumerate(names)
+            ]
+        aside = outcomes_of_lost({(number, index): calls for index, calls in lost.items()})
+        return Round(
+            number=number,
+            plan=plan,
+            planner=None if ready is None else PlannedBy(ready.planner, ready.why, ready.is_fallback),
+            proposals=tuple(each.proposal for each in planned),
+            outcomes=(*outcomes, *current.replaced, *aside),
+            why=current.why,
+            check=None if plan is None else own.get(len(plan.steps)),
+        )
+
+    def result(self) -> Result:
+        """Return the result, or the result so far.
+
+        Raises:
+            ConfigError: the latest pool lacks a worker of a plan.
+            JournalBroken: the start of the run is missing.
+        """
+        if self.started is None or self.last is None:
+            raise JournalBroken("the record does not begin with the start of a run")
+        rounds = self.rounds_so_far()
+        actions = tuple(each.action for each in self.executions() if each.counts)
+        if isinstance(self.end, told.RunEnded) and (self.has_ended or self.end is self.last):
+            for action in () if self.nested else self.end.result.actions:
+                if (
+                    action.run_id != self.run_id
+                    and (action.run_id, action.round, action.step) not in self.actions.taken
+                ):
+                    actions = (*actions, action)
+            return replace(self.end.result, rounds=rounds, workers=self.workers, actions=actions)
+        answer, status, _ = conclusion(rounds)
+        return Result(
+            run_id=self.run_id,
+            answer=answer,
+            status="failed" if status == "failed" else "partial",
+            problem=self.last.problem if isinstance(self.last, told.RunStopped) else UNFINISHED,
+            rounds=rounds,
+            workers=self.workers,
+            actions=actions,
+            seconds=self.at,  # a decision on a waiting run has the time of its request
+        )
+
+    def executions(self) -> list[Execution]:
+        """Return the recorded actions of the run and its nested runs, for an action log."""
+        family = (self, *(self.nested or ()))
+        return RecordedActions.of_family({each.run_id: (each.actions, each.parent) for each in family})
 
 
-def rounds_of(  # noqa: C901, PLR0912 - one case for each event
-    events: Sequence[Event], nested: Sequence[Sequence[Event]] | None = None
-) -> tuple[Round, ...]:
-    """Return the rounds of a run; their plans have the worker numbers of the latest pool.
+def fold(events: Iterable[Event], nested: Iterable[Iterable[Event]] | None = None) -> RunState:
+    """Return the state of a run after these events.
 
     Args:
         events: the events of the run.
         nested: the events of its nested runs, at any depth. They give the cost of a call of a nested
             conductor whose end was not recorded. With `None`, these events and such costs are unknown.
     """
-    rounds: dict[int, _Round] = {}
-    names: tuple[str, ...] = ()
-    planning: PlannerStarted | None = None
+    state = RunState()
     for event in events:
-        match event:
-            case RunStarted() | RunResumed():
-                if planning is not None:
-                    rounds[planning.round].proposals.append(unseen_proposal(planning))
-                    planning = None
-                for current in rounds.values():
-                    current.renumber(names, event.workers)
-                names = event.workers
-            case RoundStarted():
-                rounds.setdefault(event.round, _Round(event.round)).why = event.why
-            case PlannerStarted():
-                if planning is not None:
-                    rounds[planning.round].proposals.append(unseen_proposal(planning))
-                planning = event
-            case PlannerEnded():
-                planning = None
-                rounds[event.round].proposals.append(event.proposal)
-            case PlanReady():
-                rounds[event.round].take_plan(event, event.plan)
-            case StepEnded():
-                rounds[event.round].take_end(event.outcome)
-            case (
-                ApprovalAsked()
-                | ApprovalGiven()
-                | ActionDecided()
-                | StepStarted()
-                | AttemptFailed()
-                | NestedRunEnded()
-                | WorkerRunEnded()
-                | RunEnded()
-                | RunStopped()
-            ):
-                pass  # not part of a round
-            case PlanDelta() | StepDelta() | AnswerDelta():
-                pass  # never recorded
-            case _:
-                assert_never(event)
-    if planning is not None:
-        rounds[planning.round].proposals.append(unseen_proposal(planning))
-    lost: dict[int, dict[int, list[Call]]] = {}
-    calls = list(calls_of(events))
-    for call in calls:
-        if call.ended is None:
-            bill = with_nested(call, calls, nested, events[0].run_id)
-            lost.setdefault(call.round, {}).setdefault(call.step, []).append(bill)
-    return tuple(rounds[number].finished(names, lost.get(number, {})) for number in sorted(rounds))
-
-
-def with_nested(
-    call: Called, calls: Sequence[Called], nested: Sequence[Sequence[Event]] | None, run_id: str
-) -> Call:
-    """Return the tokens and cost of a call whose end was not recorded.
-
-    The calls of a conductor in one step continue the same nested run. Part of the cost of the nested run may
-    belong to no call with a recorded end. The first call without a recorded end gets this part; further such
-    calls get no cost.
-
-    Args:
-        call: the call.
-        calls: all calls of its run.
-        nested: the events of that run's nested runs, at any depth; `None` if they are unknown.
-        run_id: the id of the run.
-    """
-    if call.reserved.calls or nested is None:
-        return call.bill
-    place = (run_id, call.round, call.step)
-    alike = [c for c in calls if (c.round, c.step) == place[1:] and not c.reserved.calls]
-    if call is not next(c for c in alike if c.ended is None):
-        return replace(call.bill, usage=Usage(), cost=0.0)
-    billed = [c.bill for c in alike if c.ended is not None]
-    results = [result_of(events, nested) for events in nested if _parent_of(events)[:3] == place]
-    usage = Usage.total(r.usage for r in results) - Usage.total(b.usage for b in billed)
-    cost, known = total_cost(r.cost for r in results), total_cost(b.cost for b in billed)
-    left = None if cost is None or known is None else max(cost - known, 0.0)
-    return replace(call.bill, usage=usage if usage.total_tokens > 0 else Usage(), cost=left)
-
-
-def _parent_of(events: Sequence[Event]) -> tuple[str, int, int, int]:
-    started = events[0]
-    assert isinstance(started, RunStarted)
-    assert started.parent is not None
-    return started.parent
-
-
-def result_of(events: Sequence[Event], nested: Sequence[Sequence[Event]] | None = None) -> Result:
-    """Return the result of a recorded run, or its result so far.
-
-    Args:
-        events: the events of the run.
-        nested: see `rounds_of`.
-
-    Raises:
-        JournalBroken: the first event is not `RunStarted`.
-    """
-    if not events or not isinstance(events[0], RunStarted):
-        raise JournalBroken("the record does not begin with the start of a run")
-    rounds = rounds_of(events, nested)
-    started, last = events[0], events[-1]
-    names = next(e.workers for e in reversed(events) if isinstance(e, RunStarted | RunResumed))
-    ended = next((e for e in reversed(events) if isinstance(e, RunEnded)), None)
-    own = executions_of((events, *(nested or ())))
-    actions = tuple(each.action for each in own if each.counts)
-    if ended is not None and (has_ended(events) or ended is last):
-        known = {(t.run_id, t.round, t.step) for e in events if isinstance(e, StepEnded) and (t := e.took)}
-        others = () if nested else (a for a in ended.result.actions if a.run_id != started.run_id)
-        others = (a for a in others if (a.run_id, a.round, a.step) not in known)
-        return replace(ended.result, rounds=rounds, workers=names, actions=(*actions, *others))
-    problem = last.problem if isinstance(last, RunStopped) else UNFINISHED
-    answer, status, _ = conclusion(rounds)
-    return Result(
-        run_id=started.run_id,
-        answer=answer,
-        status="failed" if status == "failed" else "partial",
-        problem=problem,
-        rounds=rounds,
-        workers=names,
-        actions=actions,
-        seconds=max(event.at for event in events),  # a decision on a waiting run has the time of its request
-    )
-
-
-def limits_of(events: Sequence[Event]) -> Limits | None:
-    """Return the recorded limits of a run; `None` if none are recorded."""
-    said = (event.limits for event in reversed(events) if isinstance(event, RunStarted | RunResumed))
-    return next((limits for limits in said if limits is not None), None)
-
-
-def has_ended(events: Sequence[Event]) -> bool:
-    """Return whether the run has ended and was not resumed after that."""
-    for event in reversed(events):
-        if isinstance(event, RunEnded):
-            return event.result.status != "waiting"
-        if isinstance(event, RunResumed | RunStopped):
-            return False
-    return False
-
-
-def is_undecided(events: Sequence[Event]) -> bool:
-    """Return whether the run has stopped to wait for a decision on its plan."""
-    return isinstance(events[-1], RunEnded) and bool(waiting_for(events))
-
-
-def waiting_for(events: Sequence[Event]) -> tuple[ApprovalAsked, ...]:
-    """Return the approvals that the run waits for: of its plan, or of actions; empty if it does not wait."""
-    asked: dict[tuple[int, int | None], ApprovalAsked] = {}
-    for event in events:
-        match event:
-            case ApprovalAsked():
-                asked[event.round, event.step] = event
-            case ApprovalGiven():
-                asked.pop((event.round, event.step), None)
-            case PlanReady():
-                asked = {}
-            case RunEnded() if event.result.status != "waiting":
-                asked = {}
-            case StepStarted():
-                asked.pop((event.round, None), None)
-                asked.pop((event.round, event.step), None)
-            case _:
-                pass  # no decision
-    return tuple(asked.values())
+        state.take(event)
+    if nested is not None:
+        state.nested = [fold(each) for each in nested]
+        for each in state.nested:
+            each.nested = state.nested
+    return state
 
 
 def is_aside(outcome: Outcome) -> bool:
     """Return whether an outcome belongs to no step of the plan: superseded, or interrupted by a crash."""
     return outcome.problem is not None and outcome.problem.code in ("superseded", UNKNOWN.code)
+
+
+def outcomes_of_lost(lost: Mapping[tuple[int, int], Sequence[Call]]) -> list[Outcome]:
+    """Return an outcome for the calls, by round and step, of steps that did not run again."""
+    return [_with_calls(place, calls[-1].worker, UNKNOWN, calls) for place, calls in lost.items() if calls]
 
 
 def renumbered(plan: Plan, then: Sequence[str], now: Sequence[str]) -> Plan:
@@ -458,8 +457,38 @@ def renumbered(plan: Plan, then: Sequence[str], now: Sequence[str]) -> Plan:
     """
     if tuple(then) == tuple(now):
         return plan
-    gone = {then[step.worker] for step in plan.steps} - set(now)
-    if gone:
-        told = ", ".join(repr(name) for name in sorted(gone))
-        raise ConfigError(f"the run's plan names {told}, which the pool lacks: add a worker with that name")
+    if gone := {then[step.worker] for step in plan.steps} - set(now):
+        names = ", ".join(repr(name) for name in sorted(gone))
+        raise ConfigError(f"the run's plan names {names}, which the pool lacks: add a worker with that name")
     return plan.renumbered([now.index(name) if name in now else 0 for name in then])
+
+
+def _bills(outcome: Outcome, before: Outcome) -> bool:
+    """Return whether an outcome includes all calls of the outcome that it replaces."""
+    calls = {call.attempt for call in before.calls} or ({before.attempts} if before.attempts else set[int]())
+    return before.status != "ok" and calls <= {call.attempt for call in outcome.calls}
+
+
+def _with_calls(place: tuple[int, int], worker: str, problem: Problem, calls: Sequence[Call]) -> Outcome:
+    bare = Outcome(round=place[0], step=place[1], worker=worker, status="cancelled", problem=problem)
+    return replace(bare, calls=tuple(calls), **totals(calls))
+
+
+def _unseen(start: told.PlannerStarted) -> told.PlannerEnded:
+    """Return the end of a planner's call that was not recorded; its cost is its reservation."""
+    cost = start.reserved.cost
+    proposal = Proposal(
+        planner=start.planner,
+        text="",
+        problem=UNKNOWN,
+        usage=_usage(start.reserved),
+        cost=cost,
+        maybe_paid=cost != 0,
+        charged="reservation",
+    )
+    return told.PlannerEnded(run_id=start.run_id, at=start.at, round=start.round, proposal=proposal)
+
+
+def _usage(reserved: Spend) -> Usage:
+    tokens = (reserved.input_tokens, reserved.output_tokens)
+    return Usage(*tokens, estimated=True) if any(tokens) else Usage()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from podium.journal import Journal
-from podium.run_state import result_of
+from podium.run_state import fold
 from podium.types import Event, Outcome, RunStarted, Step
 from podium_evals.grading import Grader, GraderOf, grade, grader_of
 from podium_evals.recorded import Question, Sample, content_key, without_instruction
@@ -72,7 +72,7 @@ async def _record(
 ) -> None:
     started = events[0]
     assert isinstance(started, RunStarted)
-    for each in result_of(events).rounds:
+    for each in fold(events).result().rounds:
         steps = () if each.plan is None else each.plan.steps
         for step, outcome in zip(steps, each.outcomes, strict=False):  # superseded events follow these events
             if why := _unfit(started, step, outcome):

@@ -21,7 +21,7 @@ from podium.errors import LimitExceeded
 from podium.hosted import HostedConductor
 from podium.hosts import ChatCall, Partial, read_sampling, read_tools
 from podium.policy import Policy
-from podium.run_state import result_of
+from podium.run_state import fold
 from podium.types import Action, Event, Message, RunStarted
 
 _Item = tuple[Event, str]
@@ -152,4 +152,4 @@ class ModelCall:
         for event in self._heard:
             runs.setdefault(event.run_id, []).append(event)
         own, *nested = runs.values() or ([],)
-        return result_of(own, nested).actions if own and isinstance(own[0], RunStarted) else ()
+        return fold(own, nested).result().actions if own and isinstance(own[0], RunStarted) else ()

@@ -9,7 +9,7 @@ from langchain_podium.graph.graph_node import Data
 from podium.conductor import Conductor
 from podium.errors import PlanError
 from podium.journal import Journal
-from podium.run_state import renumbered, waiting_for
+from podium.run_state import fold, renumbered
 from podium.types import Message, Plan, RunStarted
 
 
@@ -35,7 +35,7 @@ async def ask_approval(
     plan, problem = Plan.from_json(view["plan"]), ""
     texts = next((event.context for event in events if isinstance(event, RunStarted)), None)
     forecast = conductor.forecast(replace(renumbered(plan, then, now), query=query), context=texts)
-    asked = next((each for each in waiting_for(events) if each.step == view.get("waits_for")), None)
+    asked = next((each for each in fold(events).waiting if each.step == view.get("waits_for")), None)
     while asked is not None and asked.step is not None:
         said = interrupt(shown_action(view, asked, problem))
         try:

@@ -40,7 +40,7 @@ from podium.hosts import answered, session_run_id, text_answer, undecided_run
 from podium.journal import Journal
 from podium.policy import Ask, Policy
 from podium.run import PAUSED, REFUSED
-from podium.run_state import renumbered, waiting_for
+from podium.run_state import fold, renumbered
 from podium.types import Event, Message, Plan, Result, RunEnded
 
 Executor = Literal["podium", "langgraph"]
@@ -288,7 +288,7 @@ class ConductorNodes:
         if status == "waiting" and journal is not None:
             async with journal:
                 events = [entry.event for entry in await journal.read(result.run_id)]
-            view["waits_for"] = waiting_for(events)[0].step
+            view["waits_for"] = fold(events).waiting[0].step
         return {VIEW: view, RECORD: _lines(journal)}
 
     def _ended(self, result: Result) -> Data:

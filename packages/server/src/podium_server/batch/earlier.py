@@ -8,7 +8,7 @@ import anyio
 from podium.cli import counted
 from podium.errors import RunHeld
 from podium.journal import RunRow, SqlJournal
-from podium.run_state import result_of
+from podium.run_state import fold
 from podium_server.batch.budget import Budget
 from podium_server.batch.kept import Kept
 
@@ -80,4 +80,4 @@ async def _stopped(journal: SqlJournal, name: str, note: Callable[[str], None]) 
 async def _so_far(journal: SqlJournal, run_id: str) -> float | None:
     """Return the cost of an interrupted run; a call without a recorded end costs its reservation."""
     events = [entry.event for entry in await journal.read(run_id)]
-    return result_of(events, await journal.nested(run_id)).cost
+    return fold(events, await journal.nested(run_id)).result().cost

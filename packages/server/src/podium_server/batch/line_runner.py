@@ -9,7 +9,7 @@ from podium.conductor import Conductor
 from podium.errors import JournalError, PodiumError, RunDead, RunExists, RunHeld, RunLost
 from podium.journal import SqlJournal
 from podium.run import RunOptions
-from podium.run_state import result_of
+from podium.run_state import fold
 from podium.types import Result
 from podium_server.batch.input import Line
 from podium_server.batch.record import Record, answered, failed
@@ -74,7 +74,7 @@ class LineRunner:
 
     async def _earlier(self, run_id: str) -> Recorded:
         events = [entry.event for entry in await self._journal.read(run_id)]
-        return Recorded(result_of(events), events)
+        return Recorded(fold(events).result(), events)
 
     async def _so_far(self, run_id: str) -> Result | None:
         """Return what is recorded of a failed run; `None` if nothing is, or a process executes it."""

@@ -7,7 +7,7 @@ import anyio
 from podium.budget import Limits
 from podium.errors import JournalError, RunHeld, RunUnknown
 from podium.journal import Journal
-from podium.run_state import limits_of, result_of
+from podium.run_state import fold
 from podium.types import Action, Result
 
 _LOOK_SECONDS = 0.2
@@ -52,7 +52,7 @@ async def recorded_run(journal: Journal, run_id: str, seconds: float = 0.0) -> R
     await log.aclose()
     if not events:
         return None
-    return RecordedRun(result_of(events, await journal.nested(run_id)), limits_of(events))
+    return RecordedRun(fold(events, await journal.nested(run_id)).result(), fold(events).limits)
 
 
 async def recorded_actions(journal: Journal | None, run_id: str) -> tuple[Action, ...] | None:
@@ -66,7 +66,7 @@ async def recorded_actions(journal: Journal | None, run_id: str) -> tuple[Action
         return None
     try:
         events = [entry.event for entry in await journal.read(run_id)]
-        return result_of(events, await journal.nested(run_id)).actions
+        return fold(events, await journal.nested(run_id)).result().actions
     except RunUnknown:  # it never began
         return ()
     except JournalError:

@@ -13,7 +13,7 @@ import anyio
 
 from podium.errors import PodiumError, RunUnknown
 from podium.journal import Journal, RunRow, SqlJournal
-from podium.run_state import result_of
+from podium.run_state import fold
 from podium.types import Event, Result, RunEnded
 
 _CHARS = 24
@@ -119,7 +119,7 @@ class NamedRun:
             return None
         if not any(isinstance(event, RunEnded) for event in events[-1:]):
             return None
-        result = result_of(events)
+        result = fold(events).result()
         return Recorded(result, events) if result.status in ("ok", "partial") else None
 
 

@@ -8,7 +8,7 @@ from podium import Pool
 from podium.errors import JournalBroken
 from podium.journal import Journal
 from podium.plan_text import write_plan
-from podium.run_state import result_of
+from podium.run_state import fold
 from podium.types import Event, Plan, Result, RunStarted
 from podium_train.environments import Episode
 from podium_train.prompts import PromptStyle, messages
@@ -92,7 +92,7 @@ def _example(
     shows_question: bool,  # noqa: FBT001 - private
 ) -> Example | str:
     """Return the example of a run, or the reason why it has none."""
-    started, result = events[0], result_of(events)
+    started, result = events[0], fold(events).result()
     assert isinstance(started, RunStarted)
     if why := _unfit(started, pool) or _not_good(result, score, least):
         return why

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 
 from podium.journal import Entry, Journal, RunRow
-from podium.run_state import Called, calls_of
+from podium.run_state import CallState, fold
 from podium.types import (
     Outcome,
     PlannerEnded,
@@ -13,7 +13,6 @@ from podium.types import (
     RunEnded,
     RunStarted,
     StepEnded,
-    StepStarted,
 )
 from podium_evals.audit.answers import Answer
 from podium_evals.audit.span import Span
@@ -108,7 +107,6 @@ def _planning(whole: Span, row: RunRow, entries: Sequence[Entry]) -> Iterator[Sp
 
 def _steps(whole: Span, row: RunRow, entries: Sequence[Entry]) -> Iterator[Span]:
     events = [entry.event for entry in entries]
-    starts = {(e.round, e.step, e.attempt): e for e in events if isinstance(e, StepStarted)}
     ends = {(e.round, e.step, e.attempt): e.at for e in events if isinstance(e, StepEnded)}
     access = {
         (event.round, number): step.access_list
@@ -116,31 +114,31 @@ def _steps(whole: Span, row: RunRow, entries: Sequence[Entry]) -> Iterator[Span]
         if isinstance(event, PlanReady)
         for number, step in enumerate(event.plan.steps)
     }
-    for called in calls_of(events):
-        place = (called.round, called.step, called.bill.attempt)
-        start = starts[place]
-        failed = called.bill.problem
-        is_model = called.bill.usage.total_tokens or called.bill.cost != 0
+    for called in fold(events).calls:
+        start, bill = called.start, called.bill
+        place = (start.round, start.step, start.attempt)
+        failed = bill.problem
+        is_model = bill.usage.total_tokens or bill.cost != 0
         yield replace(
             whole,
-            id=f"{row.run_id}/{called.round}/{called.step}/{called.bill.attempt}",
-            name=called.bill.worker,
-            step=called.bill.worker,
+            id=f"{row.run_id}/{start.round}/{start.step}/{start.attempt}",
+            name=bill.worker,
+            step=bill.worker,
             kind="call" if is_model or failed else "tool",
-            model=called.bill.worker,
+            model=bill.worker,
             started=row.began + start.at,
             ended=None if (at := ends.get(place)) is None else row.began + at,
             is_open=failed is not None and failed.code == "unknown",
-            usage=called.bill.usage if called.bill.usage.total_tokens else None,
-            cost=called.bill.cost,
+            usage=bill.usage if bill.usage.total_tokens else None,
+            cost=bill.cost,
             error=failed.code if failed else "",
             error_text=excerpt(failed.message, 200) if failed else "",
-            prompt=digest([start.subtask, access.get((called.round, called.step), ()), called.bill.worker]),
+            prompt=digest([start.subtask, access.get((start.round, start.step), ()), bill.worker]),
             **_answer(called)._asdict(),
         )
 
 
-def _answer(called: Called) -> Answer:
+def _answer(called: CallState) -> Answer:
     outcome: Outcome | None = called.ended
     if outcome is None or called.bill.problem is not None:
         code = called.bill.problem.code if called.bill.problem else ""

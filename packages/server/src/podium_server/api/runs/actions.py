@@ -10,7 +10,7 @@ import anyio
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunHeld, RunUnknown
 from podium.journal import RunRow, SqlJournal
-from podium.run_state import renumbered, waiting_for
+from podium.run_state import fold, renumbered
 from podium.types import Event, Plan, RunStarted, read_conversation
 from podium_server.api.bodies import fingerprint_of, read_body, read_messages
 from podium_server.api.runs.forms import workers_of
@@ -246,7 +246,7 @@ class RunActions:
     ) -> None:
         row = await self._find(exchange, caller, "approve")
         events = await self._events(row)
-        waits = any(action in (None, asked.step) for asked in waiting_for(events))
+        waits = any(action in (None, asked.step) for asked in fold(events).waiting)
         if not waits or row.state == "running":
             what = "an approval" if action is None else f"an approval of step {action}"
             raise NotWaiting(f"run {row.run_id} does not wait for {what}: its status is {row.state}")

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from podium.budget import Charged
 from podium.journal import Entry, RunRow
-from podium.run_state import result_of, waiting_for
+from podium.run_state import fold
 from podium.types import (
     Action,
     ApprovalAsked,
@@ -134,14 +134,14 @@ def detail(
 ) -> RunDetail:
     """Return a run in the form of `GET /v1/runs/{run_id}`."""
     events = [entry.event for entry in entries]
-    result, started = result_of(events, nested), events[0]
+    result, started = fold(events, nested).result(), events[0]
     assert isinstance(started, RunStarted)
     facts = summary_facts(row, started, key_id) | {"cost": result.cost}
     return RunDetail(**facts, **_result_facts(result, events, started), hash=entries[-1].hash)
 
 
 def _result_facts(result: Result, events: Sequence[Event], started: RunStarted) -> dict[str, Any]:
-    asked = waiting_for(events)
+    asked = fold(events).waiting
     is_open = events[-1].type not in ("run_ended", "run_stopped")
     return {
         "query": [message.to_wire() for message in (*started.query, *started.tool_messages)],

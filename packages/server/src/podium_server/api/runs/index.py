@@ -7,7 +7,7 @@ from typing import Any
 
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal import Entry, Record, RunRow, SqlJournal
-from podium.run_state import result_of
+from podium.run_state import fold
 from podium.types import Event, RunStarted, decode
 from podium_server.api.runs.forms import RunSummary, summary_facts
 from podium_server.api.runs.queued import KIND, queued_summary
@@ -89,7 +89,7 @@ class RunIndex:
             return run
         try:
             events = [entry.event for entry in await self.read(run.id)]
-            result = result_of(events, await self.nested(run.id))
+            result = fold(events, await self.nested(run.id)).result()
         except (JournalBroken, RunUnknown):  # showing the run raises it; it may have been deleted meanwhile
             return run
         return run.model_copy(update={"cost": result.cost})

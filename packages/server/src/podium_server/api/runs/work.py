@@ -7,7 +7,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.replay import replay
 from podium.run import Listener, RunOptions
-from podium.run_state import limits_of
+from podium.run_state import fold
 from podium.types import Event, Message, Plan, Result
 from podium_server.api.runs.requests import JobRequest
 from podium_server.http import BadRequest
@@ -79,7 +79,7 @@ def _limits(
     most = own or conductor.limits
     limits = most
     if events:
-        recorded = conductor.limits.keeping(limits_of(events))
+        recorded = conductor.limits.keeping(fold(events).limits)
         cost = min((each.cost for each in (recorded, most) if each.cost is not None), default=None)
         limits = replace(recorded, cost=cost)
     for name, value in given.items():
