@@ -2,128 +2,199 @@
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import Literal, NamedTuple, assert_never
+from typing import Literal, NamedTuple
 
 from podium.config.source import in_toml
 from podium.errors import PlanError
 from podium.hosted import HostedConductor
 from podium.plan_text import PlanReader
 from podium.run.no_plan import for_people
+from podium.run_state.state import CallState, RoundState, RunState, StepState
 from podium.types.events import (
-    ActionDecided,
     AnswerDelta,
     ApprovalAsked,
     ApprovalGiven,
-    AttemptFailed,
     Event,
-    NestedRunEnded,
     PlanDelta,
     PlannerEnded,
-    PlannerStarted,
-    PlanReady,
-    RoundStarted,
     RunEnded,
     RunResumed,
     RunStarted,
     RunStopped,
-    StepDelta,
-    StepEnded,
-    StepStarted,
-    WorkerRunEnded,
 )
 from podium.types.messages import Query
 from podium.types.outcome import ACTION_ENDS, Call, Outcome, Problem, StepStatus
-from podium.types.plan import Plan
+from podium.types.plan import Step
 from podium.types.result import Result
 
 
 @dataclass(slots=True)
 class StepRow:
-    """The state of one step."""
+    """The state of one step, on the caller's clock in seconds."""
 
     worker: str
     """Empty while the planner writes the plan and the step has not started."""
     subtask: str
-    number: str = ""
+    number: str
     """Its index in the plan, with the planner's own number; empty until the plan is complete."""
-    sees: tuple[int | str, ...] = ()
-    acts: bool = False
+    sees: tuple[int | str, ...]
+    acts: bool
     """Whether it is an action."""
-    first: int = 1
-    """The number of its first call; earlier calls belong to the step that it replaced."""
-    last: int = 0
-    """The number of its latest call; 0 before the first call."""
-    since: float | None = None
-    """When it started, on the caller's clock, in seconds; `None` before the start."""
-    chars: int = 0
-    """Characters that the latest call has written so far."""
-    failed: list[Call] = field(default_factory=list)
+    status: StepStatus | Literal["waiting", "running"]
+    outcome: Outcome | None
+    """The outcome; `None` while it runs or waits."""
+    since: float | None
+    """When it started; `None` while it does not run."""
+    again: float | None
+    """When it is retried; `None` if no retry is scheduled."""
+    is_begun: bool
+    """Whether its worker was called."""
+    failed: list[Call]
     """Failed calls that did not end the step."""
-    again: float | None = None
-    """When the step is retried, on the caller's clock; `None` if no retry is scheduled."""
-    outcome: Outcome | None = None
-    """The outcome; `None` before the end."""
-    runs: list["RunRow"] = field(default_factory=list)
+    runs: list["RunRow"]
     """The runs nested in it."""
-
-    @property
-    def status(self) -> StepStatus | Literal["waiting", "running"]:
-        """The outcome's status, or `waiting` or `running` before the end."""
-        if self.outcome is not None:
-            return self.outcome.status
-        return "waiting" if self.since is None else "running"
 
 
 @dataclass(slots=True)
 class RoundRow:
     """The state of one round."""
 
-    why: str = ""
-    planner: str = ""
-    is_fallback: bool = False
-    """Whether the fallback planner wrote the plan."""
-    plan_why: str = ""
-    plan_chars: int = 0
+    state: RoundState
+    plan_chars: int
+    steps: dict[int, StepRow]
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the plan is complete."""
+        return self.state.ready is not None
+
+    @property
+    def is_fallback(self) -> bool:
+        """Whether the fallback planner wrote the plan."""
+        return self.state.ready is not None and self.state.ready.is_fallback
+
+    @property
+    def rejected(self) -> Iterator[str]:
+        """The problems of planner calls that returned no plan."""
+        for event in self.state.planned:
+            if (problem := event.proposal.problem) is not None:
+                then = "" if event.wait is None else f"; retry in {event.wait:.1f} s"
+                yield f"planner {event.proposal.planner}: {for_people(problem)}{then}"
+
+    @property
+    def approval(self) -> str:
+        """The decision on the plan, or that the plan waits for it; empty if no approval is needed."""
+        event = self.state.approval
+        if isinstance(event, ApprovalAsked):
+            return "waits for approval" if event.step is None else f"step {event.step} waits"
+        return "" if event is None else _decision(event)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A plan that is being written."""
+
+    chars: int = 0
     reader: PlanReader | None = None
-    """Parses the plan while the planner writes it; `None` before the first piece and after an error."""
-    read: int = 0
-    """Number of steps that `reader` has returned."""
-    is_planned: bool = False
-    rejected: list[str] = field(default_factory=list)
-    """The problems of planner calls that returned no plan."""
-    approval: str = ""
-    """The decision on the plan, or that the plan waits for it; empty if no approval is needed."""
-    steps: dict[int, StepRow] = field(default_factory=dict)
+    """Parses the text; `None` after an error."""
+    steps: list[Step] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class RunRow:
     """The state of one run."""
 
-    workers: tuple[str, ...]
+    board: "LiveState"
+    state: RunState = field(default_factory=RunState)
     began: float = 0.0
-    """When it started or was resumed, on the caller's clock, in seconds."""
-    rounds: dict[int, RoundRow] = field(default_factory=dict)
+    """When it started, on the caller's clock, without interruptions."""
     answer: str = ""
     """The last characters of the answer so far."""
     answering: tuple[int | None, int | None, int | None] | None = None
     """Round, step and attempt that write the answer; `None` before its first piece."""
-    result: Result | None = None
-    stopped: Problem | None = None
-    """Why the run was interrupted; `None` if it was not."""
+    drafts: dict[int, _Draft] = field(default_factory=dict)
 
-    def round(self, number: int) -> RoundRow:
-        """Return the row of a round; add it if it is missing."""
-        return self.rounds.setdefault(number, RoundRow())
+    @property
+    def result(self) -> Result | None:
+        """The result; `None` before the end."""
+        return self.state.end.result if isinstance(self.state.end, RunEnded) else None
+
+    @property
+    def stopped(self) -> Problem | None:
+        """Why the run was interrupted; `None` if it was not."""
+        return self.state.end.problem if isinstance(self.state.end, RunStopped) else None
+
+    @property
+    def rounds(self) -> dict[int, RoundRow]:
+        """The rounds, by number."""
+        return {number: self._round(current) for number, current in self.state.rounds.items()}
+
+    def write(self, event: PlanDelta) -> None:
+        """Add a piece of plan text, and the steps that it completes; `StepStarted` tells their workers."""
+        draft = self.drafts.get(event.round)
+        if draft is None:
+            reader = PlanReader(workers=self.state.workers, previous=event.round > 1)
+            draft = self.drafts[event.round] = _Draft(reader=reader)
+        draft.chars += len(event.text)
+        try:
+            draft.steps += () if draft.reader is None else draft.reader.feed(event.text)
+        except PlanError:  # `PlannerEnded` reports it
+            draft.reader = None
+
+    def _round(self, current: RoundState) -> RoundRow:
+        draft = self.drafts.get(current.number) or _Draft()
+        rows = {index: self._step(current, index, None, step) for index, step in enumerate(draft.steps)}
+        plan = None if current.ready is None else current.ready.plan
+        plan = (current.decision and current.decision.plan) or plan
+        if plan is not None:
+            names = self.state.names
+            rows = {
+                index: self._step(current, index, names[step.worker], step, plan.numbered(index))
+                for index, step in enumerate(plan.steps)
+            }
+        for index, state in current.steps.items():
+            if index not in rows and state.status != "waiting":
+                rows[index] = self._step(current, index)
+        return RoundRow(current, draft.chars, rows)
+
+    def _step(
+        self,
+        current: RoundState,
+        index: int,
+        planned: str | None = None,
+        step: Step | None = None,
+        number: str = "",
+    ) -> StepRow:
+        state = current.steps.get(index) or StepState()
+        # The others are of a step that this one replaces.
+        calls = [call for call in state.calls if call.ended is None or call.ended is state.outcome]
+        last, outcome = (calls[-1] if calls else None), None if state.since is not None else state.outcome
+        worker = planned or "" if last is None else last.start.worker
+        subtask = "" if last is None else last.start.subtask
+        return StepRow(
+            worker=worker if outcome is None else outcome.worker,
+            subtask=subtask if step is None else step.subtask,
+            number=number,
+            sees=() if step is None else tuple(step.access_list),
+            acts=current.ready is not None and index in current.ready.actions,
+            status=state.status,
+            outcome=outcome,
+            since=None if state.since is None else self.began + state.since,
+            again=None if last is None or state.since is None else self._again(last),
+            is_begun=bool(calls),
+            failed=[call.failed.call for call in calls if call.failed is not None],
+            runs=self.board.nested_in(self.state.run_id, current.number, index, calls),
+        )
+
+    def _again(self, last: CallState) -> float | None:
+        failed = last.failed
+        return None if failed is None or failed.wait is None else self.began + failed.at + failed.wait
 
 
 TAIL_CHARS = 4000
 """Characters that are kept of an answer while a worker writes it."""
-
-_OfStep = StepStarted | StepDelta | AttemptFailed | StepEnded
-_OfRound = RoundStarted | PlanDelta | PlannerEnded | PlanReady | ApprovalAsked | ApprovalGiven
 
 
 class LiveState:
@@ -144,170 +215,23 @@ class LiveState:
             event: the event.
             now: the event's time on the caller's clock, in seconds.
         """
-        match event:
-            case RunStarted():
-                self._start(event, now)
-            case RunResumed():
-                self._resume(event, now)
-            case AnswerDelta():
-                run = self.runs[event.run_id]
-                attempt = (event.round, event.step, event.attempt)
-                before = (
-                    run.answer if run.answering == attempt else ""
-                )  # another attempt starts the answer again
-                run.answer, run.answering = (before + event.text)[-TAIL_CHARS:], attempt
-            case RunEnded():  # the only event, if a finished run is run again
-                self.runs.setdefault(event.run_id, RunRow(event.result.workers)).result = event.result
-            case RunStopped():
-                self.runs[event.run_id].stopped = event.problem
-            case StepStarted() | StepDelta() | AttemptFailed() | StepEnded():
-                self._take_step(event, now)
-            case (
-                RoundStarted()
-                | PlanDelta()
-                | PlannerEnded()
-                | PlanReady()
-                | ApprovalAsked()
-                | ApprovalGiven()
-            ):
-                self._take_round(event)
-            case PlannerStarted() | NestedRunEnded() | WorkerRunEnded() | ActionDecided():
-                pass
-            case _:
-                assert_never(event)
+        run = self.runs.setdefault(event.run_id, RunRow(self))
+        run.state.take(event)
+        if isinstance(event, RunStarted | RunResumed):
+            run.began = now - event.at
+        elif isinstance(event, PlanDelta):
+            run.write(event)
+        elif isinstance(event, PlannerEnded) and event.proposal.problem is not None:
+            run.drafts.pop(event.round, None)
+        elif isinstance(event, AnswerDelta):
+            attempt = (event.round, event.step, event.attempt)
+            before = run.answer if run.answering == attempt else ""  # another attempt starts it again
+            run.answer, run.answering = (before + event.text)[-TAIL_CHARS:], attempt
 
-    def _start(self, event: RunStarted, now: float) -> None:
-        row = self.runs[event.run_id] = RunRow(event.workers, now)
-        if event.parent is not None:
-            run, number, step, attempt = event.parent
-            above = self.runs[run].round(number).steps.get(step) if run in self.runs else None
-            if above is not None and attempt >= above.first:
-                above.runs.append(row)
-
-    def _resume(self, event: RunResumed, now: float) -> None:
-        """Reset the steps that did not end with status `ok`: the resumed run calls them again."""
-        row = self.runs.setdefault(event.run_id, RunRow(event.workers))
-        row.workers, row.began, row.result, row.stopped = event.workers, now, None, None
-        for current in row.rounds.values():
-            for step in current.steps.values():
-                if step.outcome is None or step.outcome.status != "ok":
-                    step.outcome = step.since = step.again = None
-
-    def _take_round(self, event: _OfRound) -> None:
-        current = self.runs[event.run_id].round(event.round)
-        match event:
-            case RoundStarted():
-                current.why = event.why
-            case PlanDelta():
-                current.planner = event.planner
-                current.plan_chars += len(event.text)
-                self._read_on(event, current)
-            case PlannerEnded():
-                if event.proposal.problem is not None:
-                    then = "" if event.wait is None else f"; retry in {event.wait:.1f} s"
-                    said = f"planner {event.proposal.planner}: {for_people(event.proposal.problem)}{then}"
-                    current.rejected.append(said)
-                    current.plan_chars, current.reader = 0, None
-                    _drop_unstarted(current)
-            case PlanReady():
-                current.planner, current.plan_why = event.planner, event.why
-                current.is_fallback = event.is_fallback
-                self._show_plan(event.run_id, current, event.plan)
-                for index in event.actions:
-                    current.steps[index].acts = True
-            case ApprovalAsked():
-                current.approval = "waits for approval" if event.step is None else f"step {event.step} waits"
-            case ApprovalGiven():
-                current.approval = _decision(event)
-                if event.plan is not None:
-                    self._show_plan(event.run_id, current, event.plan)
-            case _:
-                assert_never(event)
-
-    def _read_on(self, event: PlanDelta, current: RoundRow) -> None:
-        """Add the steps that a piece of the plan text completes; `StepStarted` tells their workers."""
-        if current.reader is None:
-            if current.plan_chars > len(event.text):
-                return  # an earlier piece could not be parsed
-            names = self.runs[event.run_id].workers
-            current.reader = PlanReader(workers=names, previous=event.round > 1)
-            current.read = 0
-        try:
-            steps = current.reader.feed(event.text)
-        except PlanError:  # `PlannerEnded` reports it
-            current.reader = None
-            return
-        for index, step in enumerate(steps, current.read):
-            current.steps.setdefault(index, StepRow("", step.subtask, sees=tuple(step.access_list)))
-        current.read += len(steps)
-
-    def _show_plan(self, run_id: str, current: RoundRow, plan: Plan) -> None:
-        names = self.runs[run_id].workers
-        current.is_planned, current.reader = True, None
-        _drop_unstarted(current)
-        known, go_on = current.steps, True
-        current.steps = {}
-        for index, step in enumerate(plan.steps):
-            row = StepRow(names[step.worker], step.subtask, plan.numbered(index), tuple(step.access_list))
-            before = known.get(index)
-            if before is not None:
-                # Steps before the first difference keep their state. The subtask of a step that ended
-                # without starting is empty; after a failed call the worker may be a fallback.
-                same_worker = before.worker == row.worker or bool(before.failed)
-                go_on = go_on and same_worker and before.subtask in ("", row.subtask)
-                row.first = max(before.first, before.last) + 1
-            if before is not None and go_on:
-                row = replace(before, subtask=step.subtask, number=row.number, sees=row.sees)
-            current.steps[index] = row
-
-    def _take_step(self, event: _OfStep, now: float) -> None:
-        current = self.runs[event.run_id].round(event.round)
-        row = current.steps.get(event.step)
-        if row is not None and 0 < event.attempt < row.first:
-            return
-        match event:
-            case StepStarted():
-                _call(current, row, event, now)
-            case StepEnded():
-                _end(current, row, event)
-            case AttemptFailed() if row is not None:
-                row.failed.append(event.call)
-                row.again = None if event.wait is None else now + event.wait
-            case StepDelta() if row is not None:
-                row.chars += len(event.text)
-
-
-def _drop_unstarted(current: RoundRow) -> None:
-    """Remove the steps that have not started."""
-    current.steps = {index: step for index, step in current.steps.items() if step.worker}
-
-
-def _call(current: RoundRow, row: StepRow | None, event: StepStarted, now: float) -> None:
-    goes_on = row is not None and row.outcome is None and row.subtask == event.subtask
-    if row is None or not (goes_on and (row.last or row.failed)):
-        number, sees = ("", ()) if row is None else (row.number, row.sees)
-        row = StepRow(event.worker, event.subtask, number, sees, first=event.attempt)
-        current.steps[event.step] = row
-    if row.since is None:
-        row.since, row.first = now, event.attempt - len(row.failed)
-    row.worker, row.last, row.chars, row.again = event.worker, event.attempt, 0, None
-
-
-def _end(current: RoundRow, row: StepRow | None, event: StepEnded) -> None:
-    outcome = event.outcome
-    if outcome.problem is None or outcome.problem.code != "superseded":
-        if row is None:
-            row = current.steps[event.step] = StepRow(outcome.worker, "")
-        row.worker, row.outcome, row.again = outcome.worker, outcome, None
-    elif row is None or not event.attempt or row.outcome is not None:
-        return
-    elif row.last > event.attempt:  # the new step of the plan has started
-        row.first = row.last
-    elif current.is_planned:  # the new step of the plan has not started
-        first = event.attempt + 1
-        current.steps[event.step] = StepRow(row.worker, row.subtask, row.number, row.sees, first=first)
-    else:
-        row.outcome = outcome
+    def nested_in(self, run_id: str, number: int, step: int, calls: list[CallState]) -> list[RunRow]:
+        """Return the runs nested in these calls of a step."""
+        parents = {(run_id, number, step, call.start.attempt) for call in calls}
+        return [run for run in self.runs.values() if run.state.parent in parents]
 
 
 def _decision(event: ApprovalGiven) -> str:
@@ -345,10 +269,10 @@ def _of_run(run: RunRow, above: str) -> Iterator[Note]:
 
 
 def _of_round(current: RoundRow, place: str) -> Iterator[Note]:
-    if current.why:
-        yield Note(f"{place}because {current.why}", "dim")
-    if current.is_planned and current.plan_why:
-        yield Note(f"{place}plan: {current.plan_why}", "dim")
+    if why := current.state.reason:
+        yield Note(f"{place}because {why}", "dim")
+    if (ready := current.state.ready) is not None and ready.why:
+        yield Note(f"{place}plan: {ready.why}", "dim")
     for reason in current.rejected:
         yield Note(f"{place}{reason}", "yellow")
     skipped: dict[str, list[int]] = {}

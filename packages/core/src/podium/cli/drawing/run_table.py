@@ -93,8 +93,8 @@ class RunTable:
 
     def _round(self, number: int, current: RoundRow, run: RunRow) -> str:
         told = f"round {number}"
-        if current.is_planned:
-            told += f"  plan by {current.planner}" + (", the fallback" if current.is_fallback else "")
+        if (ready := current.state.ready) is not None:
+            told += f"  plan by {ready.planner}" + (", the fallback" if current.is_fallback else "")
         elif run.result is None and self.now is not None:
             told += f"  {self._frame()} writing the plan, {current.plan_chars:,} characters"
         return told + (f"  {current.approval}" if current.approval else "")
@@ -126,7 +126,7 @@ class RunTable:
         if step.outcome is not None:
             return "reused" if step.outcome.reused else step.outcome.status
         if self.now is None:
-            return "not ended" if step.last else "not begun"
+            return "not ended" if step.is_begun else "not begun"
         if step.again is not None:
             return f"retry {max(0.0, step.again - self.now):.0f}s"
         return step.status
