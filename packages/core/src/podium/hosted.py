@@ -17,7 +17,7 @@ from podium.aio.loops import ResourceGroup
 from podium.aio.sync import events_of, run_sync
 from podium.errors import AnswerToolCalls, ConfigError, PodiumError, WorkerBroken, WorkerError, WorkerTimeout
 from podium.secrets import Boundary, scrubbing
-from podium.telemetry import start_trace
+from podium.telemetry import observed, start_trace
 from podium.telemetry.log import start_log
 from podium.types.events import AnswerDelta, Event, RunEnded, RunStarted
 from podium.types.messages import (
@@ -163,7 +163,7 @@ class HostedConductor(ResourceGroup):
     async def _run(self, asked: _Asked, listen: Callable[[Event], None]) -> Result:
         body = self._body(asked)
         trace = start_trace(asked.model, (), ())
-        listeners = [each for each in (trace, start_log(), listen) if each is not None]
+        listeners = [*observed(trace, start_log()), listen]
 
         def emit(event: Event) -> None:
             for listener in listeners:

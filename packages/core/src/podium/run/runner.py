@@ -24,7 +24,7 @@ from podium.run.request import with_labels_of_conversation
 from podium.run.rounds import Rounds
 from podium.run_state.action_log import ActionLog
 from podium.run_state.recorder import RunRecorder
-from podium.telemetry import start_trace
+from podium.telemetry import observed, start_trace
 from podium.telemetry.log import start_log
 from podium.types.events import (
     AnswerDelta,
@@ -50,7 +50,7 @@ class RunSession:
         self._request = request
         self._outer = outer_run(request.caller or request.within)
         self._trace = start_trace(settings.name, settings.workers, settings.planners)
-        self._listeners = [each for each in (self._trace, start_log(), listen) if each is not None]
+        self._listeners = [*observed(self._trace, start_log()), *([] if listen is None else [listen])]
         own = request.journal or settings.journal
         answers = outer_run(request.caller)
         self._journal = own if answers is None else answers.context.journal

@@ -14,7 +14,6 @@ from opentelemetry.util.types import AttributeValue
 from podium.secrets import scrub
 from podium.types.messages import Message
 from podium.types.outcome import Call, Problem
-from podium.usage import Usage
 from podium.workers.openai.chat import ChatWorker
 from podium.workers.worker import Worker
 
@@ -31,12 +30,7 @@ def shows_content() -> bool:
 
 
 def describe(worker: Worker | None, name: str) -> tuple[str, Attributes]:
-    """Return the name and the attributes of the span for a call of `worker`.
-
-    Args:
-        worker: the called worker; `None` if only its name is known.
-        name: the worker's name.
-    """
+    """Return the name and the attributes of the span for a call of a worker, which may be unknown."""
     if isinstance(worker, ChatWorker):
         server = urlsplit(worker.endpoint.base_url)
         provider = worker.endpoint.provider
@@ -53,8 +47,9 @@ def describe(worker: Worker | None, name: str) -> tuple[str, Attributes]:
     return f"invoke_agent {name}", {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": name}
 
 
-def bill(usage: Usage, cost: float | None, *, maybe_paid: bool) -> Attributes:
+def bill(call: Call) -> Attributes:
     """Return the attributes for the tokens and the cost of a call."""
+    usage, cost = call.usage, call.cost
     said: Attributes = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -65,20 +60,13 @@ def bill(usage: Usage, cost: float | None, *, maybe_paid: bool) -> Attributes:
         said["podium.usage.estimated"] = True
     if cost is not None:
         said["podium.cost"] = cost
-    if maybe_paid:
+    if call.maybe_paid:
         said["podium.maybe_paid"] = True
     return said
 
 
 def blame(span: Span, problem: Problem, *, fails: bool = True) -> None:
-    """Add the problem to a span.
-
-    Args:
-        span: the span.
-        problem: the problem.
-        fails: whether the problem is an error. For example, a plan that a person refused is a problem but not
-            an error.
-    """
+    """Add a problem to a span; a plan that a person refused, for example, is no error (`fails`)."""
     span.set_attribute("podium.problem.code", problem.code)
     if fails:
         span.set_attribute("error.type", problem.code)
@@ -86,11 +74,7 @@ def blame(span: Span, problem: Problem, *, fails: bool = True) -> None:
 
 
 def as_parts(*texts: tuple[str, str]) -> str:
-    """Return messages as JSON in the form of the conventions, without secrets.
-
-    Args:
-        texts: role and text of each message.
-    """
+    """Return messages, each with role and text, as JSON in the form of the conventions, without secrets."""
     said = [{"role": role, "parts": [{"type": "text", "content": text}]} for role, text in texts]
     return scrub(json.dumps(said, ensure_ascii=False))
 
@@ -119,13 +103,12 @@ class Instruments:
     def measure(
         self, labels: Mapping[str, AttributeValue], *, seconds: float, spent: Call | None, error: str | None
     ) -> None:
-        """Record one call.
+        """Record one call, without estimated tokens and an unknown cost.
 
         Args:
             labels: the attributes of the measurements.
             seconds: the duration of the call.
-            spent: the call with its usage and cost; `None` if a nested run records them. Estimated tokens and
-                an unknown cost are not recorded.
+            spent: the call with its usage and cost; `None` if a nested run records them.
             error: the code of the failure; `None` for success.
         """
         self.seconds.record(seconds, {**labels, "error.type": error} if error is not None else labels)

@@ -6,46 +6,24 @@ messages, which may quote them, are logged only if `DEBUG` is enabled.
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any, assert_never
+from collections.abc import Iterator
+from logging import DEBUG, INFO, WARNING
 
+from podium.run_state.state import RunState
 from podium.secrets import scrub
-from podium.types.events import (
-    ActionDecided,
-    AnswerDelta,
-    ApprovalAsked,
-    ApprovalGiven,
-    AttemptFailed,
-    Event,
-    NestedRunEnded,
-    PlanDelta,
-    PlannerEnded,
-    PlannerStarted,
-    PlanReady,
-    RoundStarted,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    RunStopped,
-    StepDelta,
-    StepEnded,
-    StepStarted,
-    WorkerRunEnded,
-)
+from podium.types import events as told
+from podium.types.events import Event
 from podium.types.outcome import Problem
 
 LOGGER = logging.getLogger("podium")
 LOGGER.addHandler(logging.NullHandler())
 
 
-def start_log() -> Callable[[Event], None] | None:
-    """Return a function that logs the events of one run; `None` if logging is not configured.
-
-    The function logs only the run of its first event, and ignores events of other runs.
-    """
+def start_log() -> "Log | None":
+    """Return an observer that logs a run; `None` if logging is not configured."""
     if not LOGGER.isEnabledFor(logging.CRITICAL) or not any(_handlers(LOGGER)):
         return None
-    return _Log()
+    return Log()
 
 
 def _handlers(logger: logging.Logger | None) -> Iterator[logging.Handler]:
@@ -55,107 +33,80 @@ def _handlers(logger: logging.Logger | None) -> Iterator[logging.Handler]:
         logger = logger.parent if logger.propagate else None
 
 
-class _Log:
-    def __init__(self) -> None:
-        self._run_id = ""
+class Log:
+    """Logs the events that have a method here."""
 
-    def __call__(self, event: Event) -> None:
-        self._run_id = self._run_id or event.run_id
-        if event.run_id != self._run_id:
-            return
-        level, said, problem, facts = _told(event)
-        if not said or not LOGGER.isEnabledFor(level):
-            return
-        if problem is not None:
-            facts |= {"code": problem.code}
-            said += f": {problem.code}"
-            if LOGGER.isEnabledFor(logging.DEBUG):
-                facts |= {"problem": problem.message}
-                said += f": {problem.message}"
-        ids = {name: getattr(event, name) for name in ("round", "step", "attempt") if hasattr(event, name)}
-        fields = {"event": event.type, "run_id": event.run_id, **ids, **facts}
-        LOGGER.log(level, "run %s: %s", event.run_id, scrub(said), extra={"podium": fields})
+    def __call__(self, event: Event, _: RunState) -> None:
+        """Log an event."""
+        getattr(self, f"_{event.type}", lambda _: None)(event)
 
+    def _run_started(self, event: told.RunStarted) -> None:
+        _log(INFO, event, f"started with {len(event.workers)} workers", parent=event.parent)
 
-_Told = tuple[int, str, Problem | None, dict[str, Any]]
-"""Level, message, problem, and further fields."""
+    def _run_resumed(self, event: told.RunResumed) -> None:
+        _log(INFO, event, "resumed from its journal", recovery=event.recovery)
 
+    def _planner_ended(self, event: told.PlannerEnded) -> None:
+        done = event.proposal
+        level, used = (DEBUG, "planned") if done.problem is None else (WARNING, "returned no plan")
+        then = "" if event.wait is None else f", retry in {event.wait:.3g} s"
+        facts = {"planner": done.planner, "seconds": done.seconds, "wait": event.wait}
+        said = f"round {event.round}: planner {done.planner} {used}{then}"
+        _log(level, event, said, done.problem, **facts)
 
-def _told(event: Event) -> _Told:
-    """Return the log record of an event; its message is empty if the event is not logged."""
-    match event:
-        case RunStarted() | RunResumed() | RunEnded() | RunStopped():
-            return _told_of_run(event)
-        case PlannerEnded() | PlanReady() | ApprovalAsked():
-            return _told_of_plan(event)
-        case StepStarted() | AttemptFailed() | StepEnded():
-            return _told_of_step(event)
-        case RoundStarted() | PlannerStarted() | ApprovalGiven() | NestedRunEnded() | WorkerRunEnded():
-            return logging.NOTSET, "", None, {}
-        case ActionDecided() | PlanDelta() | StepDelta() | AnswerDelta():
-            return logging.NOTSET, "", None, {}
-        case _:
-            assert_never(event)
+    def _plan_ready(self, event: told.PlanReady) -> None:
+        level, by = (WARNING, ", the fallback planner,") if event.is_fallback else (DEBUG, "")
+        steps = len(event.plan.steps)
+        said = f"round {event.round}: {event.planner}{by} planned {steps} steps"
+        _log(level, event, said, planner=event.planner, steps=steps)
 
+    def _approval_asked(self, event: told.ApprovalAsked) -> None:
+        _log(INFO, event, f"round {event.round}: the plan waits for approval")
 
-def _told_of_run(event: RunStarted | RunResumed | RunEnded | RunStopped) -> _Told:
-    match event:
-        case RunStarted(workers=workers):
-            return logging.INFO, f"started with {len(workers)} workers", None, {"parent": event.parent}
-        case RunResumed(recovery=recovery):
-            return logging.INFO, "resumed from its journal", None, {"recovery": recovery}
-        case RunEnded(result=result):
-            level = logging.INFO if result.status in ("ok", "waiting") else logging.WARNING
-            cost = "unknown" if result.cost is None else f"{result.cost:.6g} USD"
-            said = f"ended {result.status} after {result.seconds:.3g} s, cost {cost}"
-            facts = {"status": result.status, "seconds": result.seconds, "cost": result.cost}
-            return level, said, result.problem, facts
-        case RunStopped(problem=problem):
-            return logging.WARNING, "was stopped", problem, {}
-        case _:
-            assert_never(event)
+    def _step_started(self, event: told.StepStarted) -> None:
+        said = f"{_step(event)}: attempt {event.attempt} goes to {event.worker}"
+        _log(DEBUG, event, said, worker=event.worker)
 
+    def _attempt_failed(self, event: told.AttemptFailed) -> None:
+        worker, wait = event.call.worker, event.wait
+        then = "another attempt is running" if wait is None else f"retry in {wait:.3g} s"
+        said = f"{_step(event)}: attempt {event.attempt} of {worker} failed, {then}"
+        _log(WARNING, event, said, event.call.problem, worker=worker, wait=wait)
 
-def _told_of_plan(event: PlannerEnded | PlanReady | ApprovalAsked) -> _Told:
-    match event:
-        case PlannerEnded(round=number, proposal=done):
-            level = logging.DEBUG if done.problem is None else logging.WARNING
-            used = "planned" if done.problem is None else "returned no plan"
-            then = "" if event.wait is None else f", retry in {event.wait:.3g} s"
-            said = f"round {number}: planner {done.planner} {used}{then}"
-            facts = {"planner": done.planner, "seconds": done.seconds, "wait": event.wait}
-            return level, said, done.problem, facts
-        case PlanReady(round=number, plan=plan, planner=planner, is_fallback=is_fallback):
-            level = logging.WARNING if is_fallback else logging.DEBUG
-            stands_in = ", the fallback planner," if is_fallback else ""
-            said = f"round {number}: {planner}{stands_in} planned {len(plan.steps)} steps"
-            return level, said, None, {"planner": planner, "steps": len(plan.steps)}
-        case ApprovalAsked(round=number):
-            return logging.INFO, f"round {number}: the plan waits for approval", None, {}
-        case _:
-            assert_never(event)
+    def _step_ended(self, event: told.StepEnded) -> None:
+        outcome = event.outcome
+        level = WARNING if outcome.status == "failed" else DEBUG
+        tokens = {"input_tokens": outcome.usage.input_tokens, "output_tokens": outcome.usage.output_tokens}
+        facts = {"worker": outcome.worker, "status": outcome.status, "seconds": outcome.seconds}
+        said = f"{_step(event)}: {outcome.worker} ended {outcome.status}"
+        _log(level, event, said, outcome.problem, **facts, **tokens, cost=outcome.cost)
+
+    def _run_ended(self, event: told.RunEnded) -> None:
+        result = event.result
+        level = INFO if result.status in ("ok", "waiting") else WARNING
+        cost = "unknown" if result.cost is None else f"{result.cost:.6g} USD"
+        facts = {"status": result.status, "seconds": result.seconds, "cost": result.cost}
+        said = f"ended {result.status} after {result.seconds:.3g} s, cost {cost}"
+        _log(level, event, said, result.problem, **facts)
+
+    def _run_stopped(self, event: told.RunStopped) -> None:
+        _log(WARNING, event, "was stopped", event.problem)
 
 
-def _told_of_step(event: StepStarted | AttemptFailed | StepEnded) -> _Told:
-    match event:
-        case StepStarted(round=number, step=step, attempt=attempt, worker=worker):
-            said = f"round {number}, step {step}: attempt {attempt} goes to {worker}"
-            return logging.DEBUG, said, None, {"worker": worker}
-        case AttemptFailed(round=number, step=step, attempt=attempt, call=call, wait=wait):
-            then = "another attempt is running" if wait is None else f"retry in {wait:.3g} s"
-            said = f"round {number}, step {step}: attempt {attempt} of {call.worker} failed, {then}"
-            return logging.WARNING, said, call.problem, {"worker": call.worker, "wait": wait}
-        case StepEnded(round=number, step=step, outcome=outcome):
-            level = logging.WARNING if outcome.status == "failed" else logging.DEBUG
-            said = f"round {number}, step {step}: {outcome.worker} ended {outcome.status}"
-            facts = {
-                "worker": outcome.worker,
-                "status": outcome.status,
-                "seconds": outcome.seconds,
-                "input_tokens": outcome.usage.input_tokens,
-                "output_tokens": outcome.usage.output_tokens,
-                "cost": outcome.cost,
-            }
-            return level, said, outcome.problem, facts
-        case _:
-            assert_never(event)
+def _step(event: told.StepStarted | told.AttemptFailed | told.StepEnded) -> str:
+    return f"round {event.round}, step {event.step}"
+
+
+def _log(level: int, event: Event, said: str, problem: Problem | None = None, **facts: object) -> None:
+    """Log an event with its ids and further fields; the message of a problem only at `DEBUG`."""
+    if not LOGGER.isEnabledFor(level):
+        return
+    if problem is not None:
+        facts["code"] = problem.code
+        said += f": {problem.code}"
+        if LOGGER.isEnabledFor(DEBUG):
+            facts["problem"] = problem.message
+            said += f": {problem.message}"
+    ids = {name: getattr(event, name) for name in ("round", "step", "attempt") if hasattr(event, name)}
+    fields = {"event": event.type, "run_id": event.run_id, **ids, **facts}
+    LOGGER.log(level, "run %s: %s", event.run_id, scrub(said), extra={"podium": fields})

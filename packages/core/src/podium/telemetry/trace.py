@@ -1,14 +1,14 @@
 """Converts the events of one run to metrics and to spans for run, round, step, attempt and planner call."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 from opentelemetry import context, trace
 from opentelemetry.trace import Span, SpanKind, Tracer
 
 from podium.planners.planner import Planner
+from podium.run_state.state import CallState, RunState
 from podium.telemetry.instruments import (
     Attributes,
     Instruments,
@@ -19,31 +19,9 @@ from podium.telemetry.instruments import (
     describe,
     shows_content,
 )
-from podium.types.events import (
-    ActionDecided,
-    AnswerDelta,
-    ApprovalAsked,
-    ApprovalGiven,
-    AttemptFailed,
-    Event,
-    NestedRunEnded,
-    PlanDelta,
-    PlannerEnded,
-    PlannerStarted,
-    PlanReady,
-    RoundStarted,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    RunStopped,
-    StepDelta,
-    StepEnded,
-    StepStarted,
-    WorkerRunEnded,
-)
+from podium.types import events as told
+from podium.types.events import Event
 from podium.types.outcome import Call, Outcome
-from podium.types.result import Result
-from podium.usage import Usage
 from podium.workers.worker import Worker
 
 Place = tuple[int, ...]
@@ -59,8 +37,6 @@ class Open:
     """In seconds since the start of the run."""
     labels: Attributes
     """The attributes of its metrics."""
-    holds_run: bool = False
-    """Whether it contains a nested run, which records its own calls."""
 
 
 class Tree:
@@ -74,18 +50,9 @@ class Tree:
     def __getitem__(self, place: Place) -> Open:
         return self._open[place]
 
-    def __contains__(self, place: Place) -> bool:
-        return place in self._open
-
     def get(self, place: Place) -> Open | None:
         """Return the span at `place`; `None` if it is not open."""
         return self._open.get(place)
-
-    def below(self, place: Place) -> Iterator[Place]:
-        """Yield the places of open spans below `place`, newest first."""
-        for other in reversed(tuple(self._open)):
-            if len(other) > len(place) and other[: len(place)] == place:
-                yield other
 
     def open(
         self,
@@ -108,10 +75,11 @@ class Tree:
 
     def end(self, place: Place) -> None:
         """End the span at `place` and all spans below it, innermost first; do nothing if there is none."""
-        if place not in self._open:
-            return
-        for other in (*self.below(place), place):
-            self._open.pop(other).span.end()
+        if place in self._open:
+            for other in reversed(tuple(self._open)):
+                if len(other) > len(place) and other[: len(place)] == place:
+                    self._open.pop(other).span.end()
+            self._open.pop(place).span.end()
 
 
 _LABELS = (
@@ -129,10 +97,7 @@ _PLANNER = -1
 
 
 class Trace:
-    """Converts the events of one run to spans and metrics.
-
-    Events of nested runs are ignored, because a nested run has its own trace.
-    """
+    """Converts the events of one run that have a method here to spans and metrics."""
 
     def __init__(
         self, instruments: Instruments, name: str, workers: Iterable[Worker], planners: Iterable[Planner]
@@ -143,48 +108,10 @@ class Trace:
         self._asked = {planner.name: planner.worker for planner in planners}
         self._content = shows_content()
         self._tree = Tree(instruments.tracer)
-        self._run_id = ""
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Event, state: RunState) -> None:
         """Process an event."""
-        self._run_id = self._run_id or event.run_id
-        if event.run_id == self._run_id:
-            self._take(event)
-        elif isinstance(event, RunStarted) and event.parent is not None and event.parent[0] == self._run_id:
-            called = self._tree.get(event.parent[1:])
-            if called is not None:
-                called.holds_run = True
-
-    def _take(self, event: Event) -> None:  # noqa: C901, PLR0912 - one case for each event
-        match event:
-            case RunStarted() | RunResumed():
-                self._run_started(event)
-            case RoundStarted():
-                self._round_started(event)
-            case PlannerStarted():
-                self._planner_started(event)
-            case PlannerEnded():
-                self._planner_ended(event)
-            case PlanReady():
-                self._plan_ready(event)
-            case ApprovalAsked() | ApprovalGiven() | ActionDecided():
-                self._looked_at(event)
-            case StepStarted():
-                self._step_started(event)
-            case AttemptFailed():
-                self._attempt_failed(event)
-            case StepEnded():
-                self._step_ended(event)
-            case RunEnded():
-                self._run_ended(event)
-            case RunStopped():
-                self._run_stopped(event)
-            case NestedRunEnded() | WorkerRunEnded():
-                pass  # the nested run has a span of its own
-            case PlanDelta() | StepDelta() | AnswerDelta():
-                pass  # spans have whole texts only
-            case _:
-                assert_never(event)
+        getattr(self, f"_{event.type}", lambda *_: None)(event, state)
 
     def within(self, *ids: int) -> AbstractContextManager[object]:
         """Return a context manager that makes the span of a call the current span.
@@ -202,154 +129,148 @@ class Trace:
         """End all open spans."""
         self._tree.end(())
 
-    def _run_started(self, event: RunStarted | RunResumed) -> None:
-        said = self._ids({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": self._name})
-        if isinstance(event, RunResumed):
+    def _run_started(self, event: told.RunStarted | told.RunResumed, _: RunState) -> None:
+        said = _ids(event, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": self._name})
+        if isinstance(event, told.RunResumed):
             said["podium.run.recovery"] = event.recovery
         elif self._content and event.query:
             said["gen_ai.input.messages"] = asked(event.query)
         self._tree.open((), f"invoke_agent {self._name}", said, at=event.at)
 
-    def _round_started(self, event: RoundStarted) -> None:
+    _run_resumed = _run_started
+
+    def _round_started(self, event: told.RoundStarted, _: RunState) -> None:
         self._tree.end((event.round - 1,))
-        said = self._ids({"podium.round": event.round})
+        said = _ids(event, {"podium.round": event.round})
         if self._content and event.why:
             said["podium.round.why"] = as_parts(("assistant", event.why))
         self._tree.open((event.round,), f"round {event.round}", said, at=event.at)
 
-    def _planner_started(self, event: PlannerStarted) -> None:
-        _, said = describe(self._asked.get(event.planner), event.planner)
-        said |= self._ids({"podium.round": event.round, "podium.worker": event.planner})
+    def _planner_started(self, event: told.PlannerStarted, _: RunState) -> None:
+        said = describe(self._asked.get(event.planner), event.planner)[1]
+        said |= _ids(event, {"podium.round": event.round, "podium.worker": event.planner})
         said |= {"gen_ai.operation.name": "plan", "gen_ai.agent.name": self._name}
         self._tree.open((event.round, _PLANNER), f"plan {event.planner}", said, at=event.at)
 
-    def _planner_ended(self, event: PlannerEnded) -> None:
-        done, place = event.proposal, (event.round, _PLANNER)
-        call = Call(
-            attempt=1,
-            worker=done.planner,
-            problem=done.problem,
-            usage=done.usage,
-            cost=done.cost,
-            maybe_paid=done.maybe_paid,
-        )
-        self._end_call(place, call, at=event.at, text=done.text)
+    def _planner_ended(self, event: told.PlannerEnded, _: RunState) -> None:
+        done = event.proposal
+        call = Call(attempt=1, worker=done.planner, problem=done.problem, usage=done.usage, cost=done.cost)
+        call = replace(call, maybe_paid=done.maybe_paid)
+        self._end_call((event.round, _PLANNER), call, event.at, text=done.text)
 
-    def _plan_ready(self, event: PlanReady) -> None:
-        if (event.round,) in self._tree:
-            said: Attributes = {"podium.planner": event.planner, "podium.plan.steps": len(event.plan.steps)}
-            said["podium.planner.fallback"] = event.is_fallback
-            self._tree[event.round,].span.set_attributes(said)
+    def _plan_ready(self, event: told.PlanReady, _: RunState) -> None:
+        said: Attributes = {"podium.planner": event.planner, "podium.plan.steps": len(event.plan.steps)}
+        said["podium.planner.fallback"] = event.is_fallback
+        if (current := self._tree.get((event.round,))) is not None:
+            current.span.set_attributes(said)
 
-    def _looked_at(self, event: ApprovalAsked | ApprovalGiven | ActionDecided) -> None:
-        if (event.round,) in self._tree:
-            said = {"podium.approved": event.approved} if isinstance(event, ApprovalGiven) else {}
-            self._tree[event.round,].span.add_event(event.type, said)
+    def _approval_asked(
+        self, event: told.ApprovalAsked | told.ApprovalGiven | told.ActionDecided, _: RunState
+    ) -> None:
+        said = {"podium.approved": event.approved} if isinstance(event, told.ApprovalGiven) else {}
+        if (current := self._tree.get((event.round,))) is not None:
+            current.span.add_event(event.type, said)
 
-    def _step_started(self, event: StepStarted) -> None:
+    _approval_given = _action_decided = _approval_asked
+
+    def _step_started(self, event: told.StepStarted, _: RunState) -> None:
         step = self._open_step(event)
         name, said = describe(self._workers.get(event.worker), event.worker)
-        said |= self._ids({"podium.round": event.round, "podium.step": event.step})
+        said |= _ids(event, {"podium.round": event.round, "podium.step": event.step})
         said |= {"podium.attempt": event.attempt, "podium.worker": event.worker}
         if self._content:
             said["gen_ai.input.messages"] = as_parts(("user", event.subtask))
         kind = SpanKind.CLIENT if said["gen_ai.operation.name"] == "chat" else SpanKind.INTERNAL
         self._tree.open((*step, event.attempt), name, said, at=event.at, kind=kind)
 
-    def _open_step(self, event: StepStarted | StepEnded) -> Place:
+    def _open_step(self, event: told.StepStarted | told.StepEnded) -> Place:
         place = (event.round, event.step)
-        if place not in self._tree:
-            said = self._ids({"podium.round": event.round, "podium.step": event.step})
+        if self._tree.get(place) is None:
+            said = _ids(event, {"podium.round": event.round, "podium.step": event.step})
             self._tree.open(place, f"step {event.step}", said, at=event.at)
         return place
 
-    def _attempt_failed(self, event: AttemptFailed) -> None:
-        self._end_call((event.round, event.step, event.attempt), event.call, at=event.at)
+    def _attempt_failed(self, event: told.AttemptFailed, state: RunState) -> None:
+        for call in state.round(event.round).step(event.step).calls:
+            if call.failed is event:
+                self._end_worker(call, event.at)
 
-    def _step_ended(self, event: StepEnded) -> None:
-        outcome, step = event.outcome, self._open_step(event)
-        replaced = outcome.problem is not None and outcome.problem.code == "superseded"
-        for place in self._tree.below(step):
-            if not replaced or place[-1] <= event.attempt:
-                call = _call_of(outcome, place[-1])
-                self._end_call(place, call, at=event.at, text=outcome.text, outcome=outcome)
-        if any(self._tree.below(step)):
+    def _step_ended(self, event: told.StepEnded, state: RunState) -> None:
+        outcome, step = event.outcome, state.round(event.round).step(event.step)
+        place = self._open_step(event)
+        for call in step.calls:
+            if call.ended is outcome and call.failed is None:
+                self._end_worker(call, event.at)
+        if step.since is not None:
             return  # the step that replaces this one uses the same span
-        span = self._tree[step].span
+        span = self._tree[place].span
         span.set_attributes({"podium.step.status": outcome.status, "podium.worker": outcome.worker})
         if outcome.reused:
             span.set_attribute("podium.reused", value=True)
         if outcome.problem is not None:
             blame(span, outcome.problem, fails=outcome.status == "failed")
-        self._tree.end(step)
+        self._tree.end(place)
 
-    def _run_ended(self, event: RunEnded) -> None:
+    def _run_ended(self, event: told.RunEnded, _: RunState) -> None:
         result = event.result
-        if () in self._tree:
-            span = self._tree[()].span
-            span.set_attribute("podium.run.status", result.status)
+        if (run := self._tree.get(())) is not None:
+            run.span.set_attribute("podium.run.status", result.status)
             if result.cost is not None:
-                span.set_attribute("podium.cost", result.cost)
+                run.span.set_attribute("podium.cost", result.cost)
             if self._content and result.answer:
-                span.set_attribute("gen_ai.output.messages", as_parts(("assistant", result.answer)))
+                run.span.set_attribute("gen_ai.output.messages", as_parts(("assistant", result.answer)))
             if result.problem is not None:
-                blame(span, result.problem, fails=result.status == "failed")
-            if result.hosted_usage is not None:
-                self._measure_hosted(result, result.hosted_usage, event.at)
+                blame(run.span, result.problem, fails=result.status == "failed")
+            if result.hosted_usage is not None:  # a hosted run is one call
+                call = Call(attempt=1, worker=self._name, usage=result.hosted_usage, cost=result.cost)
+                run.span.set_attributes(bill(call))
+                failed = result.problem if result.status == "failed" else None
+                self._measure(run, call, event.at, None if failed is None else failed.code)
         self.close()
 
-    def _measure_hosted(self, result: Result, usage: Usage, at: float) -> None:
-        """Record a hosted run as one call."""
-        call = Call(attempt=1, worker=self._name, usage=usage, cost=result.cost)
-        error = result.problem.code if result.status == "failed" and result.problem is not None else None
-        self._tree[()].span.set_attributes(bill(usage, result.cost, maybe_paid=False))
-        self._instruments.measure(self._tree[()].labels, seconds=at, spent=call, error=error)
-
-    def _run_stopped(self, event: RunStopped) -> None:
-        run = self._tree.get(())
-        if run is not None:
+    def _run_stopped(self, event: told.RunStopped, _: RunState) -> None:
+        if (run := self._tree.get(())) is not None:
             blame(run.span, event.problem)
         self.close()
 
+    def _end_worker(self, call: CallState, at: float) -> None:
+        """Record a call of a worker, and end its span."""
+        start, outcome, made = call.start, call.ended, call.bill
+        if outcome is not None and made.problem is None:  # a complete call may have an incomplete answer
+            made = replace(made, problem=outcome.problem)
+        place = (start.round, start.step, start.attempt)
+        self._end_call(place, made, at, outcome=outcome, nests=call.nests)
+
     def _end_call(
-        self, place: Place, call: Call, *, at: float, text: str = "", outcome: Outcome | None = None
+        self,
+        place: Place,
+        call: Call,
+        at: float,
+        *,
+        text: str = "",
+        outcome: Outcome | None = None,
+        nests: bool = False,
     ) -> None:
         """Record a call and end its span. A call from before a resume has no open span, and is ignored."""
-        called = self._tree.get(place)
-        if called is None:
+        if (called := self._tree.get(place)) is None:
             return
         fails = call.problem is not None and (outcome is None or outcome.status != "ok")
-        if not called.holds_run:  # the spans of the nested run have the usage
-            called.span.set_attributes(bill(call.usage, call.cost, maybe_paid=call.maybe_paid))
+        if not nests:  # else the spans of the nested run have the usage
+            called.span.set_attributes(bill(call))
         if outcome is not None and outcome.finish_reason is not None:
             called.span.set_attribute("gen_ai.response.finish_reasons", (outcome.finish_reason,))
         if call.problem is not None:
             blame(called.span, call.problem, fails=fails)
-        if self._content and text:
+        if self._content and (text or (outcome is not None and outcome.text)):
+            text = text or (outcome.text if outcome is not None else "")
             called.span.set_attribute("gen_ai.output.messages", as_parts(("assistant", text)))
-        self._instruments.measure(
-            called.labels,
-            seconds=at - called.began,
-            spent=None if called.holds_run else call,
-            error=call.problem.code if call.problem is not None and fails else None,
-        )
+        error = call.problem.code if fails and call.problem is not None else None
+        self._measure(called, None if nests else call, at, error)
         self._tree.end(place)
 
-    def _ids(self, more: Attributes) -> Attributes:
-        return {"podium.run.id": self._run_id, **more}
+    def _measure(self, called: Open, spent: Call | None, at: float, error: str | None) -> None:
+        self._instruments.measure(called.labels, seconds=at - called.began, spent=spent, error=error)
 
 
-def _call_of(outcome: Outcome, attempt: int) -> Call:
-    """Return one call of a step, from the step's outcome."""
-    made = next((call for call in outcome.calls if call.attempt == attempt), None)
-    if made is None and outcome.calls:
-        return Call(attempt=attempt, worker=outcome.worker, problem=outcome.problem)
-    if made is None:
-        made = Call(
-            attempt=attempt,
-            worker=outcome.worker,
-            usage=outcome.usage,
-            cost=outcome.cost,
-            maybe_paid=outcome.maybe_paid,
-        )
-    return made if made.problem is not None else replace(made, problem=outcome.problem)
+def _ids(event: Event, more: Attributes) -> Attributes:
+    return {"podium.run.id": event.run_id, **more}
