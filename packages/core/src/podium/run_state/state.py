@@ -68,7 +68,7 @@ class StepState:
     outcome: Outcome | None = None
     """Its latest outcome; `None` without one."""
     end: told.StepEnded | None = None
-    """Its latest end, which may be that of a superseded step."""
+    """Its latest end; after a superseded step, the end of this step."""
     billed: set[str] = field(default_factory=set)
     """The keys of its ends that have the cost of a call."""
     since: float | None = None

@@ -66,7 +66,7 @@ def bill(call: Call) -> Attributes:
 
 
 def blame(span: Span, problem: Problem, *, fails: bool = True) -> None:
-    """Add a problem to a span; a plan that a person refused, for example, is no error (`fails`)."""
+    """Add a problem to a span; `fails`: it is an error, unlike a plan that a person refused."""
     span.set_attribute("podium.problem.code", problem.code)
     if fails:
         span.set_attribute("error.type", problem.code)
