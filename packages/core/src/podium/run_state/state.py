@@ -288,9 +288,9 @@ class RunState:
         if is_aside(outcome):
             current.replaced.append(outcome)
         else:
+            earlier = (*current.replaced, *([] if before is None else [before]))
+            current.replaced = [each for each in earlier if is_aside(each) or not _bills(outcome, each)]
             step.outcome = outcome
-            if before is not None and not _bills(outcome, before):
-                current.replaced.append(before)
         self.actions.end(event, *current.place(event, outcome.worker, self.names))
 
     @property
@@ -464,9 +464,11 @@ def renumbered(plan: Plan, then: Sequence[str], now: Sequence[str]) -> Plan:
 
 
 def _bills(outcome: Outcome, before: Outcome) -> bool:
-    """Return whether an outcome includes all calls of the outcome that it replaces."""
-    calls = {call.attempt for call in before.calls} or ({before.attempts} if before.attempts else set[int]())
-    return before.status != "ok" and calls <= {call.attempt for call in outcome.calls}
+    """Return whether an outcome includes all calls of an earlier outcome of its step."""
+    calls = before.calls or ((before.as_call(),) if before.attempts else ())
+    known = {(call.attempt, call.usage, call.cost) for call in outcome.calls}
+    is_known = all((call.attempt, call.usage, call.cost) in known for call in calls)
+    return before.step == outcome.step and before.status != "ok" and is_known
 
 
 def _with_calls(place: tuple[int, int], worker: str, problem: Problem, calls: Sequence[Call]) -> Outcome:
