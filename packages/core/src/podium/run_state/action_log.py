@@ -7,7 +7,7 @@ is reused takes the actions of its nested runs, too.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import NamedTuple, Self
 
@@ -40,12 +40,7 @@ class Level(NamedTuple):
 
 
 def plan_hash(plan: Plan, workers: Sequence[str]) -> str:
-    """Return the hash of a plan; secrets are left out, because journals have no secrets.
-
-    Args:
-        plan: the plan.
-        workers: the names of the pool's workers.
-    """
+    """Return the hash of a plan; secrets are left out, because journals have no secrets."""
     told = [
         [workers[step.worker], step.subtask, step.access, step.previous, step.least] for step in plan.steps
     ]
@@ -61,42 +56,25 @@ def _hash(told: object) -> str:
     return sha256(scrub(json.dumps(told)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
+@dataclass(slots=True, eq=False)
 class Execution:
-    """One action that was begun.
+    """One action that was begun."""
 
-    Args:
-        action: the action; its `end` is `unknown` until the end is known.
-        path: the path of its worker.
-        levels: the steps around it, from the run of a user to its own step.
-        is_nested_run: whether it is a nested run of this process, whose own actions are recorded one by one.
-    """
-
-    __slots__ = ("action", "is_nested_run", "is_running", "levels", "outcome", "path")
-
-    def __init__(
-        self,
-        action: Action,
-        *,
-        path: Path = (),
-        levels: tuple[Level, ...] = (),
-        is_nested_run: bool = False,
-    ) -> None:
-        self.action = action
-        self.path = path
-        self.levels = levels
-        self.is_nested_run = is_nested_run
-        self.outcome: Outcome | None = None
-        """The outcome of its step; `None` if it is not known."""
-        self.is_running = False
+    action: Action
+    """The action; its `end` is `unknown` until the end is known."""
+    path: Path = field(kw_only=True, default=())
+    """The path of its worker."""
+    levels: tuple[Level, ...] = field(kw_only=True, default=())
+    """The steps around it, from the run of a user to its own step."""
+    is_nested_run: bool = field(kw_only=True, default=False)
+    """Whether it is a nested run of this process, whose own actions are recorded one by one."""
+    outcome: Outcome | None = field(kw_only=True, default=None)
+    """The outcome of its step; `None` if it is not known."""
+    is_running: bool = field(kw_only=True, default=False)
 
     def inside(self, path: Path, levels: tuple[Level, ...]) -> "Execution":
         """Return a copy inside of further workers and steps."""
-        nests = self.is_nested_run
-        copied = Execution(
-            self.action, path=(*path, *self.path), levels=(*levels, *self.levels), is_nested_run=nests
-        )
-        copied.outcome = self.outcome
-        return copied
+        return replace(self, path=(*path, *self.path), levels=(*levels, *self.levels))
 
     def end(self, outcome: Outcome) -> None:
         """Set the end of the action."""
@@ -125,14 +103,9 @@ class Execution:
 
 
 class ActionLog:
-    """The actions of one run, and of the runs around it and nested in it.
+    """The actions of one run, and of the runs around it (see `outer` and `caller`) and nested in it.
 
-    Args:
-        run_id: the id of the run.
-        workers: the workers of its pool; those of a nested run are known.
-        recorded: the actions that were recorded before the run was resumed.
-        outer: the log of the outer run; `None` for a run that a user started.
-        caller: the call of the outer run that started the run.
+    For a run that a user started, `workers` is its pool, and `recorded` has the actions before the resume.
     """
 
     def __init__(
@@ -172,12 +145,7 @@ class ActionLog:
         return (worker,) if outer is None or caller is None else (*outer.path(caller.worker), worker)
 
     def levels(self, number: int, step: int) -> tuple[Level, ...]:
-        """Return the steps around an action of the run, and the step of the action itself.
-
-        Args:
-            number: the round of the action.
-            step: the index of its step.
-        """
+        """Return the steps around an action of a round's step, and the step of the action itself."""
         outer, caller = self.outer, self._caller
         around = () if outer is None or caller is None else outer.levels(caller.round, caller.step)
         return (*around, Level(self._run_id, number, step, self.plan))
@@ -214,10 +182,7 @@ class ActionLog:
         return min(free, key=lambda each: _distance(each.action, asking), default=None)
 
     def _equal(self, asking: Action) -> list[Execution]:
-        """Return the ended actions with the same worker and arguments.
-
-        Workers with the same name in two pools are different, unless they are one object.
-        """
+        """Return the ended actions with the same worker, also of another pool, and the same arguments."""
         place = self._place(self.path(asking.worker))
         alike = [each for each in self.begun if each.action.key == asking.key]
         return [
@@ -231,11 +196,7 @@ class ActionLog:
             self.take_inside(execution.levels[-1])
 
     def take_inside(self, step: Level) -> None:
-        """Count the actions of a step's nested runs as asked for, because the step's result is reused.
-
-        Args:
-            step: the step that ran; its plan is ignored.
-        """
+        """Count the actions of a step's nested runs as asked for, because the step's result is reused."""
         place = step[:3]
         self.taken += [each for each in self.begun if any(at[:3] == place for at in each.levels[:-1])]
 
@@ -264,10 +225,7 @@ class ActionLog:
         return tuple(each.action for each in self.begun if each.counts)
 
     def of_run(self, run_id: str) -> tuple[Action, ...]:
-        """Return the actions of the run and of its nested runs.
-
-        The others of a nested run's log are of the runs around it, and may be in flight.
-        """
+        """Return the actions of the run and of its nested runs, without those of the runs around it."""
         if self.outer is None:
             return self.actions
         own = [each for each in self.begun if any(level.run_id == run_id for level in each.levels)]
@@ -314,10 +272,8 @@ def _is_of_another_step(one: Sequence[Level], other: Sequence[Level]) -> bool:
 
 
 def _are_of_two_plans(one: Sequence[Level], other: Sequence[Level]) -> bool:
-    """Return whether two plans asked for two actions, and not two steps of one plan.
-
-    The ids of the outermost runs may differ, because a replay has another id than its record.
-    """
+    """Return whether two plans asked for two actions, and not two steps of one plan."""
+    # The ids of the outermost runs may differ, because a replay has another id than its record.
     for depth, (first, second) in enumerate(zip(one, other, strict=False)):
         if depth and first.run_id != second.run_id:
             return True  # the step was asked for twice
@@ -336,10 +292,7 @@ def _distance(action: Action, asking: Action) -> int:
 
 
 def outcome_again(execution: Execution, asking: Action) -> Outcome:
-    """Return the outcome of a step that takes an action which was carried out before.
-
-    The cost counts only in the step that carried out the action.
-    """
+    """Return the outcome of a step that takes an earlier action, whose cost counts only where it was done."""
     outcome, action = execution.outcome, execution.action
     assert outcome is not None
     if action.end == "failed" and outcome.problem is not None:

@@ -20,15 +20,9 @@ from podium.workers.worker import StepInput
 def step_key(
     worker: str, step_input: StepInput, tool_messages: Sequence[Message] = (), *, exact: bool = False
 ) -> str:
-    """Return the hash of a step's worker and of all that the worker sees.
+    """Return the hash of a step's worker and of all that the worker sees, whatever its index in the plan.
 
-    The step's index in its plan and the order in which steps ended do not change it.
-
-    Args:
-        worker: the worker's name.
-        step_input: the input of the worker.
-        tool_messages: tool calls and their results that the worker also sees.
-        exact: whether to include secrets; journals have no secrets.
+    Secrets count only if `exact`, because journals have no secrets.
     """
     seen = [
         [shown.subtask, shown.output, shown.gap, *(["previous"] if shown.previous else [])]
@@ -119,32 +113,27 @@ class PaidResults:
     def position(self, key: str, number: int, step: int) -> tuple[bool, int] | None:
         """Return the rank of the outcome that `take` would return; `None` if there is none.
 
-        If several steps have outcomes, the scheduler ends the step with the lowest rank first. Outcomes of
-        the same round and step have the lowest ranks, in the order in which the recorded steps ended; then
-        follow all other outcomes. So a step with `enough` sees the same inputs again.
+        The scheduler ends the step with the lowest rank first: those with their own outcome, in the order in
+        which they ended; then all others. So a step with `enough` sees the same inputs again.
         """
-        known = self._outcomes.get(key)
-        if not known:
+        if not (known := self._outcomes.get(key)):
             return None
-        at = _chosen(known, number, step)
-        return (known[at][1].round, known[at][1].step) != (number, step), known[at][0]
+        rank, outcome = known[_chosen(known, number, step)]
+        return (outcome.round, outcome.step) != (number, step), rank
 
     def place(self, key: str, number: int, step: int) -> tuple[int, int] | None:
         """Return round and step of the outcome that `take` would return; `None` if there is none."""
-        known = self._outcomes.get(key)
-        if not known:
+        if not (known := self._outcomes.get(key)):
             return None
-        outcome = known[_chosen(known, number, step)][1]
+        _, outcome = known[_chosen(known, number, step)]
         return outcome.round, outcome.step
 
     def take(self, key: str, number: int, step: int) -> Outcome | None:
         """Return and remove an outcome with this key, preferably of the same round and step.
 
-        Each outcome is returned once, because two steps with the same input may need two different answers.
-        An outcome of another step is returned without its cost, because the cost counts in that step.
+        Two steps with the same input may need two answers. The cost of another step's outcome counts there.
         """
-        known = self._outcomes.get(key)
-        if not known:
+        if not (known := self._outcomes.get(key)):
             return None
         _, outcome = known.pop(_chosen(known, number, step))
         if (outcome.round, outcome.step) == (number, step):
@@ -159,19 +148,12 @@ def _chosen(known: list[tuple[int, Outcome]], number: int, step: int) -> int:
 
 
 def runs_again(outcome: Outcome, latest: float) -> bool:
-    """Return whether a step runs again when the run is resumed.
+    """Return whether a step runs again when the run is resumed; `latest` is the number of the latest round.
 
-    Steps that failed in the latest round run again, unless the run was paused after the failure. Steps that
-    failed in an earlier round do not run again, because the planner knew of these failures when it wrote the
-    latest plan. Skipped and cancelled steps run again in any round. Steps that are `ok` never run again.
-
-    Args:
-        outcome: the outcome of the step.
-        latest: the number of the latest round; infinite if no failed step runs again.
+    Skipped and cancelled steps do. Of the failed ones, only those of the latest round do: the planner knew of
+    the others when it wrote the latest plan.
     """
-    if outcome.status == "ok":
-        return False
-    return outcome.status != "failed" or outcome.round >= latest
+    return outcome.status != "ok" and (outcome.status != "failed" or outcome.round >= latest)
 
 
 def paid_results_of(state: RunState, workers: Sequence[str]) -> PaidResults:
