@@ -4,7 +4,6 @@ import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from core.mcp.test_serving import served as serving_mcp
@@ -12,7 +11,7 @@ from server.chat.conftest import CONFIG
 from servers.chat_server import Call, ChatServer, Reply, events, says, whole
 from servers.podium_server import serving
 
-from podium import ChatPlanner, Conductor, HostedConductor
+from podium import ChatPlanner, Conductor
 from podium.a2a import RemoteAgent
 from podium.config import load_config
 from podium.errors import PlannerError
@@ -75,14 +74,18 @@ def inner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield Inner(stack, tmp_path_factory.mktemp("inner"), request.param)
 
 
-async def hosted_chat(inner: Inner) -> HostedConductor:
+def _of(worker: Worker) -> Conductor:
+    return Conductor.of(worker, retry=Retry(attempts=1))
+
+
+async def hosted_chat(inner: Inner) -> Worker:
     """Return the conductor of the server, over chat completions."""
-    return HostedConductor("podium", endpoint=inner.endpoint, api="chat")
+    return _of(ChatWorker("podium", endpoint=inner.endpoint))
 
 
-async def hosted_responses(inner: Inner) -> HostedConductor:
+async def hosted_responses(inner: Inner) -> Worker:
     """Return the conductor of the server, over the Responses API."""
-    return HostedConductor("podium", endpoint=inner.endpoint)
+    return _of(ChatWorker("podium", endpoint=inner.endpoint, api="responses"))
 
 
 async def chat_worker(inner: Inner) -> Worker:
@@ -108,18 +111,18 @@ async def a2a(inner: Inner) -> Worker:
 
 
 WIRES = (hosted_chat, hosted_responses, chat_worker, mcp_gateway, podium_mcp, a2a)
-Wire = Callable[[Inner], Awaitable[Worker | HostedConductor]]
+Wire = Callable[[Inner], Awaitable[Worker]]
 
 
 async def ask(
-    asked: Worker | HostedConductor,
+    asked: Worker,
     *,
     stream: bool,
     retry: Retry = Retry(attempts=1),  # noqa: B008 - frozen
 ) -> Result:
     """Return the result of the outer run."""
-    outer: Any = asked
-    if isinstance(asked, Worker):
+    outer = asked
+    if not isinstance(asked, Conductor):
         subtask = json.dumps({"question": ASKED})
         outer = Conductor(FixedPlanner(Plan((Step(0, subtask),))), [asked], retry=retry)
     if not stream:
@@ -174,7 +177,7 @@ async def test_another_server_changes_nothing(said: object, *, stream: bool) -> 
     """A server that is no Podium may have a field of this name."""
     async with ChatServer(lambda call: with_podium(call, said)) as server:
         worker = ChatWorker("a", endpoint=Endpoint(server.url))
-        conductor = HostedConductor("a", endpoint=worker.endpoint, api="chat")
+        conductor = _of(worker)
         results = [await ask(worker, stream=stream), await ask(conductor, stream=stream)]
     assert [(result.status, result.answer) for result in results] == [("ok", "fine")] * 2
 

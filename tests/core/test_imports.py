@@ -27,7 +27,6 @@ ORDER = (
     "telemetry",
     "run",
     "conductor",
-    "hosted",
     "replay",
     "hosts",
     "mcp",

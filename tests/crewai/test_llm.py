@@ -25,7 +25,6 @@ from podium import (
     ChatWorker,
     Conductor,
     Endpoint,
-    HostedConductor,
     Plan,
     ScriptedWorker,
     Step,
@@ -287,7 +286,7 @@ async def test_a_hosted_conductor_is_one_too() -> None:
         return says(call, "hosted" if call.body["model"] == "fugu" else "served")
 
     async with ChatServer(reply) as server:
-        hosted = HostedConductor(endpoint=Endpoint(server.url, api_key="k"), model="fugu", api="chat")
+        hosted = Conductor.of(ChatWorker("fugu", endpoint=Endpoint(server.url, api_key="k")))
         assert await ConductorLLM(hosted).acall("?") == "hosted"
         worker = ChatWorker("m", endpoint=Endpoint(server.url, api_key="k"))
         llm = ConductorLLM(Conductor(FixedPlanner(Plan((Step(0, "x"),))), [worker]))

@@ -14,7 +14,7 @@ from servers.chat_server import STALL, Call, ChatServer, Reply, chunk, events, s
 from servers.openai_models import openai
 
 from langchain_podium.chat_models import ChatPodium
-from podium import ChatPlanner, ChatWorker, Conductor, Endpoint, HostedConductor
+from podium import ChatPlanner, ChatWorker, Conductor, Endpoint
 from podium.errors import LimitExceeded
 
 pytestmark = pytest.mark.anyio
@@ -48,7 +48,7 @@ def of_langchain(url: str) -> ChatPodium:
 def of_host(url: str) -> ChatPodium:
     """Return a model over a hosted conductor."""
     server = Endpoint(url, api_key="key", provider="fugu")
-    return ChatPodium(conductor=HostedConductor("fugu", endpoint=server, api="chat"))
+    return ChatPodium(conductor=Conductor.of(ChatWorker("fugu", endpoint=server)))
 
 
 Made = Callable[[str], ChatPodium]

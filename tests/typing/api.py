@@ -10,13 +10,11 @@ from podium import (
     Conductor,
     Endpoint,
     FunctionWorker,
-    HostedConductor,
     Limits,
     Message,
     Plan,
     PlanReader,
     Pool,
-    Price,
     Result,
     RulePlanner,
     Sampling,
@@ -83,6 +81,6 @@ async def use() -> None:
     assert_type(
         Conductor(FixedPlanner(plan), [conductor], fallback_planner=RulePlanner()).run_sync("why?"), Result
     )
-    assert_type(await HostedConductor(endpoint=server, price=Price(input=5, output=30)).run("why?"), Result)
+    assert_type(await Conductor.of(ChatWorker("fugu", endpoint=server, api="responses")).run("why?"), Result)
     assert_type(parse_plan("", workers=["a"]), Plan)
     assert_type(PlanReader(workers=2).feed("…"), list[Step])

@@ -25,8 +25,7 @@ from servers.chat_server import STALL, Call, Reply, chunk, events, says
 from test_workers import no_maths, no_secrets
 
 from openai_agents_podium import ConductorModel, ConductorProvider, podium_metadata
-from openai_agents_podium.workers import as_worker
-from podium import Conductor, Endpoint, HostedConductor, Limits, ScriptedWorker
+from podium import ChatWorker, Conductor, Endpoint, Limits, ScriptedWorker
 from podium.errors import ConfigError, QueryError, RunFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
@@ -423,9 +422,9 @@ def test_options_are_checked() -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_hosted_conductor_answers_with_the_tools_of_the_agent(*, stream: bool) -> None:
-    """It shows no plan, and its model is a worker as any model is."""
+    """Its plan is one step."""
     async with ModelServer(capable) as server:
-        hosted = HostedConductor("fugu", endpoint=Endpoint(server.url, api_key="key"), api="chat")
+        hosted = Conductor.of(ChatWorker("fugu", endpoint=Endpoint(server.url, api_key="key")))
         model = ConductorModel(hosted)
         agent = Agent[Any](name="lead", model=model, tools=[look])
         if stream:
@@ -436,9 +435,7 @@ async def test_a_hosted_conductor_answers_with_the_tools_of_the_agent(*, stream:
             result = await Runner.run(agent, "How is it in 'Bern'?")
             text, facts = result.final_output, podium_metadata(result)
         assert len(server.calls) == 2
-    assert (text, facts["status"], facts["plan"]) == ("The tools say rain in Bern.", "ok", None)
-    with pytest.raises(ConfigError, match="hosted conductor"):
-        as_worker(model)
+    assert (text, facts["status"], len(facts["steps"])) == ("The tools say rain in Bern.", "ok", 1)
 
 
 async def test_answers_without_a_conductor_have_no_metadata() -> None:

@@ -284,14 +284,16 @@ def test_unset_key_is_named(podium: Podium, config: Path, monkeypatch: pytest.Mo
 
 
 def test_hosted_conductor_runs_too(podium: Podium, config: Path, server: ChatServer) -> None:
-    """A `[hosted]` config answers, and refuses what it cannot do."""
+    """A `[hosted]` config answers and records its runs; it has no plan to show before."""
     head = config.read_text().partition("[workers.thinker]")[0]
-    config.write_text(head + '[hosted]\nendpoint = "loopback"\napi = "chat"\n')
+    price = "price = { input = 1, output = 2 }"
+    config.write_text(head + f'[hosted]\nendpoint = "loopback"\napi = "chat"\n{price}\n')
     server.reply = lambda call: says(call, "from afar")
     assert podium("run", "What is it?").stdout == "from afar\n"
     assert podium("plan", "What is it?").exit_code == 2
-    assert podium("run", "What is it?", "--rounds", "2").exit_code == 2
     assert podium("run", "What is it?", "--seconds", "nan").exit_code == 2
+    run_id = json.loads(podium("run", "What is it?", "--json", "--max-cost", "9").stdout)["run_id"]
+    assert "fugu" in podium("show", run_id).stdout
 
 
 def test_a_step_is_shown_with_the_number_that_its_planner_gave_it(

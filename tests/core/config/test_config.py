@@ -8,7 +8,6 @@ from podium.conductor import Conductor
 from podium.config import find_config, find_journal, load_config
 from podium.config.source import lines_of
 from podium.errors import ConfigError
-from podium.hosted import HostedConductor
 from podium.planners import CachedPlanner, ChatPlanner
 from podium.workers import ChatWorker, Price
 
@@ -94,8 +93,7 @@ def test_hosted_conductor(path: Path) -> None:
     """`[hosted]` stands in place of planner and workers."""
     path.write_text(GOOD.partition("[workers")[0] + '[hosted]\nendpoint = "local"\neffort = "high"\n')
     conductor = load_config(path).conductor()
-    assert isinstance(conductor, HostedConductor)
-    assert conductor.model == "fugu"
+    assert (conductor.pool.names, conductor.limits.seconds) == (("fugu",), 7200.0)
 
 
 def test_key_is_read_when_the_conductor_is_made(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,8 +211,15 @@ def test_all_of_a_hosted_table_reaches_the_conductor(path: Path) -> None:
     head = GOOD.partition("[workers")[0] + '[hosted]\nendpoint = "local"\n'
     path.write_text(head + 'model = "other"\napi = "chat"\neffort = "max"\nmax_tokens = 5\nseconds = 9\n')
     conductor = load_config(path).conductor()
-    assert isinstance(conductor, HostedConductor)
-    assert conductor.model == "other"
+    (worker,) = conductor.pool
+    assert isinstance(worker, ChatWorker)
+    assert (worker.model, worker.api, worker.sampling.effort, worker.max_tokens) == (
+        "other",
+        "chat",
+        "max",
+        5,
+    )
+    assert (conductor.limits.seconds, conductor.limits.attempt_seconds) == (9.0, 9.0)
     path.write_text(head + 'effort = "low"\n')
     with pytest.raises(
         ConfigError, match=r":7: 'effort' in \[hosted\] is 'low': write one of 'high', 'xhigh' or"

@@ -4,7 +4,7 @@ from typing import Any, Unpack
 
 import pytest
 
-from podium import Card, ChatWorker, Conductor, Endpoint, HostedConductor, ScriptedWorker
+from podium import Card, ChatWorker, Conductor, Endpoint, ScriptedWorker
 from podium.errors import ConfigError
 from podium.hosts import CardMaker, CardOptions, ConductorFace
 from podium.planners import FixedPlanner
@@ -14,7 +14,7 @@ from podium.workers import Price, Worker
 class Face:
     """A host's object that a conductor answers for."""
 
-    def __init__(self, conductor: Conductor | HostedConductor) -> None:
+    def __init__(self, conductor: Conductor) -> None:
         self.conductor = conductor
 
 
@@ -76,14 +76,11 @@ def test_what_is_no_name_is_refused() -> None:
 
 
 def test_podium_s_own_workers_pass_and_faces_are_their_conductor() -> None:
-    """What only holds a conductor is not replaced by it; a hosted one is a model of a server."""
+    """What only holds a conductor is not replaced by it."""
     worker, inner = ScriptedWorker("a", "x"), conductor()
     assert as_worker(worker) is worker
     assert as_worker(inner) is inner
     assert as_worker(Face(inner)) is inner
     assert isinstance(as_worker(Keeper(inner)), Card)
     endpoint = Endpoint("http://127.0.0.1:9/v1")
-    for hosted in (Face(HostedConductor(endpoint=endpoint)), HostedConductor(endpoint=endpoint)):
-        with pytest.raises(ConfigError, match="ChatWorker"):
-            as_worker(hosted)
     assert isinstance(as_worker(ChatWorker("m", endpoint=endpoint)), ChatWorker)

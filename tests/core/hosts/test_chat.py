@@ -6,21 +6,17 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from servers.chat_server import Call, ChatServer, Reply, says, whole
 
 from podium import (
     Card,
-    ChatWorker,
     Conductor,
-    Endpoint,
     FunctionWorker,
-    HostedConductor,
     Plan,
     Sampling,
     ScriptedWorker,
     Step,
 )
-from podium.errors import ConfigError, QueryError, RunFailed, WorkerFailed, WorkerTimeout
+from podium.errors import QueryError, RunFailed, WorkerFailed, WorkerTimeout
 from podium.execution import Retry
 from podium.hosts import (
     ChatAnswer,
@@ -32,7 +28,6 @@ from podium.hosts import (
 )
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
-from podium.policy import Policy
 from podium.run import RunOptions
 from podium.types import Completion, Message, RunEnded, StepStarted, Tools
 from podium.workers import FREE, Request
@@ -182,31 +177,6 @@ async def test_what_no_caller_can_take_is_raised_with_the_result() -> None:
         ChatCall(plain, ())
 
 
-async def test_a_hosted_conductor_answers_too() -> None:
-    """As the model the call names; what it cannot take is refused."""
-
-    def answer(call: Call) -> Reply:
-        if "tools" in call.body:
-            message = {"content": None, "tool_calls": [dict(CALL)]}
-            choice = {"message": message, "finish_reason": "tool_calls"}
-            return whole({"choices": [choice], "usage": {}})
-        return says(call, "Yes.")
-
-    async with ChatServer(answer) as server:
-        hosted = HostedConductor(endpoint=Endpoint(server.url), api="chat")
-        items = [item async for item in ChatCall(hosted, ASK, model="fugu-ultra").stream()]
-        called = await ChatCall(hosted, ASK, tools=Tools((WEATHER,))).run()
-        assert server.calls[0].body["model"] == "fugu-ultra"
-        assert "".join(item for item in items if isinstance(item, str)) == "Yes."
-        assert (called.finish_reason, called.continuation) == ("tool_calls", None)
-        for options in ({"labels": ["eu"]}, {"policy": Policy()}):
-            with pytest.raises(ConfigError, match="neither labels nor a policy"):
-                await ChatCall(hosted, ASK, options=options).run()  # type: ignore[arg-type]
-        worker = ChatWorker("m", endpoint=Endpoint(server.url))
-        plan = FixedPlanner(Plan((Step(0, "x"),)))
-        assert (await ChatCall(Conductor(plan, [worker]), ASK).run()).text == "Yes."
-
-
 @pytest.mark.parametrize("journalled", [False, True])
 async def test_a_listener_is_told_of_events_as_they_happen(*, journalled: bool) -> None:
     """The end of a step before the next call, however late the events are read."""
@@ -239,15 +209,6 @@ async def test_the_end_of_an_earlier_call_is_not_told_where_the_run_goes_on() ->
         answer = await ChatCall(conductor, ASK, options=options, on_event=told.append).run()
     assert answer.text == "Yes."
     assert [event.result.status for event in told if isinstance(event, RunEnded)] == ["ok"]
-
-
-async def test_a_listener_hears_of_a_hosted_run() -> None:
-    """When its events are read."""
-    told: list[str] = []
-    async with ChatServer(lambda call: says(call, "It is.")) as server:
-        conductor = HostedConductor(endpoint=Endpoint(server.url), api="chat")
-        await ChatCall(conductor, ASK, on_event=lambda event: told.append(event.type)).run()
-    assert told[-1] == "run_ended"
 
 
 @pytest.mark.parametrize(

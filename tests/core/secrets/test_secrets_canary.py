@@ -22,7 +22,6 @@ from podium import (
     Conductor,
     Endpoint,
     FunctionWorker,
-    HostedConductor,
     RulePlanner,
     ScriptedWorker,
 )
@@ -204,7 +203,7 @@ async def test_a_hosted_conductor(sinks: Callable[..., dict[str, str]]) -> None:
     """Its errors and its answer's events."""
     for script in (ECHOES["error"], ECHOES["stream error"]):
         async with ChatServer(script) as server:
-            hosted = HostedConductor(endpoint=endpoint(server), api="chat")
+            hosted = Conductor.of(ChatWorker("fugu", endpoint=endpoint(server)))
             seen = [event async for event in hosted.stream("Why?")]
         assert leaks(sinks(seen)) == []
 

@@ -29,7 +29,6 @@ from podium import (
     Conductor,
     Endpoint,
     FunctionWorker,
-    HostedConductor,
     Limits,
     RulePlanner,
     ScriptedWorker,
@@ -341,15 +340,6 @@ async def test_a_superseded_step_and_the_one_in_its_place(seen: Seen) -> None:
     assert ended["podium.problem.code"] == "superseded"
     assert (seen.named("invoke_agent b").attributes or {}).get("podium.problem.code") is None
     assert len([span for span in seen.spans if span.name == "plan boss"]) == 2
-
-
-async def test_a_hosted_conductor_is_one_span(seen: Seen) -> None:
-    """It shows no plan; what it used up is on the run's own span."""
-    async with ChatServer(lambda call: says(call, "Forty-two.")) as server:
-        await HostedConductor("fugu", endpoint=Endpoint(server.url), api="chat").run("Why?")
-    assert seen.tree() == ["invoke_agent fugu"]
-    assert (seen.named("invoke_agent fugu").attributes or {})["gen_ai.usage.output_tokens"] == 7
-    assert sum(value for _, value in seen.points("gen_ai.client.token.usage")) == 218
 
 
 SAYING = "What is the colour of the heron?"

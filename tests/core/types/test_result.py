@@ -79,15 +79,6 @@ def test_a_check_is_counted() -> None:
     assert [outcome.worker for outcome in result.outcomes] == ["w", "judge"]
 
 
-def test_hosted_numbers_stand_for_the_whole_run() -> None:
-    """What a hosted conductor does not show is absent, and the account says so."""
-    result = Result(run_id="r", answer="a", status="ok", hosted_usage=Usage(5, 6), hosted_cost=None)
-    assert result.usage == Usage(5, 6)
-    assert result.cost is None
-    assert (result.plans, result.outcomes) == ((), ())
-    assert "returns neither its plan nor its steps" in result.explain()
-
-
 def test_the_account_names_every_step_and_what_it_sees() -> None:
     """One line per decision, in words."""
     problem = Problem.of(WorkerTimeout("too slow"))

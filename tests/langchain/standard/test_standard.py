@@ -30,7 +30,7 @@ from servers.chat_server import ChatServer
 from servers.openai_models import openai
 
 from langchain_podium.chat_models import ChatPodium
-from podium import ChatPlanner, ChatWorker, Conductor, Endpoint, HostedConductor
+from podium import ChatPlanner, ChatWorker, Conductor, Endpoint
 
 pytestmark = pytest.mark.anyio  # for the suites' coroutines, which count on another plugin's global mode
 
@@ -103,17 +103,7 @@ class Hosted(Suite):
     @property
     def chat_model_params(self) -> dict[str, Any]:
         """One that speaks chat completions."""
-        return {"conductor": HostedConductor("fugu", endpoint=endpoint(), api="chat")}
-
-    @property
-    def supports_model_override(self) -> bool:
-        """The server has other models."""
-        return True
-
-    @property
-    def model_override_value(self) -> str:
-        """Another of them."""
-        return "fugu-ultra"
+        return {"conductor": Conductor.of(ChatWorker("fugu", endpoint=endpoint()))}
 
 
 class TestLocalUnit(Local, ChatModelUnitTests):

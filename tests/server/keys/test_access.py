@@ -8,13 +8,13 @@ import anyio
 import pytest
 from core.actors import Actor, rows
 
-from podium import Card, Conductor, HostedConductor, Limits, Price
+from podium import Card, Conductor, Limits, Price
 from podium.errors import RunUnknown, WorkerUnavailable
 from podium.journal import SqlJournal
 from podium.planners import FixedPlanner
 from podium.types import Completion, Result
 from podium.usage import Usage
-from podium.workers import Endpoint, Request
+from podium.workers import Request
 from podium_server.keys import (
     Ask,
     BudgetReserved,
@@ -169,16 +169,6 @@ async def test_unknown_prices_refuse_a_key_with_a_budget(store: KeyStore, journa
             await ask(access, limited, conductor(price=None))
         assert (await ask(access, free, conductor(price=None))).status == "ok"
         assert (await spent(store, limited), await spent(store, free)) == (0, 0)
-
-
-async def test_a_hosted_conductor_refuses_a_key_with_a_budget(store: KeyStore, journal: SqlJournal) -> None:
-    """Its runs have no limit of the cost."""
-    async with store, KeyAccess(store, journal=journal) as access:
-        caller = await caller_of(store, access, day_cost=1.0)
-        hosted = HostedConductor(endpoint=Endpoint("http://localhost:9/v1", provider="vllm"))
-        with pytest.raises(Unpriced, match="a hosted conductor cannot limit"):
-            async with access.admit(caller, Ask(model="m", conductor=hosted, run_id="r")):
-                pass
 
 
 async def test_unpriced_calls_count_as_the_assumed_cost(store: KeyStore, journal: SqlJournal) -> None:

@@ -1,7 +1,6 @@
 from .budget import Limits as Limits
 from .conductor import Conductor as Conductor
 from .execution import Retry as Retry
-from .hosted import HostedConductor as HostedConductor
 from .plan_text import PlanReader as PlanReader, parse_plan as parse_plan
 from .planners import ChatPlanner as ChatPlanner, RulePlanner as RulePlanner
 from .types import Message as Message, Plan as Plan, Result as Result, Sampling as Sampling, Step as Step

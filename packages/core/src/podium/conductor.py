@@ -14,7 +14,7 @@ from podium.execution.context import Accept, ConductorSettings, RunRequest, Step
 from podium.execution.retry import OnFailure, Retry
 from podium.journal.cache import Cache
 from podium.journal.journal import Journal
-from podium.planners.planner import Planner
+from podium.planners.planner import FixedPlanner, Planner
 from podium.planners.rule import with_direct
 from podium.policy import Policy
 from podium.run.approval import decide
@@ -36,13 +36,15 @@ from podium.run.runner import RunSession
 from podium.run_state.reuse import PaidResults
 from podium.types.events import ActionDecided, ApprovalGiven, Event
 from podium.types.messages import Completion, Query
-from podium.types.plan import Plan
+from podium.types.plan import Plan, Step
 from podium.types.result import Forecast, Result
 from podium.workers.pool import Pool, check_prices, unpriced
 from podium.workers.worker import CallMiddleware, Card, Request, Worker
 
 CARD = Card(name="conductor", description="Plans a task and has a team carry it out.")
 """The default card of a conductor."""
+_ONE_STEP = Step(0, "Answer the question.")
+_TWO_HOURS = Limits(seconds=7200.0, step_seconds=7200.0, attempt_seconds=7200.0)
 
 
 class Conductor(Worker):
@@ -141,6 +143,26 @@ class Conductor(Worker):
         """Why plans for this pool may be worse than the planner can write; see `Planner.warnings`."""
         self.is_interruptible = any(worker.is_interruptible for worker in self.pool)
         self._entries = LoopLocal(int)
+
+    @classmethod
+    def of(cls, worker: Worker | Pool, *, name: str | None = None, **options: Any) -> Self:
+        """Return a conductor whose plans are one step: the worker is sent each conversation unchanged.
+
+        Args:
+            worker: answers each query, such as a hosted conductor; in a pool, the first worker does.
+            name: the name of the conductor; `None` means the name of the worker.
+            options: options of `Conductor`. By default, a run, its step and each attempt may take two hours.
+
+        Raises:
+            ConfigError: see `Conductor`.
+        """
+        pool = worker if isinstance(worker, Pool) else Pool([worker])
+        card = Card(name=name or pool.names[0], description=pool.cards[0].description)
+        given: dict[str, Any] = {"limits": _TWO_HOURS, "card": card}
+        given |= {name: value for name, value in options.items() if value is not None}
+        made = cls(FixedPlanner(Plan((_ONE_STEP,))), pool, **given)
+        made._settings = replace(made._settings, verbatim=_ONE_STEP)
+        return made
 
     def __reduce__(self) -> NoReturn:
         """Raise `TypeError`: connections, locks and limits cannot be copied or pickled."""
@@ -258,8 +280,7 @@ class Conductor(Worker):
     def forecast(self, plan: Plan, *, context: Mapping[str, str] | None = None) -> Forecast:
         """Return the expected calls, tokens, USD and seconds of a plan.
 
-        The forecast is computed from the latest calls of the workers, or from assumptions for
-        workers with too few calls.
+        They are computed from the latest calls of the workers, or else from assumptions.
 
         Args:
             plan: the plan.
@@ -268,7 +289,7 @@ class Conductor(Worker):
         Raises:
             PlanInvalid: the plan does not fit the pool or the limits.
         """
-        self._check(plan)
+        plan.fit(len(self.pool), self.limits.plan_steps)
         return forecast_plan(self._settings, plan, plan.query, texts=context or {})
 
     def actions_of(self, plan: Plan) -> tuple[int, ...]:
@@ -355,8 +376,7 @@ class Conductor(Worker):
             step_starter=step_starter,
             stream=on_event is not None,
         )
-        request = within_call(request)
-        return await with_listener(on_event, lambda listen: self._run(request, listen))
+        return await with_listener(on_event, lambda listen: self._run(within_call(request), listen))
 
     async def decide(  # noqa: PLR0913 - one parameter for each fact of a decision
         self,
@@ -446,9 +466,6 @@ class Conductor(Worker):
         if limits is not None:
             check_prices(limits, _cards(self._settings))
         return new_request(self._settings, asked, stream=stream, **options)
-
-    def _check(self, plan: Plan) -> None:
-        plan.fit(len(self.pool), self.limits.plan_steps)
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()

@@ -17,7 +17,6 @@ from pydantic import BaseModel
 from crewai_podium.messages import from_crewai
 from crewai_podium.outputs import output_constraint, read_answer
 from podium.conductor import Conductor
-from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, run_failed, tool_arguments
 from podium.run import RunOptions
 from podium.types import Part, Result, Sampling, Tools
@@ -53,7 +52,7 @@ def stopped(error: Exception) -> Exception:
 
 
 def new_call(
-    conductor: Conductor | HostedConductor,
+    conductor: Conductor,
     messages: str | Sequence[Mapping[str, Any]],
     *,
     tools: Sequence[Part],

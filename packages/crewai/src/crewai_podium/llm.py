@@ -23,7 +23,6 @@ from crewai_podium.usage import write_usage
 from podium.aio import run_sync
 from podium.conductor import Conductor
 from podium.errors import RunFailed, RunWaiting
-from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ConductorFace, ContinuationStore, answered
 from podium.policy import Policy
 from podium.secrets import printable, scrub, scrub_data
@@ -81,7 +80,7 @@ class ConductorLLM(BaseLLM):
     _continuations: ContinuationStore = PrivateAttr(default_factory=ContinuationStore)
     _lock: Any = PrivateAttr(default_factory=Lock)
 
-    def __init__(self, conductor: Conductor | HostedConductor, **options: Any) -> None:
+    def __init__(self, conductor: Conductor, **options: Any) -> None:
         if unknown := sorted(options.keys() - set(_OPTIONS)):
             raise TypeError(
                 f"ConductorLLM does not accept {', '.join(unknown)}: its options are {', '.join(_OPTIONS)}"
@@ -183,8 +182,6 @@ class ConductorLLM(BaseLLM):
 
     def supports_function_calling(self) -> bool:
         """Return whether any worker accepts tools."""
-        if isinstance(self.conductor, HostedConductor):
-            return True
         return any(worker.takes_tools for worker in self.conductor.pool)
 
     def supports_stop_words(self) -> bool:
@@ -193,7 +190,7 @@ class ConductorLLM(BaseLLM):
 
     def get_context_window_size(self) -> int:
         """Return the maximum tokens of a conversation: 85 % of the window, as in CrewAI's own LLMs."""
-        cards = () if isinstance(self.conductor, HostedConductor) else self.conductor.pool.cards
+        cards = self.conductor.pool.cards
         known = [card.context_window for card in cards if card.context_window is not None]
         return int(0.85 * (self.context_window or min(known, default=_UNKNOWN_WINDOW)))
 

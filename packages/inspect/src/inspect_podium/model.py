@@ -17,7 +17,6 @@ from inspect_podium.transcript import show_run
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError, PodiumError
-from podium.hosted import HostedConductor
 from podium.hosts import ChatCall, ContinuationStore, Partial, check_partial
 from podium.policy import Policy
 from podium.run import RunOptions
@@ -60,7 +59,7 @@ class ConductorAPI(ModelAPI):
         journal: bool = False,
         labels: Collection[str] = (),
         policy: Policy | None = None,
-        made: Conductor | HostedConductor | None = None,
+        made: Conductor | None = None,
         version: str = "",
         **unknown: Any,
     ) -> None:
@@ -133,7 +132,7 @@ def fingerprint(path: Path) -> str:
 
 
 def conductor_model(  # noqa: PLR0913 - one parameter for each setting
-    conductor: Conductor | HostedConductor,
+    conductor: Conductor,
     name: str = "conductor",
     *,
     version: str | None = None,

@@ -9,7 +9,6 @@ from inspect_podium.messages import METADATA
 from inspect_podium.model import conductor_model
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
-from podium.hosted import HostedConductor
 from podium.hosts import Partial, check_partial
 from podium.policy import Policy
 
@@ -22,7 +21,7 @@ def conductor(
     journal: bool = False,
     labels: Collection[str] = (),
     policy: Policy | None = None,
-    made: Conductor | HostedConductor | None = None,
+    made: Conductor | None = None,
 ) -> Solver:
     """Return a solver that answers each sample with a run of a conductor.
 

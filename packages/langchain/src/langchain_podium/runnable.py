@@ -27,8 +27,6 @@ from langchain_podium.task_runs import run_in_task
 from langchain_podium.tracing import child_runs, thread_of
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
-from podium.errors import ConfigError
-from podium.hosted import HostedConductor
 from podium.hosts import ConductorFace, RecordedRun, answered, lack_after, text_answer, whole_answers
 from podium.policy import Policy
 from podium.run import StreamedAnswer
@@ -66,14 +64,14 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
 
     model_config = ConfigDict(arbitrary_types_allowed=True, hide_input_in_errors=True)
 
-    conductor: Conductor | HostedConductor
+    conductor: Conductor
     output: Literal["answer", "result"] = "answer"
     partial: Literal["return", "raise"] = "return"
 
     @overload
     def __init__(
         self: "ConductorRunnable[str]",
-        conductor: Conductor | HostedConductor,
+        conductor: Conductor,
         *,
         output: Literal["answer"] = "answer",
         partial: Literal["return", "raise"] = "return",
@@ -83,22 +81,20 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
     @overload
     def __init__(
         self: "ConductorRunnable[Result]",
-        conductor: Conductor | HostedConductor,
+        conductor: Conductor,
         *,
         output: Literal["result"],
         partial: Literal["return", "raise"] = "return",
         name: str | None = None,
     ) -> None: ...
 
-    def __init__(self, conductor: Conductor | HostedConductor, **options: Any) -> None:
+    def __init__(self, conductor: Conductor, **options: Any) -> None:
         _check_names("ConductorRunnable", options, ("output", "partial", "name"))
         super().__init__(**{"conductor": conductor, **options})
 
     def get_name(self, suffix: str | None = None, *, name: str | None = None) -> str:
         """Return the name in traces: the Runnable's own name, or the name on the conductor's card."""
-        conductor = self.conductor
-        own = conductor.card.name if isinstance(conductor, Conductor) else conductor.model
-        return super().get_name(suffix, name=name or self.name or own)
+        return super().get_name(suffix, name=name or self.name or self.conductor.card.name)
 
     @property
     def InputType(self) -> Any:  # noqa: N802 - LangChain's name
@@ -174,12 +170,12 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
     ) -> BaseTool:
         """Return a tool that runs the conductor; its input is one text unless arguments are described."""
         asked = self if args_schema or arg_types else self.with_types(input_type=str)
-        if description is None and isinstance(self.conductor, Conductor):
+        if description is None:
             description = self.conductor.card.description
         tool = convert_runnable_to_tool(
             asked, args_schema, name=name or self.get_name(), description=description, arg_types=arg_types
         )
-        if isinstance(self.conductor, Conductor) and not self.conductor.acts:
+        if not self.conductor.acts:
             tool.metadata = {"readOnlyHint": True}
         return tool
 
@@ -195,7 +191,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         del told
         scrub_run(run_manager)
         query = to_query(asked)
-        is_recorded = isinstance(self.conductor, Conductor) and self.conductor.journal is not None
+        is_recorded = self.conductor.journal is not None
         is_shown = _answer_stream() is not None
         if not is_shown and not hears(run_manager) and not is_recorded:  # a recorded run may be resumed
             call = self._call(None, stream=False, **facts)
@@ -243,7 +239,7 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
     ) -> Iterator[str | None]:
         """Yield the id of a recorded run: the caller's, or the one in LangGraph's task, or LangChain's."""
         conductor = self.conductor
-        if isinstance(conductor, HostedConductor) or conductor.journal is None:
+        if conductor.journal is None:
             yield None
         elif has_run_id:
             yield str(run_manager.run_id)
@@ -261,12 +257,9 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
         """Yield the run's events; each is first sent as a custom event."""
         heard, call = hears(run_manager), self._call(run_id, **facts)
         conductor, query = self.conductor, cast("Any", asked)
-        if isinstance(conductor, Conductor):
-            thread = thread_of(ensure_config())
-            options, refresh = cast("Any", call), self.partial == "raise"
-            stream = RecordedRun(conductor, query, options, session=thread, refresh=refresh).events()
-        else:
-            stream = conductor.stream(query, **call)
+        thread = thread_of(ensure_config())
+        options, refresh = cast("Any", call), self.partial == "raise"
+        stream = RecordedRun(conductor, query, options, session=thread, refresh=refresh).events()
         context, shown = copy_context(), _answer_stream()
         if shown is not None:
             quiet = patch_config(ensure_config(), callbacks=shown[1])
@@ -289,10 +282,6 @@ class ConductorRunnable(RunnableSerializable[ConductorInput, Given], Generic[Giv
     ) -> dict[str, Any]:
         """Return the arguments of the conductor, except the query."""
         _check_names("a call of ConductorRunnable", others, ("labels", "policy"))
-        if isinstance(self.conductor, HostedConductor):
-            if policy is not None or frozenset(labels):
-                raise ConfigError("a hosted conductor accepts neither labels nor a policy: it shows no plan")
-            return {}
         middleware = child_runs()
         return {
             "run_id": run_id,

@@ -16,7 +16,6 @@ from llama_index_podium.tracing import Ambient
 from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosted import HostedConductor
 from podium.hosts import Partial, read_sampling, read_tools
 
 T = TypeVar("T")
@@ -38,7 +37,7 @@ class LLMCall:
 
     def __init__(
         self,
-        conductor: Conductor | HostedConductor,
+        conductor: Conductor,
         callbacks: CallbackManager,
         messages: Sequence[ChatMessage],
         options: dict[str, Any],

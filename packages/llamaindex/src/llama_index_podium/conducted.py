@@ -7,7 +7,7 @@ Each caller converts the answer itself.
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.schema import NodeWithScore
@@ -17,7 +17,6 @@ from llama_index_podium.sources import behind, merge
 from llama_index_podium.tracing import Steps
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, Partial, plan_metadata
 from podium.policy import Policy
 from podium.secrets import scrub_data
@@ -33,8 +32,6 @@ from podium.types import (
     StepEnded,
     Tools,
 )
-
-AnyConductor = TypeVar("AnyConductor", Conductor, HostedConductor, Conductor | HostedConductor)
 
 
 class ConductedCall:
@@ -56,7 +53,7 @@ class ConductedCall:
 
     def __init__(  # noqa: PLR0913 - the facts of one call
         self,
-        conductor: Conductor | HostedConductor,
+        conductor: Conductor,
         callbacks: CallbackManager,
         asked: str | Sequence[Message],
         *,
@@ -152,9 +149,7 @@ class ConductedCall:
         self.nodes[:] = behind(self._plans[number], ended, step, found)
 
 
-def bound_conductor(
-    thing: AnyConductor, face: str, labels: Iterable[str], policy: Policy | None
-) -> AnyConductor:
+def bound_conductor(thing: Conductor, face: str, labels: Iterable[str], policy: Policy | None) -> Conductor:
     """Return a conductor for queries with these labels, as `Conductor.bind` does.
 
     Args:
@@ -164,15 +159,11 @@ def bound_conductor(
         policy: applies in addition to the policy of the conductor; `None` adds nothing.
 
     Raises:
-        ConfigError: the object is not a conductor, or is hosted and cannot be bound; see `Conductor.bind`.
+        ConfigError: the object is not a conductor; see also `Conductor.bind`.
     """
-    if not isinstance(thing, Conductor | HostedConductor):
+    if not isinstance(thing, Conductor):
         raise ConfigError(
             f"{face} needs a conductor, not {thing!r:.80}: give Conductor(planner, workers), or use "
             f"{face}.from_defaults(workers, planner)"
         )
-    if isinstance(thing, HostedConductor):
-        if labels or policy is not None:
-            raise ConfigError("a hosted conductor supports neither labels nor a policy: leave them out")
-        return thing
     return thing.bind(labels=labels, policy=policy)

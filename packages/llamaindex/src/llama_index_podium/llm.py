@@ -34,7 +34,6 @@ from llama_index_podium.planner import conductor_of
 from llama_index_podium.structured import StructuredCall, has_value
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
-from podium.hosted import HostedConductor
 from podium.hosts import SAMPLING_OPTIONS, ConductorFace, Partial, check_partial, read_sampling
 from podium.planners import Planner
 from podium.policy import Policy
@@ -72,14 +71,14 @@ class ConductorLLM(FunctionCallingLLM):
         PodiumError: from each call: see `Conductor.run`.
     """
 
-    _conductor: Conductor | HostedConductor = PrivateAttr()
+    _conductor: Conductor = PrivateAttr()
     _partial: Partial = PrivateAttr()
     _sampling: dict[str, Any] = PrivateAttr(default_factory=dict)
     """The default sampling of the last step's worker."""
 
     def __init__(
         self,
-        conductor: Conductor | HostedConductor,
+        conductor: Conductor,
         *,
         partial: Partial = "return",
         labels: Collection[str] = (),
@@ -147,7 +146,7 @@ class ConductorLLM(FunctionCallingLLM):
         return "conductor_llm"
 
     @property
-    def conductor(self) -> Conductor | HostedConductor:
+    def conductor(self) -> Conductor:
         """The conductor that plans and runs each call."""
         return self._conductor
 
@@ -156,13 +155,8 @@ class ConductorLLM(FunctionCallingLLM):
         """The context window and the features of the LLM.
 
         The context window is the smallest known context window of the workers. The LLM supports tool calls if
-        one of the workers does. A hosted conductor shows no workers: it has the default context window, and
-        supports tool calls.
+        one of the workers does.
         """
-        if isinstance(self._conductor, HostedConductor):
-            return LLMMetadata(
-                is_chat_model=True, is_function_calling_model=True, model_name=self._conductor.model
-            )
         windows = [card.context_window for card in self._conductor.pool.cards if card.context_window]
         return LLMMetadata(
             context_window=min(windows, default=DEFAULT_CONTEXT_WINDOW),

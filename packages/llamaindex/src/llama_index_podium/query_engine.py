@@ -24,7 +24,6 @@ from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
 from podium.aio import events_of, iterate, run_sync
 from podium.conductor import Conductor
-from podium.hosted import HostedConductor
 from podium.hosts import ConductorFace, Partial, check_partial
 from podium.planners import Planner
 from podium.policy import Policy
@@ -66,7 +65,7 @@ class ConductorQueryEngine(BaseQueryEngine):
 
     def __init__(
         self,
-        conductor: Conductor | HostedConductor,
+        conductor: Conductor,
         *,
         streaming: bool = False,
         partial: Partial = "return",
@@ -151,8 +150,6 @@ class ConductorQueryEngine(BaseQueryEngine):
 
     def _get_prompt_modules(self) -> PromptMixinType:
         modules: dict[str, PromptMixin] = {}
-        if isinstance(self.conductor, HostedConductor):
-            return modules  # a hosted conductor shows no planner and no workers
         planner = self.conductor.planner.worker
         if isinstance(planner, LLMWorker):
             modules[_PLANNER] = planner

@@ -11,7 +11,6 @@ from openai_agents_podium.messages import from_items, offered
 from openai_agents_podium.tool_continuation import find_continuation
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosted import HostedConductor
 from podium.hosts import ChatCall, Partial, read_sampling, read_tools
 from podium.types import Constraint, Message, Sampling, Tools, read_conversation
 from podium.workers import CallMiddleware, Request
@@ -59,7 +58,7 @@ class ModelCall:
 
     def as_chat_call(
         self,
-        conductor: Conductor | HostedConductor,
+        conductor: Conductor,
         *,
         partial: Partial,
         middleware: CallMiddleware | None,
@@ -80,7 +79,7 @@ class ModelCall:
             continuation=find_continuation(self.input),
             partial=partial,
             session=self.session,
-            options={} if isinstance(conductor, HostedConductor) else {"middleware": middleware},
+            options={"middleware": middleware},
         )
 
     def as_request(self, conductor: Conductor, outer: Request, *, stream: bool) -> Request:
@@ -146,11 +145,9 @@ class ModelCall:
         return replace(sampling, constraint=Constraint("json", schema.json_schema()))
 
 
-def _check_takers(conductor: Conductor | HostedConductor, tools: Tools) -> None:
+def _check_takers(conductor: Conductor, tools: Tools) -> None:
     """Raise `ConfigError` for tools if no worker of the conductor accepts tools."""
-    if not tools.offered or isinstance(conductor, HostedConductor):
-        return
-    if not any(worker.takes_tools for worker in conductor.pool.workers):
+    if tools.offered and not any(worker.takes_tools for worker in conductor.pool.workers):
         told = "the agent has tools or handoffs, but no participant of its conductor accepts tools"
         raise ConfigError(f"{told}: give them to a participant, or add a model to the participants")
 

@@ -26,7 +26,6 @@ from openai_agents_podium.workers.nested import OuterStep, outer_step
 from openai_agents_podium.workers.wrap import Participant, as_planner, as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ConductorFace, Partial, check_partial, make_conductor
 from podium.planners import Planner
 from podium.types import Completion, PlanReady, StepDelta
@@ -68,7 +67,7 @@ class ConductorModel(Model):
 
     def __init__(
         self,
-        participants: Sequence[Participant] | Conductor | HostedConductor,
+        participants: Sequence[Participant] | Conductor,
         planner: Model | Planner | Worker | None = None,
         *,
         name: str = "conductor",
@@ -76,7 +75,7 @@ class ConductorModel(Model):
         stream_steps: bool = False,
         **options: Any,
     ) -> None:
-        if not isinstance(participants, Conductor | HostedConductor):
+        if not isinstance(participants, Conductor):
             participants = make_conductor(
                 planner,
                 [as_worker(participant) for participant in participants],
@@ -87,7 +86,7 @@ class ConductorModel(Model):
             )
         elif planner is not None or options:
             raise ConfigError("a planner and options cannot be given with a conductor: it has its own")
-        self.conductor: Conductor | HostedConductor = participants
+        self.conductor: Conductor = participants
         """The conductor that plans and runs each call."""
         self.model = name
         self._partial = check_partial(partial)
@@ -191,7 +190,6 @@ class ConductorModel(Model):
     ) -> AsyncGenerator[_Piece, None]:
         """Yield the answer of a nested run for a step of another run, within the limits of that run."""
         conductor = self.conductor
-        assert isinstance(conductor, Conductor)  # only a Conductor gets a step of another run
         request = call.as_request(conductor, outer.request, stream=stream)
         async with aclosing(conductor.call(request)) as pieces:
             async for piece in pieces:

@@ -13,15 +13,15 @@ from openai_agents_podium.model import ConductorModel
 from openai_agents_podium.tracing import RunTracing
 from podium.conductor import Conductor
 from podium.errors import PodiumError, actions_told
-from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall
+from podium.run import RunOptions
 from podium.types import Message
 
 _DESCRIPTION = "Has a team of specialists work out a question of several parts; returns the answer."
 
 
 def conductor_tool(
-    conductor: ConductorModel | Conductor | HostedConductor,
+    conductor: ConductorModel | Conductor,
     *,
     name: str = "ask_team",
     description: str = _DESCRIPTION,
@@ -59,7 +59,7 @@ def conductor_tool(
         description_override=description,
         failure_error_function=failure_error_function and _telling(failure_error_function),
     )
-    if isinstance(asked, Conductor) and not asked.acts:
+    if not asked.acts:
         tool._mcp_annotations = ToolAnnotations.model_validate({"readOnlyHint": True})  # noqa: SLF001 - no argument sets it
     return tool
 
@@ -76,10 +76,9 @@ def _telling(failure: ToolErrorFunction) -> ToolErrorFunction:
     return tell
 
 
-async def _answer(conductor: Conductor | HostedConductor, question: str, tracing: ModelTracing) -> ChatAnswer:
+async def _answer(conductor: Conductor, question: str, tracing: ModelTracing) -> ChatAnswer:
     traced = RunTracing(tracing)
-    hosted = isinstance(conductor, HostedConductor)
-    options: Any = {} if hosted else {"middleware": traced.middleware}
+    options: RunOptions = {"middleware": traced.middleware}
     call = ChatCall(conductor, [Message("user", question)], options=options)
     async with aclosing(call.events(stream=False)) as events:
         async for event, _ in events:

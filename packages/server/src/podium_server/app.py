@@ -64,7 +64,7 @@ class App:
 
     def __init__(self, config: Config, access: Access | None = None) -> None:
         self.settings = config.table("server", ServerSection) or ServerSection()
-        self.journal: SqlJournal | None = None if config.is_hosted else config.journal()
+        self.journal: SqlJournal | None = config.journal()
         self.catalogue: Catalogue = make_catalogue(config, self.journal)
         self.has_keys = access is not None
         """Whether requests need an API key."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from servers.chat_server import USAGE, Call, ChatServer, Reply, chunk, completion, events, whole
 
-from podium import Conductor, HostedConductor
+from podium import Conductor
 from podium.errors import PlannerError
 from podium.execution import Retry
 from podium.planners import ChatPlanner, FixedPlanner, Planner, PlanRequest, PlanText
@@ -21,7 +21,7 @@ CALL = {"id": "1", "type": "function", "function": {"name": "look", "arguments":
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 GOOD = {"type": "text", "text": "good"}
 HM = {"role": "assistant", "content": None, "reasoning_content": "hm"}
-Face = Literal["worker", "streamed worker", "hosted"]
+Face = Literal["worker", "streamed worker"]
 
 BROKEN, REFUSED, TOOLS, FAULT = "worker_broken", "answer_refused", "answer_tool_calls", "worker_unavailable"
 MESSAGES: Mapping[str, tuple[Mapping[str, Any], str]] = {
@@ -215,15 +215,12 @@ async def _ended(result: Result, code: str, calls: int) -> None:
 async def _ask(reply: Callable[[Call], Reply], face: Face) -> tuple[Result, int]:
     async with ChatServer(reply) as server:
         endpoint = Endpoint(server.url)
-        if face == "hosted":
-            hosted = HostedConductor("m", endpoint=endpoint, api="chat")
-            return await hosted.run("What?"), len(server.calls)
         options: dict[str, Any] = {} if face == "worker" else {"on_event": lambda event: None}
         conductor = Conductor(PLAN, [ChatWorker("m", endpoint=endpoint)], retry=Retry(attempts=1))
         return await conductor.run("What?", **options), len(server.calls)
 
 
-@pytest.mark.parametrize("face", ["worker", "streamed worker", "hosted"])
+@pytest.mark.parametrize("face", ["worker", "streamed worker"])
 @pytest.mark.parametrize("case", CHAT)
 async def test_a_chat_completion_is_right_or_an_error(case: str, face: Face) -> None:
     """No part of it is dropped without a word."""
@@ -231,12 +228,11 @@ async def test_a_chat_completion_is_right_or_an_error(case: str, face: Face) -> 
     await _ended(*_and(await _ask(reply, face), code))
 
 
-@pytest.mark.parametrize("face", ["streamed worker", "hosted"])
 @pytest.mark.parametrize("case", STREAMS)
-async def test_a_stream_of_chat_completions_is_right_or_an_error(case: str, face: Face) -> None:
+async def test_a_stream_of_chat_completions_is_right_or_an_error(case: str) -> None:
     """No piece of it is dropped without a word, and none counts twice."""
     reply, code = STREAMS[case]
-    await _ended(*_and(await _ask(lambda call: reply, face), code))
+    await _ended(*_and(await _ask(lambda call: reply, "streamed worker"), code))
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -246,19 +242,21 @@ async def test_a_response_is_right_or_an_error(case: str, *, stream: bool) -> No
     body, code = RESPONSES[case]
     kind = "response.incomplete" if body.get("status") == "incomplete" else "response.completed"
     reply = events({"type": kind, "response": body}, done=False) if stream else whole(body)
-    await _ended(*_and(await _respond(reply), code))
+    await _ended(*_and(await _respond(reply, stream=stream), code))
 
 
 @pytest.mark.parametrize("case", RESPONSE_EVENTS)
 async def test_a_streamed_response_is_right_or_an_error(case: str) -> None:
     """Also if a piece of it is odd."""
     reply, code = RESPONSE_EVENTS[case]
-    await _ended(*_and(await _respond(reply), code))
+    await _ended(*_and(await _respond(reply, stream=True), code))
 
 
-async def _respond(reply: Reply) -> tuple[Result, int]:
+async def _respond(reply: Reply, *, stream: bool) -> tuple[Result, int]:
     async with ChatServer(lambda call: reply) as server:
-        return await HostedConductor("m", endpoint=Endpoint(server.url)).run("What?"), len(server.calls)
+        worker = ChatWorker("m", endpoint=Endpoint(server.url), api="responses")
+        conductor, options = Conductor.of(worker, retry=Retry(attempts=1)), {"on_event": lambda event: None}
+        return await conductor.run("What?", **(options if stream else {})), len(server.calls)
 
 
 def _and(asked: tuple[Result, int], code: str) -> tuple[Result, str, int]:

@@ -116,4 +116,4 @@ def test_no_other_module_names_a_provider() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
     }
     others.remove(Path(providers.__file__).relative_to(ROOT).as_posix())
-    assert others == {"cli/init.py", "hosted.py"}  # names of presets, and of a model
+    assert others == {"cli/init.py", "config/sections.py"}  # names of presets, and of a model

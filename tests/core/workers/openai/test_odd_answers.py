@@ -4,7 +4,7 @@ import pytest
 from contracts.odd_answers import ODD_ANSWERS, REFUSED, OddAnswer, check
 from servers.chat_server import Call, ChatServer, Reply, chunk, completion, events, says, whole
 
-from podium import Conductor, HostedConductor
+from podium import Conductor
 from podium.errors import PlannerError
 from podium.execution import Retry
 from podium.planners import ChatPlanner, FixedPlanner
@@ -127,7 +127,8 @@ async def test_a_hosted_conductor_may_refuse(api: str) -> None:
     part = {"type": "refusal", "refusal": "I would rather not"}
     response = {"status": "completed", "output": [{"type": "message", "content": [part]}]}
     async with ChatServer(lambda call: whole(chat if api == "chat" else response)) as server:
-        hosted = HostedConductor("fugu", endpoint=Endpoint(server.url), api=api)  # type: ignore[arg-type]  # parametrized
+        worker = ChatWorker("fugu", endpoint=Endpoint(server.url), api=api)  # type: ignore[arg-type]  # parametrized
+        hosted = Conductor.of(worker)
         result = await hosted.run("What?")
     assert result.problem is not None
     assert (result.status, result.problem.code) == ("failed", "answer_refused")

@@ -24,7 +24,6 @@ from podium.errors import (
     WorkerFailed,
     WorkerTimeout,
 )
-from podium.hosted import HostedConductor
 from podium.journal import SqlJournal
 from podium.plan_text.parser import parse_plan
 from podium.planners.chat import ChatPlanner
@@ -355,18 +354,12 @@ def _rates_told(measured: MeasuredFile) -> str:
 def _hosted(config: Config) -> Probe:
     """Return a probe that asks a hosted conductor for 2 + 2."""
     probe = Probe(name="hosted", role="conductor")
-    conductor = probe.made(partial(config.conductor, limits={"seconds": SECONDS}))
-    if isinstance(conductor, HostedConductor):
-        probe.name = probe.model = conductor.model
-        probe.call = partial(_ask_hosted, conductor)
+    conductor = probe.made(partial(config.conductor, journaled=False))
+    if conductor is not None:
+        (worker,) = conductor.pool
+        probe.name, probe.model = worker.card.name, _model(worker)
+        probe.call = partial(_ask_worker, probe, worker)
     return probe
-
-
-async def _ask_hosted(conductor: HostedConductor) -> Usage:
-    result = await conductor.run(QUESTION)
-    if result.status == "failed" and result.problem is not None:
-        raise WorkerFailed(result.problem.message)
-    return result.usage
 
 
 def _model(worker: Worker) -> str | None:

@@ -1,14 +1,12 @@
 """The state of a run for the live view, from its events."""
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal, NamedTuple
 
 from podium.config.source import in_toml
 from podium.errors import PlanError
-from podium.hosted import HostedConductor
 from podium.plan_text import PlanReader
 from podium.run.no_plan import for_people
 from podium.run_state.state import CallState, RoundState, RunState, StepState
@@ -24,7 +22,6 @@ from podium.types.events import (
     RunStarted,
     RunStopped,
 )
-from podium.types.messages import Query
 from podium.types.outcome import ACTION_ENDS, Call, Outcome, Problem, StepStatus
 from podium.types.plan import Step
 from podium.types.result import Result
@@ -338,18 +335,3 @@ async def follow(job: Job, state: LiveState) -> Result:
         PodiumError: see `Conductor.run`.
     """
     return await job(lambda event: state.take(event, monotonic()))
-
-
-def hosted_job(conductor: HostedConductor, query: Query) -> Job:
-    """Return a job that runs a query with a hosted conductor."""
-
-    async def job(listen: Callable[[Event], None]) -> Result:
-        result = None
-        async with aclosing(conductor.stream(query)) as events:
-            async for event in events:
-                listen(event)
-                result = event.result if isinstance(event, RunEnded) else None
-        assert result is not None  # the last event carries the result
-        return result
-
-    return job

@@ -84,11 +84,11 @@ def _plan(
     screen: Screen, config: Path | None, question: str | None, labels: str, *, as_json: bool, mermaid: bool
 ) -> "Plan":
     from podium.config import find_config, load_config  # noqa: PLC0415 - --parse does not wait for them
-    from podium.hosted import HostedConductor  # noqa: PLC0415 - for the same reason
 
-    conductor = load_config(find_config(config)).conductor(journaled=False)
+    found = load_config(find_config(config))
+    conductor = found.conductor(journaled=False)
     asked = read_question(question)
-    if isinstance(conductor, HostedConductor):
+    if found.is_hosted:
         raise ConfigError(
             "a hosted conductor does not show its plans: use a config with a planner and workers"
         )

@@ -244,8 +244,6 @@ class RecordedRun:
 def find_recorded_run(path: Path | None, typed: str) -> RecordedRun:
     """Return the run whose id begins with `typed`, from the journal of the config at `path`."""
     config = load_config(find_config(path))
-    if config.is_hosted:
-        raise ConfigError("a hosted conductor's runs are not recorded: use a config with workers")
     journal = config.journal()
     if journal is None:
         raise ConfigError(f"{config.path} records no runs: remove `off` in [journal]")
@@ -255,6 +253,4 @@ def find_recorded_run(path: Path | None, typed: str) -> RecordedRun:
         return row.run_id, [entry.event for entry in await journal.read(row.run_id)]
 
     run_id, events = look(journal, read)  # before MCP servers start
-    conductor = config.conductor()
-    assert isinstance(conductor, Conductor)  # the config is not hosted
-    return RecordedRun(run_id, events, conductor)
+    return RecordedRun(run_id, events, config.conductor())

@@ -26,18 +26,16 @@ from podium.cli.arguments import (
     Rounds,
     Seconds,
     Steps,
-    exclude,
     names,
     read_plan,
     read_question,
 )
-from podium.cli.live import LiveState, follow, hosted_job, run_notes
+from podium.cli.live import LiveState, follow, run_notes
 from podium.cli.lookup import check_journal
 from podium.cli.screen import NO_ANSWER, PARTIAL, Screen, reporting
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError
-from podium.hosted import HostedConductor
 from podium.types.events import Event
 from podium.types.messages import read_query
 from podium.types.plan import Plan
@@ -78,8 +76,8 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
     """Answer a question, or run a saved plan."""
     with reporting() as screen:
         loaded = load_config(find_config(config))
-        journal = None if no_journal or loaded.is_hosted else loaded.journal()
-        if run_id is not None and journal is None and not loaded.is_hosted:
+        journal = None if no_journal else loaded.journal()
+        if run_id is not None and journal is None:
             off = "leave out --no-journal" if no_journal else f"remove `off` in [journal] of {loaded.path}"
             raise ConfigError(f"--run-id needs a journal, and this run is not recorded: {off}, or --run-id")
         if journal is not None:
@@ -102,11 +100,6 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             recorded=journal is not None,
             config=config,
         )
-        if isinstance(conductor, HostedConductor):
-            others = {"--plan": plan, "--run-id": run_id, "--labels": labels, "--approve": approve}
-            exclude("a hosted conductor", others)
-            answering.carry_out(hosted_job(conductor, read_question(question, file or ())))
-            return
         screen.warn(conductor.warnings)
         policy = at_the_terminal(screen, answering.view, conductor) if approve else None
         asked = _asked(conductor, plan, question, file or [])

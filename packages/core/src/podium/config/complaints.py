@@ -30,7 +30,7 @@ _PASSWORD = re.compile("://[^/@:]*:[^/]*@|[?&](?:ssl)?password=")
 _SECRET = ("api_key", "apikey", "key", "token", "secret", "password", "authorization")
 _OF_PROCESS, _OF_URL = ("args", "env", "env_from", "folder"), ("headers", "headers_env")
 """Keys of `[workers.NAME]` of type `mcp` that are valid only with `command`, and only with `url`."""
-_NOT_HOSTED = {"workers", "pool", "planner", "retry", "policy", "journal"}
+_NOT_HOSTED = {"workers", "pool", "planner"}
 """Tables that have no effect on a hosted conductor."""
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 _WANTED = {

@@ -28,7 +28,6 @@ from podium.config.sections import (
 from podium.config.source import Findings, KeyPath, Source, read_text, why_unreadable
 from podium.errors import ConfigError
 from podium.execution.retry import Retry
-from podium.hosted import HostedConductor
 from podium.journal import SqlCache, SqlJournal
 from podium.journal.cache import Cache, MemoryCache
 from podium.journal.journal import Journal
@@ -37,7 +36,6 @@ from podium.planners.chat import ChatPlanner
 from podium.planners.planner import CachedPlanner, FixedPlanner, Planner
 from podium.planners.rule import RulePlanner
 from podium.policy import Policy
-from podium.types.messages import Sampling
 from podium.workers.calculator import Calculator
 from podium.workers.documents import Documents
 from podium.workers.openai.chat import ChatWorker
@@ -59,8 +57,8 @@ class Variant:
     """The name of the conductor, which its runs record."""
     workers: Sequence[str] | None = None
     """Names of the tables `[workers.NAME]` whose workers are in the pool."""
-    planner: Planner | None = None
-    """Writes the plans; the judge and the fallback planner of the config are then not used."""
+    verbatim: bool = False
+    """Whether the one worker is sent each conversation unchanged, without a planner and a judge."""
     accept: Worker | None = None
     """Judges each answer."""
     direct: bool | str | None = None
@@ -90,6 +88,8 @@ def policy_within(policy: Policy, pool: Pool, workers: Sequence[Worker]) -> Poli
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _SAME = Variant()
+ModelSection = ChatSection | ChatPlannerSection | HostedSection
+_ALL_PARTS = ("image_url", "input_audio", "file")
 _OF_PLACE = {"off", "path", "url", "url_env"}
 """Keys of `[journal]` that define its place."""
 _OF_CARD = {"description", "context_window", "parts", "labels", "concurrency", "free_errors"}
@@ -117,7 +117,10 @@ class Config:
         self._pool: Pool | None = None  # whose states all conductors share
         self.path = source.path
         self.limits = sections.limits
-        """The limits of a run; a hosted conductor has `[hosted] seconds` instead."""
+        """The limits of a run; the time of a hosted conductor is `[hosted] seconds`."""
+        if sections.hosted is not None:
+            most = sections.hosted.seconds
+            self.limits = replace(self.limits, seconds=most, step_seconds=most, attempt_seconds=most)
         self.worker_names = tuple(sections.workers)
         """The names of the workers' tables, in the order of the file; empty for a hosted conductor."""
         self.chat_names = tuple(
@@ -135,38 +138,34 @@ class Config:
         limits: Mapping[str, float | None] | None = None,
         journaled: bool = True,
         variant: Variant = _SAME,
-    ) -> Conductor | HostedConductor:
+    ) -> Conductor:
         """Build the conductor.
 
         Args:
             limits: values that replace those of `[limits]`, by the names of the fields of `Limits`; `None`
-                keeps the file's value. `seconds` also replaces `[hosted] seconds`.
-            journaled: whether runs are recorded in the journal; runs of a hosted conductor never are.
-            variant: how the conductor differs from the config; a hosted conductor ignores it.
+                keeps the file's value.
+            journaled: whether runs are recorded in the journal.
+            variant: how the conductor differs from the config.
 
         Raises:
-            ConfigError: a named environment variable, folder or plan file does not exist, a URL or name is
-                invalid, or a limit other than seconds is given for a hosted conductor.
+            ConfigError: a named environment variable, folder or plan file does not exist, or a URL or name is
+                invalid.
         """
         given: dict[str, Any] = {key: value for key, value in (limits or {}).items() if value is not None}
-        if self._sections.hosted is not None:
-            if wrong := ", ".join(given.keys() - {"seconds"}):
-                raise ConfigError(f"a hosted conductor has only the limit seconds: leave out {wrong}")
-            return self._hosted(self._sections.hosted, given)
-        bounds = replace(self.limits, **given)
-        section, is_own = self._sections.conductor, variant.planner is None
+        bounds, section, planner = replace(self.limits, **given), self._sections.conductor, None
         findings = Findings()
         workers = self._all_workers(findings)
         with findings.collected(), self._source.at("policy"):
             self._sections.policy.to_policy()
-        with findings.collected():
-            planner = variant.planner or self.planner(variant.workers)
+        if not (variant.verbatim or self.is_hosted):
+            with findings.collected():
+                planner = self.planner(variant.workers)
         with findings.collected():
             cache = self._cache()
         with findings.collected():
             journal = variant.journal or (self.journal() if journaled else None)
         findings.raise_found()
-        of_tables = [worker for name in self.worker_names for worker in workers[name]]
+        of_tables = [worker for name in self.worker_names or workers for worker in workers[name]]
         if self.measured_path is not None:
             with self._source.at("pool", "measured"):
                 put_on_cards(read_measured(self.measured_path), of_tables)
@@ -178,26 +177,30 @@ class Config:
         if variant.workers is not None:
             pool = Pool([worker for name in variant.workers for worker in workers[name]], shares=pool)
             retry, policy = retry_within(retry, pool), policy_within(policy, pool, of_tables)
-        judge = workers[section.accept][0] if is_own and section.accept is not None else None
+        card = None if variant.name is None else Card(name=variant.name, description=CARD.description)
+        options: dict[str, Any] = {"limits": bounds, "retry": retry, "policy": policy, "cache": cache}
+        options |= {"journal": journal, "card": card}
+        if planner is None:
+            return Conductor.of(pool, **options)
+        judge = None if section.accept is None else workers[section.accept][0]
         return Conductor(
             planner,
             pool,
-            limits=bounds,
-            fallback_planner=self._fallback_planner() if is_own else None,
+            fallback_planner=self._fallback_planner(),
             direct=section.direct if variant.direct is None else variant.direct,
             accept=variant.accept or judge,
             show_question=section.show_question,
             on_failure=section.on_failure,
-            retry=retry,
-            policy=policy,
-            cache=cache,
-            journal=journal,
-            card=None if variant.name is None else Card(name=variant.name, description=CARD.description),
+            **options,
         )
 
     def _all_workers(self, findings: Findings) -> Mapping[str, Sequence[Worker]]:
         """Build the workers of all tables, MCP servers last, so that none is started after an error."""
         made: dict[str, Sequence[Worker]] = {}
+        if (hosted := self._sections.hosted) is not None:
+            with findings.collected():
+                at = ("hosted", "model")
+                made[hosted.model] = [self._chat_worker(hosted, at, hosted.model, parts=_ALL_PARTS)]
         for name in sorted(self.worker_names, key=self.has_mcp_server):
             if not (findings.errors and self.has_mcp_server(name)):
                 with findings.collected():
@@ -383,12 +386,9 @@ class Config:
         """Return the policy. It may name all workers of the file, and the model of the planner.
 
         Raises:
-            ConfigError: the policy is invalid, names a worker or label that the file lacks, or the conductor
-                is hosted.
+            ConfigError: the policy is invalid, or names a worker or label that the file lacks.
             WorkerError: see `workers`.
         """
-        if self.is_hosted:
-            raise ConfigError("a hosted conductor has its own policy: the file can have none")
         return self._policy(self.parties())
 
     def parties(self) -> Sequence[Card]:
@@ -398,7 +398,9 @@ class Config:
             ConfigError: see `workers`.
             WorkerError: see `workers`.
         """
+        hosted = self._sections.hosted
         found = [worker.card for worker in self.planner_workers()]
+        found += [] if hosted is None else [Card(name=hosted.model)]
         for name, section in self._sections.workers.items():
             if isinstance(section, McpSection):
                 found += [worker.card for worker in self.workers(name)]
@@ -435,9 +437,7 @@ class Config:
             case "shared":
                 return self.shared_cache()
 
-    def _chat_worker(
-        self, section: ChatSection | ChatPlannerSection, at: Sequence[str], name: str, **facts: Any
-    ) -> ChatWorker:
+    def _chat_worker(self, section: ModelSection, at: Sequence[str], name: str, **facts: Any) -> ChatWorker:
         """Return a model behind an endpoint, with the facts of its card."""
         assert section.endpoint is not None
         assert section.model is not None
@@ -445,8 +445,11 @@ class Config:
         with self._source.at(*at):
             facts |= {key: frozenset(facts[key]) for key in ("labels", "parts") if key in facts}
             card = Card(name=name, price=price_of(section.price), **facts)
-            sampling = section.sampling.sampling() if isinstance(section, ChatSection) else Sampling()
-            return ChatWorker(section.model, endpoint=endpoint, card=card, sampling=sampling)
+            if isinstance(section, HostedSection):
+                facts = {"sampling": section.sampling(), "api": section.api}
+            else:
+                facts = {"sampling": section.sampling.sampling()} if isinstance(section, ChatSection) else {}
+            return ChatWorker(section.model, endpoint=endpoint, card=card, **facts)
 
     def _chat_planner(self, section: ChatPlannerSection) -> ChatPlanner:
         if section.worker is not None:
@@ -456,11 +459,6 @@ class Config:
             worker = self._chat_worker(section, at, section.model or "", labels=section.labels or ())
         said = {key: value for key, value in section if key in _OF_CHAT_PLANNER}
         return ChatPlanner(worker, **said | {"sampling": section.sampling.sampling()})
-
-    def _hosted(self, section: HostedSection, given: Mapping[str, Any]) -> HostedConductor:
-        said = {key: value for key, value in section if value is not None and key != "endpoint"}
-        said |= given if section.price is None else {"price": price_of(section.price), **given}
-        return HostedConductor(endpoint=self._endpoint(section.endpoint), **said)
 
     def _endpoint(self, name: str) -> Endpoint:
         """Return the endpoint of `[endpoints.NAME]`, the same object each time."""

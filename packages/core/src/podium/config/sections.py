@@ -11,12 +11,12 @@ from pydantic_core import CoreSchema, core_schema
 from podium.budget.limits import MAX_COST, Limits
 from podium.errors import ConfigError
 from podium.execution.retry import OnFailure, Retry
-from podium.hosted import Api, Effort
 from podium.plan_text.writer import Spelling
 from podium.planners.chat import MAX_EXAMPLES, Show
 from podium.planners.planner import Planner
 from podium.policy import Ask, Pin, Policy, Rule
 from podium.types.messages import Sampling
+from podium.workers.openai.chat import Api
 from podium.workers.openai.providers import DEFAULT_PROVIDER, Timeouts
 from podium.workers.worker import Price, Worker
 
@@ -302,25 +302,26 @@ class AddedPlanner(PlannerTable, ABC):
 
 
 class HostedSection(Section):
-    """`[hosted]`: a remote conductor, which has its own planner and workers.
-
-    `HostedConductor` defines the defaults.
-    """
+    """`[hosted]`: a remote conductor, which has its own planner and workers."""
 
     endpoint: str
     """Name of a table `[endpoints.NAME]`."""
-    model: str | None = None
+    model: str = "fugu"
     """Name of the hosted conductor."""
-    api: Api | None = None
-    """API of the endpoint; default: the default of `HostedConductor`."""
-    effort: Effort | None = None
+    api: Api = "responses"
+    """API of the endpoint."""
+    effort: Literal["high", "xhigh", "max"] | None = None
     """Reasoning effort; default: the server's default."""
     max_tokens: Count | None = None
     """Maximum tokens of an answer."""
     price: PriceSection | None = None
     """USD per million tokens."""
-    seconds: Seconds | None = None
-    """Timeout of a run, in seconds."""
+    seconds: Seconds = 7200.0
+    """Timeout of a run, its step and its call, in seconds."""
+
+    def sampling(self) -> Sampling:
+        """Return the sampling of each call."""
+        return Sampling(effort=self.effort, max_tokens=self.max_tokens)
 
 
 class PoolSection(Section):

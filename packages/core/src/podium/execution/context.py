@@ -16,15 +16,16 @@ from podium.journal.cache import Cache
 from podium.journal.journal import Journal
 from podium.planners.planner import Planner
 from podium.policy import Policy
+from podium.prompts.render import for_card, worker_messages
 from podium.run_state.action_log import ActionLog
 from podium.run_state.reuse import PaidResults
 from podium.types.events import Event, StepEnded
 from podium.types.messages import Message, Sampling, Tools
 from podium.types.outcome import Action, Outcome
-from podium.types.plan import Plan
+from podium.types.plan import Plan, Step
 from podium.usage import Usage
 from podium.workers.pool import Overlong, Pool
-from podium.workers.worker import Caller, CallMiddleware, Card, VisibleStep, Worker
+from podium.workers.worker import Caller, CallMiddleware, Card, StepInput, VisibleStep, Worker
 
 NO_OUTCOMES: Mapping[int, Outcome] = MappingProxyType({})
 
@@ -139,6 +140,8 @@ class ConductorSettings:
     journal: Journal | None = None
     show_question: bool = True
     """Whether workers see the question in addition to their subtask."""
+    verbatim: Step | None = None
+    """The step whose worker is sent the conversation unchanged, in place of a prompt; `None` for no step."""
     labels: frozenset[str] = frozenset()
     """Labels of each query."""
 
@@ -286,6 +289,17 @@ class RunContext:
     def shows_question(self) -> bool:
         """Whether workers see the question in addition to their subtask."""
         return self.settings.show_question and bool(self.request.query)
+
+    def messages(self, step: Step, shown: StepInput, card: Card) -> tuple[Message, ...]:
+        """Return the messages for the worker of a step, without those of the caller's tools."""
+        if step == self.settings.verbatim:
+            return self.request.query
+        return worker_messages(shown, card)
+
+    def tool_messages(self, step: Step, card: Card) -> tuple[Message, ...]:
+        """Return the calls of the caller's tools, and their results, for the worker of the last step."""
+        said = self.request.tool_messages
+        return said if step == self.settings.verbatim else tuple(for_card(each, card) for each in said)
 
     @property
     def last_step_differs(self) -> bool:

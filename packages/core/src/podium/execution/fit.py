@@ -9,7 +9,6 @@ from podium.budget.limits import Spend
 from podium.errors import LimitExceeded, PlanInvalid
 from podium.execution.context import RunContext
 from podium.execution.graph import DependencyGraph, StepState
-from podium.prompts.render import worker_messages
 from podium.prompts.subtask import REFUSED, shown_step, step_input
 from podium.types.outcome import Problem
 from podium.types.plan import Plan, Step
@@ -65,7 +64,7 @@ def amount_of(
         shown = step_input(called, step, visible, query, most_chars=limits.output_chars, texts=asked.context)
     except PlanInvalid:  # if the real inputs are also too long, the step fails when it starts
         return CALL
-    request = Request(messages=worker_messages(shown, called.card), step_input=shown)
+    request = Request(messages=context.messages(step, shown, called.card), step_input=shown)
     if last and context.last_step_differs:
         messages = request.messages + asked.tool_messages
         tools = asked.tools if called.takes_tools else None

@@ -15,7 +15,6 @@ from podium.execution.attempt import Attempt
 from podium.execution.context import OuterRun, RunContext
 from podium.execution.fallback import FallbackOrder, RetriesExhausted
 from podium.journal.cache import Cache, answer_key, asking, look_up, remember
-from podium.prompts.render import for_card, worker_messages
 from podium.prompts.subtask import step_input
 from podium.run_state.action_log import Execution, remedy
 from podium.secrets import BUGS, Boundary, add_place
@@ -313,13 +312,13 @@ class StepRunner:
         )
         read = replace(shown, texts=()) if worker.takes_texts else shown
         card = context.settings.pool.cards[number]
-        messages = worker_messages(read, card)
+        messages = context.messages(self.step, read, card)
         request = Request(
             messages=messages, step_input=shown, deadline=deadline, stream=asked.stream, caller=caller
         )
         if not self.last or not context.last_step_differs:
             return request
-        tool_messages = tuple(for_card(message, card) for message in asked.tool_messages)
+        tool_messages = context.tool_messages(self.step, card)
         return replace(
             request,
             messages=messages + tool_messages,

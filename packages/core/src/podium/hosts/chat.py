@@ -7,7 +7,6 @@ from typing import Any, Final, Literal
 
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerFailed
-from podium.hosted import HostedConductor
 from podium.hosts.continuation import (
     ContinuationStore,
     RecordedRun,
@@ -224,7 +223,6 @@ class ChatCall:
             continuation of these tool calls is found, the planner writes no new plan.
         tools: tools for the worker that writes the answer.
         sampling: sampling settings for that worker.
-        model: the model's name for a hosted conductor; `None` means the model of the conductor.
         continuation: `ChatAnswer.continuation` from the message with the latest tool calls.
         store: stores continuations, for hosts whose messages cannot contain them; `continuation` is
             then ignored. What the store lacks is read from the journal, where the run is found by its
@@ -246,12 +244,11 @@ class ChatCall:
 
     def __init__(  # noqa: PLR0913 - the facts of one call
         self,
-        conductor: Conductor | HostedConductor,
+        conductor: Conductor,
         messages: Sequence[Message],
         *,
         tools: Tools = _NO_TOOLS,
         sampling: Sampling = Sampling(),  # noqa: B008 - frozen
-        model: str | None = None,
         continuation: object = None,
         store: ContinuationStore | None = None,
         partial: Partial | None = "return",
@@ -265,7 +262,6 @@ class ChatCall:
         self.query, self.tool_messages = read_conversation(messages)
         self.tools = tools
         self._sampling = sampling
-        self._model = model
         self._store = store
         self._partial = None if partial is None else check_partial(partial)
         self._run: RecordedRun | None = None
@@ -316,15 +312,12 @@ class ChatCall:
                 without streaming.
 
         Raises:
-            ConfigError: labels or a policy are given, and the conductor is hosted.
             PodiumError: see `Conductor.run`.
         """
         await self._read_journal()
         async with aclosing(self._begin(stream=stream)) as events:
             async for event in events:
                 self._run_id = self._run_id or event.run_id  # the first event is the run's own
-                if self._on_event is not None and self._run is None:
-                    self._on_event(event)  # a hosted conductor has no listeners
                 if self.tools.offered and is_continued(event):
                     self._events.append(event)
                 yield event, self._take(event) if event.run_id == self._run_id else ""
@@ -347,7 +340,7 @@ class ChatCall:
         if needs_call:
             told = "tool_choice requires a tool call, and the worker that wrote the answer"
             raise run_failed(f"{told} called no tool, or supports none (`takes_tools`)", result)
-        if not result.tool_calls or isinstance(self.conductor, HostedConductor):
+        if not result.tool_calls:
             return ChatAnswer(result, spent_before=spent, lack=self._lack(result))
         continuation = write_continuation(self._events, self.query)
         if self._store is None:
@@ -370,10 +363,6 @@ class ChatCall:
     def _begin(self, *, stream: bool) -> AsyncGenerator[Event, None]:
         conductor, options = self.conductor, self._options
         asked = self._conversation
-        if isinstance(conductor, HostedConductor):
-            if frozenset(options.get("labels", ())) or options.get("policy") is not None:
-                raise ConfigError("a hosted conductor supports neither labels nor a policy: leave them out")
-            return conductor.stream(asked, tools=self.tools, sampling=self._sampling, model=self._model)
         middleware = options.get("middleware")
         call: RunOptions = {
             **options,
@@ -395,7 +384,7 @@ class ChatCall:
     async def _read_journal(self) -> None:
         """Read a continuation that the store lacks, and name the run so that its next turn finds it."""
         conductor, options = self.conductor, self._options
-        if self._store is None or not self.tools.offered or isinstance(conductor, HostedConductor):
+        if self._store is None or not self.tools.offered:
             return
         journal = options.get("journal") or conductor.journal
         if journal is None:

@@ -22,7 +22,6 @@ from referencing import Registry
 from podium.aio import connections_per_loop
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerRefused
-from podium.hosted import HostedConductor
 from podium.hosts.errors import HostErrorReader, worker_errors
 from podium.hosts.results import with_lack
 from podium.planners import Planner
@@ -59,7 +58,7 @@ class ConductorFace(ABC):
 
     @property
     @abstractmethod
-    def conductor(self) -> Conductor | HostedConductor:
+    def conductor(self) -> Conductor:
         """The conductor of the object."""
 
 
@@ -68,10 +67,10 @@ def said_acts(thing: object) -> bool | None:
 
     Returns:
         The attribute `acts`, which a class of the user's own may have; for the face of a conductor, whether
-        its pool acts (a remote pool cannot be seen and may act); `None` for other objects.
+        its pool acts; `None` for other objects.
     """
     if isinstance(thing, ConductorFace):
-        return thing.conductor.acts if isinstance(thing.conductor, Conductor) else True
+        return thing.conductor.acts
     said = getattr(thing, "acts", None)
     return said if isinstance(said, bool) else None
 
@@ -116,12 +115,9 @@ class CardMaker:
             `None` if `thing` is another object of the host.
 
         Raises:
-            ConfigError: the worker has its own card and `acts`, and card options or `acts` are given; or it
-                is a hosted conductor.
+            ConfigError: the worker has its own card and `acts`, and card options or `acts` are given.
         """
         worker = thing.conductor if isinstance(thing, ConductorFace) else thing
-        if isinstance(worker, HostedConductor):
-            raise ConfigError("a hosted conductor cannot be a worker: use a podium.ChatWorker with its model")
         if not isinstance(worker, Worker):
             return None
         if self._card is not None or self._has_parts:

@@ -22,7 +22,6 @@ from pydantic import BaseModel, Field
 
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PodiumError, RunWaiting
-from podium.hosted import HostedConductor
 from podium.hosts import plan_lines, result_metadata
 from podium.mcp.workers import check_sdk
 from podium.plan_text import read_saved_plan
@@ -132,10 +131,8 @@ def _answered(result: Result) -> CallToolResult:
     return tool_answer({**metadata, "answer": result.answer})
 
 
-def make_server(
-    conductor: Conductor | HostedConductor, *, name: str = "podium", host: str = "127.0.0.1"
-) -> FastMCP[Any]:
-    """Return an MCP server for a conductor, a `FastMCP` of the SDK. A hosted conductor has only `ask`.
+def make_server(conductor: Conductor, *, name: str = "podium", host: str = "127.0.0.1") -> FastMCP[Any]:
+    """Return an MCP server for a conductor, a `FastMCP` of the SDK.
 
     Args:
         conductor: the conductor, which stays open while the server runs.
@@ -150,24 +147,9 @@ def make_server(
 
     reads_only = not conductor.acts
     tools: list[tuple[Callable[..., Awaitable[CallToolResult]], bool]]
-    if isinstance(conductor, HostedConductor):
-        tools = [(_HostedTools(conductor).ask, reads_only)]
-    else:
-        own = _Tools(conductor)
-        tools = [(own.ask, reads_only), (own.plan, True), (own.run_plan, reads_only)]
+    own = _Tools(conductor)
+    tools = [(own.ask, reads_only), (own.plan, True), (own.run_plan, reads_only)]
     return new_server(name, tools, instructions=_INSTRUCTIONS, host=host, lifespan=lifespan)
-
-
-class _HostedTools:
-    def __init__(self, conductor: HostedConductor) -> None:
-        self._conductor = conductor
-
-    async def ask(self, question: Question) -> CallToolResult:
-        """Answer a question. A remote conductor writes a plan and runs it."""
-        try:
-            return _answered(await self._conductor.run(question))
-        except PodiumError as error:
-            return tool_failure(error.code, str(error), {})
 
 
 class _Tools:
@@ -311,7 +293,7 @@ class _Progress:
         return ""
 
 
-async def serve_stdio(conductor: Conductor | HostedConductor) -> None:
+async def serve_stdio(conductor: Conductor) -> None:
     """Serve the client at stdin and stdout until it closes stdin.
 
     Stdout carries only the protocol: the output of workers that print goes to stderr.
@@ -338,9 +320,7 @@ def _own_stdout() -> Iterator[TextIO]:
         os.close(wire)
 
 
-async def serve_http(
-    conductor: Conductor | HostedConductor, *, host: str, port: int, key: str | None = None
-) -> None:
+async def serve_http(conductor: Conductor, *, host: str, port: int, key: str | None = None) -> None:
     """Serve clients of streamable HTTP at the path `/mcp`, until the task is cancelled or interrupted.
 
     Args:

@@ -117,8 +117,7 @@ class Trace:
         """Return a context manager that makes the span of a call the current span.
 
         Args:
-            ids: round, step and attempt of a worker's call; the round of a planner's call; nothing for the
-                single call of a hosted run.
+            ids: round, step and attempt of a worker's call; the round of a planner's call.
         """
         called = self._tree.get((*ids, _PLANNER) if len(ids) == 1 else ids)
         if called is None:
@@ -221,11 +220,6 @@ class Trace:
                 run.span.set_attribute("gen_ai.output.messages", as_parts(("assistant", result.answer)))
             if result.problem is not None:
                 blame(run.span, result.problem, fails=result.status == "failed")
-            if result.hosted_usage is not None:  # a hosted run is one call
-                call = Call(attempt=1, worker=self._name, usage=result.hosted_usage, cost=result.cost)
-                run.span.set_attributes(bill(call))
-                failed = result.problem if result.status == "failed" else None
-                self._measure(run, call, event.at, None if failed is None else failed.code)
         self.close()
 
     def _run_stopped(self, event: told.RunStopped, _: RunState) -> None:

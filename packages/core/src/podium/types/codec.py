@@ -35,6 +35,7 @@ _FOREIGN = (StepEnded, PlannerEnded)
 Their records are validated after encoding, because the encoder accepts `None` in a field of any type.
 """
 
+_FORMER = ',"hosted_usage":null,"hosted_cost":null'
 _Facts = TypeVar("_Facts")
 
 
@@ -94,7 +95,8 @@ def decode(text: str) -> Event:
     kind = TYPES.get(name) if isinstance(name, str) else None
     if kind is None:
         raise JournalBroken(f"a record has the unknown type {name!r:.40}")
-    event: Event = read_record(text, kind, name)
+    # Older records have these keys, always null.
+    event: Event = read_record(text.replace(_FORMER, ""), kind, name)
     return event
 
 

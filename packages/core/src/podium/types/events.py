@@ -266,7 +266,7 @@ class AnswerDelta(_Event):
 
     type = "answer_delta"
     round: int | None = None
-    """Round, step and attempt that wrote the piece; `None` for a hosted conductor."""
+    """Round, step and attempt that wrote the piece."""
     step: int | None = None
     attempt: int | None = None
     text: str

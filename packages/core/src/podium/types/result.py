@@ -148,7 +148,6 @@ class Result:
     problem: Problem | None = None
     """Why the run is not `ok`."""
     rounds: tuple[Round, ...] = ()
-    """Empty for a hosted conductor."""
     workers: tuple[str, ...] = ()
     """Names of the pool's workers, in the pool's order."""
     actions: tuple[Action, ...] = ()
@@ -160,11 +159,7 @@ class Result:
     tool_calls: tuple[Part, ...] = ()
     """Tool calls for the caller to execute, in OpenAI's form; the answer may then be empty."""
     labels: frozenset[str] = frozenset()
-    """The labels of the answer, for the rules of a policy; empty for a hosted conductor."""
-    hosted_usage: Usage | None = None
-    """Usage of the whole run as a hosted conductor reported it; `None` for a local run."""
-    hosted_cost: float | None = None
-    """Cost of `hosted_usage` in USD; `None` when unknown."""
+    """The labels of the answer, for the rules of a policy."""
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -191,16 +186,12 @@ class Result:
     @property
     def usage(self) -> Usage:
         """Tokens of the planner and all steps."""
-        if self.hosted_usage is not None:
-            return self.hosted_usage
         written = Usage.total(proposal.usage for proposal in self.proposals)
         return written + Usage.total(outcome.usage for outcome in self.outcomes)
 
     @property
     def estimated_usage(self) -> Usage:
         """The part of `usage` that was estimated from text, because no plausible usage was reported."""
-        if self.hosted_usage is not None:
-            return self.hosted_usage if self.hosted_usage.estimated else Usage()
         return Usage.total(bill.usage for bill in self.bills if bill.usage.estimated)
 
     @property
@@ -215,8 +206,6 @@ class Result:
         The usage of a call may be estimated, or it may be unknown whether the call is billed (see
         `maybe_paid`). `charged` of the call says what the cost is computed from.
         """
-        if self.hosted_usage is not None:
-            return self.hosted_cost
         return total_cost([*(p.cost for p in self.proposals), *(o.cost for o in self.outcomes)])
 
     @property
@@ -253,8 +242,6 @@ class Result:
         if self.problem is not None:
             told += f" ({self.problem.code}: {self.problem.message})"
         lines = [f"Run {self.run_id}: {told} after {self.seconds:.2f} s."]
-        if self.hosted_usage is not None:
-            lines.append("A hosted conductor answered; it returns neither its plan nor its steps.")
         for current in self.rounds:
             lines += explain_round(current)
         if self.forecast is not None and self.rounds:

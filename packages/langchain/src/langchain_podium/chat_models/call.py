@@ -18,7 +18,6 @@ from langchain_podium.task_runs import run_in_task
 from langchain_podium.tracing import call_as_child_run, thread_of
 from podium.conductor import Conductor
 from podium.errors import LimitExceeded
-from podium.hosted import HostedConductor
 from podium.hosts import ChatCall, Partial, read_sampling, read_tools
 from podium.policy import Policy
 from podium.run_state import fold
@@ -43,7 +42,7 @@ class ModelCall:
 
     def __init__(
         self,
-        conductor: Conductor | HostedConductor,
+        conductor: Conductor,
         messages: Sequence[BaseMessage],
         options: Mapping[str, Any],
         *,
@@ -95,7 +94,7 @@ class ModelCall:
     def _begun(self) -> Iterator[ChatCall]:
         """Yield the call; a recorded run has the id in LangGraph's task, or else LangChain's."""
         conductor, query = self._conductor, from_langchain(self._messages)
-        if isinstance(conductor, HostedConductor) or conductor.journal is None:
+        if conductor.journal is None:
             yield self._call(query, None)
             return
         with run_in_task(conductor.card.name, query) as run_id:
@@ -107,7 +106,6 @@ class ModelCall:
             query,
             tools=self._tools,
             sampling=self._sampling,
-            model=self.model,
             continuation=latest_continuation(self._messages),
             partial=self._partial,
             options={

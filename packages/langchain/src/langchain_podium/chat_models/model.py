@@ -23,7 +23,6 @@ from langchain_podium.workers import as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import Retry
-from podium.hosted import HostedConductor
 from podium.hosts import ConductorFace, make_conductor, read_tools
 
 NAME = "podium"
@@ -41,9 +40,7 @@ class ChatPodium(ConductedChatModel):
         ValidationError: a parameter is unknown, or there is neither a conductor nor a planner with workers.
     """
 
-    conductor: Conductor | HostedConductor = Field(
-        default_factory=lambda: cast("Any", None), exclude=True, repr=False
-    )
+    conductor: Conductor = Field(default_factory=lambda: cast("Any", None), exclude=True, repr=False)
     """The conductor; if none is given, it is created from `planner` and `workers`."""
     planner: Any = Field(default=None, exclude=True, repr=False)
     """A chat model or a planner of Podium, to create the conductor; `None` after it is created."""
@@ -56,9 +53,7 @@ class ChatPodium(ConductedChatModel):
     max_retries: int | None = Field(default=None, ge=0, exclude=True, repr=False)
     """Maximum number of retries of a worker's call; `None` uses the defaults of `Retry`."""
     model_name: str = Field(default="", alias="model")
-    """The name in messages and traces; a hosted conductor sends it as the model name. Empty means `podium`,
-    or the hosted conductor's own name.
-    """
+    """The name in messages and traces; empty means `podium`."""
     temperature: float | None = None
     """Temperature of the worker that writes the answer; `None`, here and below, leaves it to that worker."""
     max_tokens: int | None = None
@@ -98,13 +93,9 @@ class ChatPodium(ConductedChatModel):
                 "fallback_planner: a conductor has its own: Conductor(..., fallback_planner=...)"
             )
         elif self.max_retries is not None:
-            raise ValueError(
-                "max_retries: a conductor has its own: Conductor(..., retry=Retry(attempts=…)); "
-                "a hosted conductor retries on its server"
-            )
+            raise ValueError("max_retries: a conductor has its own: Conductor(..., retry=Retry(attempts=…))")
         if not self.model_name:
-            asked = self.conductor
-            self.model_name = asked.model if isinstance(asked, HostedConductor) else NAME
+            self.model_name = NAME
         return self
 
     def _made(self) -> Conductor:
@@ -122,10 +113,7 @@ class ChatPodium(ConductedChatModel):
     @property
     def _identifying_params(self) -> dict[str, Any]:
         """The workers and the sampling parameters, for traces and for LangChain's own cache."""
-        conductor = self.conductor
-        who: dict[str, Any] = {}
-        if isinstance(conductor, Conductor):
-            who = {"workers": [worker.identity or worker.card.name for worker in conductor.pool]}
+        who = {"workers": [worker.identity or worker.card.name for worker in self.conductor.pool]}
         said = ("model_name", "temperature", "max_tokens", "stop")
         return who | {name: getattr(self, name) for name in said}
 
@@ -199,7 +187,7 @@ class ChatPodium(ConductedChatModel):
         own |= {name: getattr(self, name) for name in ("temperature", "max_tokens", "timeout")}
         given = {name: value for name, value in {**said, "stop": stop}.items() if value is not None}
         call = ModelCall(conductor, messages, own | given, partial=self.partial)
-        if isinstance(conductor, Conductor) and call.model != self.model_name:
+        if call.model != self.model_name:
             raise ConfigError(
                 f"model {call.model!r}: a conductor has no model of its own: its planner and its "
                 f"workers have models"

@@ -52,9 +52,7 @@ class _Conducted:
                     int(bool(Usage(**proposal["usage"]).total_tokens or proposal["maybe_paid"])), proposal
                 )
             case "run_ended":
-                self.has_ended, result = True, told["result"]
-                if result["hosted_usage"] is not None:
-                    self._add(1, {"usage": result["hosted_usage"], "cost": result["hosted_cost"]})
+                self.has_ended = True
 
     def _add(self, calls: int, what: Mapping[str, Any]) -> None:
         self.calls += calls

@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium_server.models import Catalogue
 
@@ -45,7 +44,6 @@ class Asked:
         """Raise `ConfigError` if the budget cannot be kept: a run without a limit, or an unknown price."""
         for model in catalogue:
             conductor = model.conductor
-            assert isinstance(conductor, Conductor)  # a hosted conductor has no journal
             limits, unpriced = conductor.limits, ", ".join(conductor.unpriced)
             if self.budget is not None and self.max_cost is None and limits.cost is None:
                 told = f"--budget needs a cost limit of each run, and the model {model.name} has none"

@@ -105,10 +105,9 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
 def _run(screen: Screen, asked: Asked, path: Path | None, *, only_check: bool) -> None:
     """Run or check a batch, and exit with its exit code."""
     config = load_config(find_config(path))
-    journal = None if config.is_hosted else config.journal()
+    journal = config.journal()
     if journal is None:
-        why = "a hosted conductor has none" if config.is_hosted else "remove `off` in [journal]"
-        raise ConfigError(f"{config.path}: podium batch needs a journal: {why}")
+        raise ConfigError(f"{config.path}: podium batch needs a journal: remove `off` in [journal]")
     check_journal(screen, journal)  # before MCP servers start
     catalogue = make_catalogue(config, journal)
     asked.check_files()

@@ -5,7 +5,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Protocol
 
-from podium.conductor import Conductor
 from podium.errors import JournalError, PodiumError, RunDead, RunExists, RunHeld, RunLost
 from podium.journal import SqlJournal
 from podium.run import RunOptions
@@ -96,7 +95,6 @@ class _RunCost(NoKeys):
         """Admit the run."""
         del caller
         options, conductor = RunOptions(), ask.conductor
-        assert isinstance(conductor, Conductor)  # a hosted conductor has no journal
         if self._run_cost is not None:
             options["limits"] = replace(conductor.limits, cost=self._run_cost)
         yield FreeAdmission(options)

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from podium.conductor import Conductor
 from podium.hosts import RecordedRun, whole_answers
 from podium.types import Message, Plan, Result, RunEnded, read_conversation
 from podium_server.api.bodies import Body
@@ -69,7 +68,6 @@ class Question(Body):
 
     def _plan(self, body: PlanBody, model: ServedModel) -> Plan:
         plan, conductor = body.plan(model.workers), model.conductor
-        assert isinstance(conductor, Conductor)  # a hosted conductor has no journal
         plan.fit(len(model.workers), conductor.limits.plan_steps)
         return plan
 

@@ -32,7 +32,6 @@ def too_long(line: Line, run_cost: float | None) -> tuple[Mark, str] | None:
         run_cost: replaces the cost limit of the run, in USD; `None` keeps the limits of the model.
     """
     conductor = line.model.conductor
-    assert isinstance(conductor, Conductor)  # a hosted conductor has no journal
     limits = conductor.limits if run_cost is None else replace(conductor.limits, cost=run_cost)
     messages = tuple(line.request.conversation_for(line.model))
     calls = {}

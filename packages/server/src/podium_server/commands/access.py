@@ -25,7 +25,7 @@ def find_keys(config: Config) -> KeyAccess | None:
     store = KeyStore.beside(journal)
     if not anyio.run(store.keys):
         return None
-    return KeyAccess(store, journal=None if config.is_hosted else journal)
+    return KeyAccess(store, journal=journal)
 
 
 def valid_keys(config: Config) -> Sequence[Key]:

@@ -10,7 +10,6 @@ from urllib.parse import quote
 import anyio
 
 from podium.cli import counted
-from podium.conductor import Conductor
 from podium.config import Config
 from podium.errors import (
     ConfigError,
@@ -71,24 +70,22 @@ def check(config: Config, host: str, port: int) -> Sequence[Finding]:
 
 
 def _of_model(model: ServedModel) -> list[Finding]:
-    who = ", ".join(model.workers) or "a hosted conductor"
+    who = ", ".join(model.workers)
     found = [Finding(f"model {model.name}: {model.versioned_id}, with {who}")]
     conductor = model.conductor
-    if isinstance(conductor, Conductor):
-        found += [Finding(f"model {model.name}: {told}", "warning") for told in conductor.warnings]
-        if unpriced := ", ".join(conductor.unpriced):
-            told = f"model {model.name}: the price of {unpriced} is unknown, so API keys with a budget"
-            found.append(Finding(f"{told} cannot use it: set `price`, or `unpriced` in [limits]"))
-        if conductor.limits.rounds > 1 and not conductor.is_judged:
-            told = f"model {model.name}: no worker judges its answers, so only its planner decides on further"
-            found.append(Finding(f"{told} rounds: set `accept` in [models.{model.name}]"))
+    found += [Finding(f"model {model.name}: {told}", "warning") for told in conductor.warnings]
+    if unpriced := ", ".join(conductor.unpriced):
+        told = f"model {model.name}: the price of {unpriced} is unknown, so API keys with a budget"
+        found.append(Finding(f"{told} cannot use it: set `price`, or `unpriced` in [limits]"))
+    if conductor.limits.rounds > 1 and not conductor.is_judged:
+        told = f"model {model.name}: no worker judges its answers, so only its planner decides on further"
+        found.append(Finding(f"{told} rounds: set `accept` in [models.{model.name}]"))
     return found
 
 
 def _of_policies(config: Config, keys: Sequence[Key]) -> Iterator[Finding]:
     """Yield the keys whose policy or labels no worker has, and what is missing in the policy of the file."""
-    if not config.is_hosted:
-        yield from (Finding(f"policy: {told}", "warning") for told in config.policy().warnings)
+    yield from (Finding(f"policy: {told}", "warning") for told in config.policy().warnings)
     for key in keys:
         if key.rules.policy is not None or key.rules.labels:
             try:
@@ -100,8 +97,6 @@ def _of_policies(config: Config, keys: Sequence[Key]) -> Iterator[Finding]:
 def _of_costs(model: ServedModel, keys: Sequence[Key]) -> Iterator[Finding]:
     """Yield a warning for each cost limit, of the model and of keys, without room for a lost call."""
     conductor = model.conductor
-    if not isinstance(conductor, Conductor):
-        return
     limited = [("", conductor.limits.cost)]
     limited += [
         (f" with the API key {key.name!r}", key.rules.run_cost)
@@ -146,10 +141,9 @@ def _endpoints(app: App) -> Mapping[Endpoint, list[str]]:
 
 def _workers(app: App) -> Iterator[Worker]:
     for model in app.catalogue:
-        if isinstance(model.conductor, Conductor):
-            yield from model.conductor.pool
-            if model.conductor.planner.worker is not None:
-                yield model.conductor.planner.worker
+        yield from model.conductor.pool
+        if model.conductor.planner.worker is not None:
+            yield model.conductor.planner.worker
 
 
 async def _of_endpoint(endpoint: Endpoint, models: Sequence[str]) -> Finding:

@@ -14,7 +14,6 @@ import anyio
 import typer
 
 from podium.cli import Screen
-from podium.conductor import Conductor
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium_server import __version__
@@ -91,8 +90,7 @@ async def _serve(screen: Screen, app: App, host: str, port: int) -> None:
         async with app.opened():
             screen.note(f"podium: serving {_names(app)} at {url_of(listening)}/v1")
             for model in app.catalogue:
-                if isinstance(model.conductor, Conductor):
-                    screen.warn(f"model {model.name}: {told}" for told in model.conductor.warnings)
+                screen.warn(f"model {model.name}: {told}" for told in model.conductor.warnings)
             if not app.has_keys:
                 screen.note(
                     "podium: there are no API keys, so only programs of this machine can use the server"

@@ -19,7 +19,6 @@ from typing import Self
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PodiumError
-from podium.hosted import HostedConductor
 from podium.run import RunOptions
 from podium.types import Result
 from podium_server.keys.account import Period
@@ -33,7 +32,7 @@ class Ask:
 
     model: str
     """The name of the model, as `models` of a key has it."""
-    conductor: Conductor | HostedConductor
+    conductor: Conductor
     """The conductor that answers."""
     run_id: str
     tokens: int = 0

@@ -15,7 +15,6 @@ import anyio
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, JournalBroken, JournalError, PodiumError, RunHeld
-from podium.hosted import HostedConductor
 from podium.journal import Journal, MemoryJournal
 from podium.run import RunOptions
 from podium.types import Result
@@ -238,20 +237,13 @@ class KeyAdmission(Admission):
         self.bill = bill_of(bid.turn_id, bid.key, result, limits, expected=bid.tokens)
 
 
-def _limits(key: Key, conductor: Conductor | HostedConductor) -> Limits | None:
-    """Return the limits of the conductor's runs; `None` for a hosted conductor.
+def _limits(key: Key, conductor: Conductor) -> Limits:
+    """Return the limits of the conductor's runs.
 
     Raises:
         Unpriced: the key has a budget, and the cost of a run cannot be limited.
-        PolicyUnfit: the policy of the key does not fit the workers, or the conductor is hosted.
+        PolicyUnfit: the policy of the key does not fit the workers.
     """
-    if isinstance(conductor, HostedConductor):
-        if key.rules.has_budget:
-            told = "the API key has a budget, and a hosted conductor cannot limit the cost of a run"
-            raise Unpriced(f"{told}: use a key without a budget, or a model with its own workers")
-        if key.rules.policy is not None or key.rules.labels:
-            raise PolicyUnfit("the API key has a policy or labels, which a hosted conductor does not support")
-        return None
     if (policy := key.rules.policy) is not None or key.rules.labels:
         own, cards = conductor.policy, conductor.pool.cards
         try:
@@ -267,18 +259,18 @@ def _limits(key: Key, conductor: Conductor | HostedConductor) -> Limits | None:
     return limits
 
 
-def _bid(key: Key, ask: Ask, limits: Limits | None) -> Bid:
+def _bid(key: Key, ask: Ask, limits: Limits) -> Bid:
     """Return the bid for the run of a request, with the limits of its conductor."""
     rules = key.rules
     bid = Bid(
         turn_id=uuid4().hex,
         key=key,
         run_id=ask.run_id,
-        cost=cost_of_run(rules, None if limits is None else limits.cost),
+        cost=cost_of_run(rules, limits.cost),
         tokens=ask.tokens,
         is_recorded=ask.is_recorded,
     )
-    if not rules.has_budget or limits is None:
+    if not rules.has_budget:
         return bid
     least = 0.0
     if ask.first_cost is not None:  # the prompt of the planner has the limit
@@ -287,9 +279,7 @@ def _bid(key: Key, ask: Ask, limits: Limits | None) -> Bid:
     return replace(bid, usual=usual_cost(ask.conductor, ask.tokens), least=ceil(least * BILLION))
 
 
-def _options(key: Key, limits: Limits | None, grant: Grant, journal: Journal) -> RunOptions:
-    if limits is None:
-        return RunOptions(journal=journal)
+def _options(key: Key, limits: Limits, grant: Grant, journal: Journal) -> RunOptions:
     options = RunOptions(labels=frozenset(key.rules.labels), policy=key.rules.policy, journal=journal)
     if key.rules.has_budget:
         options["limits"] = replace(limits, cost=grant.reserved / BILLION)

@@ -3,7 +3,6 @@
 from math import ceil
 
 from podium.conductor import Conductor
-from podium.hosted import HostedConductor
 from podium.workers import Card
 from podium_server.keys.account import BILLION
 
@@ -13,7 +12,7 @@ _CALLS = 2
 """How often a usual run calls its planner and each worker."""
 
 
-def usual_cost(conductor: Conductor | HostedConductor, tokens: int) -> int:
+def usual_cost(conductor: Conductor, tokens: int) -> int:
     """Return the maximum cost of a usual run, in billionths of a dollar.
 
     A usual run calls its planner and each of its workers twice. A run that needs more ends with an error.
@@ -22,8 +21,6 @@ def usual_cost(conductor: Conductor | HostedConductor, tokens: int) -> int:
         conductor: the conductor of the run.
         tokens: the tokens of the request.
     """
-    if isinstance(conductor, HostedConductor):
-        return 0
     limits, planner = conductor.limits, conductor.planner.card
     cards: list[Card] = [*conductor.pool.cards, *([] if planner is None else [planner])]
     read = tokens + _PROMPT_TOKENS + limits.answer_tokens

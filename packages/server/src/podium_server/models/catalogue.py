@@ -13,10 +13,7 @@ from typing import Any
 from podium.conductor import Conductor
 from podium.config import Config, Variant
 from podium.errors import ConfigError
-from podium.hosted import HostedConductor
 from podium.journal import Journal
-from podium.planners import FixedPlanner
-from podium.types import Plan, Step
 from podium_server.models.presets import DESCRIPTIONS, EFFORTS, LIMITS, cheap_workers, strongest_worker
 from podium_server.models.served_model import ModelUnknown, ServedModel
 from podium_server.settings import ModelSection, ModelsTable
@@ -30,7 +27,6 @@ _DEFAULTS: Mapping[str, ModelSection] = {
 }
 _SHOWN_ONLY = {"aliases", "description", "show", "codex_instructions"}
 """The keys of a model that do not change its answers."""
-_ONE_STEP = Plan((Step(0, "Answer the question."),))
 """The plan of a worker that answers as itself."""
 
 
@@ -108,16 +104,17 @@ class _Maker:
         """Return a model."""
         self._check(name, section)
         conductor = self._hosted(name, section) if self._config.is_hosted else self._conductor(name, section)
+        is_worker = section.worker is not None or self._config.is_hosted
         described = DESCRIPTIONS[section.preset] if section.preset else ""
         efforts = EFFORTS[section.preset] if section.preset else {}
         return ServedModel(
             name=name,
             version=section.version or self._hash(section),
             conductor=conductor,
-            is_worker=section.worker is not None,
+            is_worker=is_worker,
             aliases=tuple(section.aliases),
             description=section.description or described,
-            show=section.show or ("none" if section.worker is not None else "steps"),
+            show=section.show or ("none" if is_worker else "steps"),
             efforts=section.efforts or efforts,
             created=self._created,
             codex_instructions=self._instructions(name, section),
@@ -136,13 +133,10 @@ class _Maker:
             raise self._refusal(name, "codex_instructions", f"is an empty file: {path}")
         return text
 
-    def _conductor(self, name: str, section: ModelSection) -> Conductor | HostedConductor:
+    def _conductor(self, name: str, section: ModelSection) -> Conductor:
         if section.worker is not None:
             self._config.worker(section.worker)  # the tools of an MCP server are several workers
-            planner = FixedPlanner(_ONE_STEP)
-            variant = Variant(
-                name=name, workers=(section.worker,), planner=planner, direct=False, journal=self._journal
-            )
+            variant = Variant(name=name, workers=(section.worker,), verbatim=True, journal=self._journal)
             return self._build(section, variant)
         workers: Sequence[str] | None = section.workers
         accept = None if section.accept is None else self._config.worker(section.accept)
@@ -159,16 +153,17 @@ class _Maker:
         variant = Variant(name=name, workers=workers, accept=accept, direct=direct, journal=self._journal)
         return self._build(section, variant)
 
-    def _build(self, section: ModelSection, variant: Variant) -> Conductor | HostedConductor:
+    def _build(self, section: ModelSection, variant: Variant) -> Conductor:
         limits: dict[str, Any] = dict(LIMITS[section.preset]) if section.preset else {}
         limits |= section.limits
         return self._config.conductor(limits=limits, journaled=False, variant=variant)
 
-    def _hosted(self, name: str, section: ModelSection) -> Conductor | HostedConductor:
+    def _hosted(self, name: str, section: ModelSection) -> Conductor:
         for key in ("preset", "worker", "workers", "direct", "accept"):
             if getattr(section, key) is not None:
                 raise self._refusal(name, key, "has no effect with [hosted]: leave it out")
-        return self._config.conductor(limits=section.limits)
+        variant = Variant(name=name, journal=self._journal)
+        return self._config.conductor(limits=section.limits, journaled=False, variant=variant)
 
     def _check(self, name: str, section: ModelSection) -> None:
         """Raise `ConfigError` if the section names a worker that does not exist."""

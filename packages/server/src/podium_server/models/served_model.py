@@ -7,7 +7,6 @@ from typing import get_args
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PodiumError, WorkerActs
-from podium.hosted import HostedConductor
 from podium.workers import Card
 from podium_server.settings import Effort, EffortSection, Show
 
@@ -33,9 +32,9 @@ class ServedModel:
     name: str
     version: str
     """Part of the id that responses have."""
-    conductor: Conductor | HostedConductor
+    conductor: Conductor
     is_worker: bool = False
-    """Whether a worker answers as itself, without a plan."""
+    """Whether a worker answers as itself: it is sent each conversation unchanged, without a plan."""
     aliases: tuple[str, ...] = ()
     """Further names; `*` stands for any characters."""
     description: str = ""
@@ -53,13 +52,13 @@ class ServedModel:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """Names of the workers; empty for a hosted conductor."""
+        """Names of the workers."""
         return tuple(card.name for card in self.cards)
 
     @property
     def cards(self) -> tuple[Card, ...]:
-        """The cards of the workers; empty for a hosted conductor."""
-        return () if isinstance(self.conductor, HostedConductor) else self.conductor.pool.cards
+        """The cards of the workers."""
+        return self.conductor.pool.cards
 
     def effort(self, asked: Effort | None) -> Effort | None:
         """Return the effort of the model for a requested effort; `None` if the request changes nothing.
@@ -80,7 +79,7 @@ class ServedModel:
             given: replace the limits of the conductor; `None` means that no limits are given.
         """
         changes = None if effort is None else self.efforts[effort]
-        if changes is None or isinstance(self.conductor, HostedConductor):
+        if changes is None:
             return given
         limits = given or self.conductor.limits
         return replace(

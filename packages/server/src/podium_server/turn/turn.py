@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio.to_thread
 
 from podium.errors import PlannerError, RunFailed
-from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall, answered, lack_after
 from podium.journal import Journal
 from podium.types import Part, Problem, Result, RunEnded, RunResumed, RunStarted
@@ -183,7 +182,7 @@ class Turn:
             if self.answer.text:
                 yield TextPiece(self.answer.text)
             return
-        is_executed = isinstance(self.model.conductor, HostedConductor)
+        is_executed = False
         with self._facts.live.publishing(self.run_id) as publish:
             async with (
                 aclosing(call.events(stream=self._facts.asked.stream)) as events,
@@ -192,8 +191,6 @@ class Turn:
                 async for event, text in guarded:
                     publish(event)
                     is_executed |= isinstance(event, RunStarted | RunResumed)
-                    if isinstance(self.model.conductor, HostedConductor):
-                        self.run_id = event.run_id  # it gives its runs ids of its own
                     if isinstance(event, RunEnded) and event.run_id == self.run_id:
                         self._ended(event.result)
                     if told := progress.text(event):

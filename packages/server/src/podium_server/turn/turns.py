@@ -7,9 +7,7 @@ from functools import partial
 from uuid import uuid4
 
 from podium.budget import Limits
-from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosted import HostedConductor
 from podium.hosts import ChatAnswer, ChatCall
 from podium.journal import MemoryJournal, SqlJournal
 from podium.run import RunOptions
@@ -25,7 +23,6 @@ from podium_server.turn.run_turn import RunTurn
 from podium_server.turn.running import OpenRun, Running
 from podium_server.turn.tool_results import check_tool_results
 from podium_server.turn.turn import Facts, Turn, form_of
-from podium_server.turn.verbatim import has_attachments, verbatim
 
 
 class Turns:
@@ -119,7 +116,7 @@ class Turns:
         record = current_record().of_model(model.name, asked.run_id)
         form_of(asked)  # before anything is spent
         check_tool_results(asked.messages)
-        named = self._named_run(caller, asked, model)
+        named = self._named_run(caller, asked)
         async with nullcontext() if named is None else named.held(self._named):
             if named is not None:
                 recorded = await self._recorded(named, model)
@@ -137,7 +134,7 @@ class Turns:
             async with self._access.admit(caller, ask) as admission:
                 record.run_id = ask.run_id
                 turn = await self._turn(caller, asked, ask, admission, record, recorded)
-                facts = {"is_recorded": self._records(caller, asked, model), "is_named": named is not None}
+                facts = {"is_recorded": self._records(caller, asked), "is_named": named is not None}
                 with self.running.holding(OpenRun(ask.run_id, turn.interrupt, **facts)):
                     yield turn
 
@@ -162,7 +159,7 @@ class Turns:
         record = current_record().of_model(model.name, asked.run_id)
         conductor, run_id = model.conductor, asked.run_id
         assert run_id is not None
-        if self._journal is None or not caller.keeps_texts or isinstance(conductor, HostedConductor):
+        if self._journal is None or not caller.keeps_texts:
             raise ConfigError("this run cannot be executed in the background, because it is not recorded")
         ask = Ask(
             model=model.name,
@@ -199,7 +196,6 @@ class Turns:
 
     async def _recorded(self, named: NamedRun, model: ServedModel) -> Recorded | None:
         assert self._journal is not None
-        assert isinstance(model.conductor, Conductor)
         await self._is_job(named)
         return await named.recorded(self._journal, model.conductor.limits.seconds)
 
@@ -244,7 +240,7 @@ class Turns:
                 record=record,
                 live=self.live,
                 recorded=recorded,
-                journal=None if isinstance(model.conductor, HostedConductor) else options.get("journal"),
+                journal=options.get("journal"),
                 keep=partial(self._keep, caller, asked, model),
             )
         )
@@ -259,7 +255,7 @@ class Turns:
         answer: ChatAnswer,
     ) -> None:
         """Keep the continuation of an answer with tool calls."""
-        is_recorded = self._records(caller, asked, model)
+        is_recorded = self._records(caller, asked)
         await self.continuations.keep(
             (caller.caller_id, model.name),
             asked.messages,
@@ -268,12 +264,11 @@ class Turns:
             unrecorded=None if is_recorded else answer.continuation,
         )
 
-    def _records(self, caller: Caller, asked: Asked, model: ServedModel) -> bool:
+    def _records(self, caller: Caller, asked: Asked) -> bool:
         """Return whether the journal of the server records the run of a request."""
-        is_own = not isinstance(model.conductor, HostedConductor)
-        return self._journal is not None and caller.keeps_texts and asked.is_recorded and is_own
+        return self._journal is not None and caller.keeps_texts and asked.is_recorded
 
-    def _named_run(self, caller: Caller, asked: Asked, model: ServedModel) -> NamedRun | None:
+    def _named_run(self, caller: Caller, asked: Asked) -> NamedRun | None:
         """Return the run of the idempotency key; `None` without a key.
 
         Raises:
@@ -281,7 +276,7 @@ class Turns:
         """
         if asked.idempotency_key is None:
             return None
-        if not self._records(caller, asked, model):
+        if not self._records(caller, asked):
             raise ConfigError("Idempotency-Key is not supported here, because these runs are not recorded")
         return NamedRun(caller.caller_id, asked.idempotency_key, asked.fingerprint)
 
@@ -298,17 +293,13 @@ class Turns:
         limits = model.limits(model.effort(asked.effort), options.get("limits"))
         if limits is not None:
             options["limits"] = limits
-        if model.is_worker:
-            options["middleware"] = verbatim(asked.messages)
-            if has_attachments(asked.messages):  # the key of the cache has only the texts of a prompt
-                options["uses_cache"] = False
         return options
 
 
 def _first_cost(caller: Caller, asked: Asked, model: ServedModel) -> Callable[[Limits], float] | None:
     """Return a function that computes what the first call of a new run may cost; see `Ask.first_cost`."""
     conductor = model.conductor
-    if caller.key is None or isinstance(conductor, HostedConductor):
+    if caller.key is None:
         return None
     rules, plan, messages = caller.key.rules, asked.plan, tuple(asked.messages)
     given = messages if plan is None else replace(plan, query=messages)

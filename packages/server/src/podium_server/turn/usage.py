@@ -10,8 +10,6 @@ def answer_usage(result: Result) -> Usage:
     The tokens of the answer are those of the step that wrote it. The planner, the other steps and the judge
     are orchestration. `Usage.total_tokens` is the sum of both.
     """
-    if result.hosted_usage is not None:
-        return result.hosted_usage
     total = result.usage
     last = result.plans[-1].steps if result.plans else ()
     number = next((r.number for r in reversed(result.rounds) if r.plan is not None and r.plan.steps), None)

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from podium.errors import ConfigError, WorkerActs, WorkerBroken, WorkerTimeout
 from podium.secrets import Boundary, scrubbing
@@ -14,11 +14,10 @@ from podium.workers.openai.endpoint import Endpoint
 from podium.workers.openai.errors import ReportedFault
 from podium.workers.openai.models import with_known_facts
 from podium.workers.openai.providers import ConstraintKind, Provider
+from podium.workers.openai.responses import ANY_OBJECT, ResponsesReader, is_strict, responses_body
 from podium.workers.worker import Card, Request, Worker
 
 _PLAIN = Sampling()
-ANY_OBJECT = {"type": "object"}
-"""The JSON schema of any object, for which APIs have a mode of their own."""
 
 
 def merge_sampling(defaults: Sampling, wanted: Sampling) -> Sampling:
@@ -86,7 +85,7 @@ def _constraint_fields(provider: Provider, constraint: Constraint) -> dict[str, 
         case "response_format" if constraint.value == ANY_OBJECT:
             return {"response_format": {"type": "json_object"}}
         case "response_format":
-            strict = _is_strict(constraint.value)
+            strict = is_strict(constraint.value)
             schema = {"name": "answer", "schema": constraint.value, "strict": strict}
             return {"response_format": {"type": "json_schema", "json_schema": schema}}
         case "grammar":
@@ -95,22 +94,9 @@ def _constraint_fields(provider: Provider, constraint: Constraint) -> dict[str, 
             return {}
 
 
-def _is_strict(schema: object) -> bool:
-    """Return whether OpenAI's strict mode accepts a schema: all objects are closed and whole."""
-    if isinstance(schema, list):
-        return all(map(_is_strict, schema))
-    if not isinstance(schema, dict):
-        return True
-    if isinstance(properties := schema.get("properties"), dict):
-        required = schema.get("required")
-        is_whole = isinstance(required, list) and set(map(str, required)) == set(properties)
-        if schema.get("additionalProperties") is not False or not is_whole:
-            return False
-        return all(map(_is_strict, properties.values())) and _is_strict(schema.get("$defs", {}))
-    return schema.get("type") != "object" and all(map(_is_strict, schema.values()))
-
-
-_PATH = "/chat/completions"
+Api = Literal["chat", "responses"]
+"""The OpenAI API to use: Chat Completions or Responses."""
+_PATHS: dict[Api, str] = {"chat": "/chat/completions", "responses": "/responses"}
 _NO_ACTION = {"X-Podium-Action": "false"}
 """Sent with a step that must not act. A server of Podium whose model acts then refuses the call, before it
 does anything; other servers ignore the header."""
@@ -127,6 +113,7 @@ class ChatWorker(Worker):
         card: the worker's card for planners; by default with the model's name. A missing price or context
             window is looked up if the endpoint's URL belongs to a known provider.
         sampling: defaults for requests.
+        api: the API of the server to use.
     """
 
     takes_tools = True
@@ -138,6 +125,7 @@ class ChatWorker(Worker):
         endpoint: Endpoint,
         card: Card | None = None,
         sampling: Sampling = Sampling(),
+        api: Api = "chat",
     ) -> None:
         if not isinstance(endpoint, Endpoint):
             raise ConfigError(  # without the URL, which may have a key
@@ -147,6 +135,7 @@ class ChatWorker(Worker):
         self.endpoint = endpoint
         self.card = with_known_facts(card or Card(name=model), endpoint.base_url, model)
         self.sampling = sampling
+        self.api = api
         self.acts = endpoint.provider.acts
 
     def __repr__(self) -> str:
@@ -160,14 +149,14 @@ class ChatWorker(Worker):
     @property
     def constraint_kinds(self) -> frozenset[ConstraintKind]:
         """The kinds of constraint that the server supports; requests leave out other kinds."""
-        return frozenset(self.endpoint.provider.constraints)
+        return frozenset(self.endpoint.provider.constraints if self.api == "chat" else ("json",))
 
     @property
     def identity(self) -> str:
         """The identity of the worker for a cache: the model, its server, and the default sampling."""
         card, endpoint = self.card, self.endpoint
         server = (endpoint.base_url, endpoint.provider.name)
-        return repr(("chat", card.name, card.version, self.model, server, self.sampling))
+        return repr((self.api, card.name, card.version, self.model, server, self.sampling))
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Call the model, with a streamed response if the request asks for it.
@@ -186,23 +175,19 @@ class ChatWorker(Worker):
 
     async def _call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         headers = {} if self.acts or request.caller is None else _NO_ACTION
+        path, deadline = _PATHS[self.api], request.deadline
         with scrubbing():
-            sampling = merge_sampling(self.sampling, request.sampling)
-            body = chat_body(
-                self.endpoint.provider,
-                self.model,
-                request.messages,
-                sampling,
-                stream=request.stream,
-                tools=request.tools,
-            )
-            answer = AnswerReader(is_bounding=sampling.effort is None)  # reasoning may be hidden
+            body = self._body(request)
+            answer: AnswerReader | ResponsesReader = ResponsesReader(self.endpoint.quote)
+            if self.api == "chat":  # reasoning may be hidden
+                is_bounding = self.sampling.effort is None and request.sampling.effort is None
+                answer = AnswerReader(is_bounding=is_bounding)
             if not request.stream:
-                whole = await self.endpoint.ask(_PATH, body, deadline=request.deadline, headers=headers)
+                whole = await self.endpoint.ask(path, body, deadline=deadline, headers=headers)
                 with _READING:
                     answer.feed(whole)
             else:
-                events = self.endpoint.listen(_PATH, body, deadline=request.deadline, headers=headers)
+                events = self.endpoint.listen(path, body, deadline=deadline, headers=headers)
                 try:
                     async with aclosing(events):
                         async for event in events:
@@ -220,6 +205,13 @@ class ChatWorker(Worker):
             with _READING:
                 completion = answer.completion(request.messages)
             yield completion
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        sampling = merge_sampling(self.sampling, request.sampling)
+        messages, stream, tools = request.messages, request.stream, request.tools
+        if self.api == "responses":
+            return responses_body(self.model, messages, sampling, stream=stream, tools=tools)
+        return chat_body(self.endpoint.provider, self.model, messages, sampling, stream=stream, tools=tools)
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return (self.endpoint,)

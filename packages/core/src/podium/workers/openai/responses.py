@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from podium.errors import AnswerRefused, ConfigError, WorkerBroken
+from podium.errors import AnswerRefused, WorkerBroken, WorkerRefused
 from podium.types.messages import (
     Completion,
     Constraint,
@@ -19,6 +19,24 @@ from podium.types.messages import (
 )
 from podium.types.outcome import Problem, inner_problem
 from podium.workers.openai.chat_response import read_usage, told_acts
+
+ANY_OBJECT = {"type": "object"}
+"""The JSON schema of any object, for which APIs have a mode of their own."""
+
+
+def is_strict(schema: object) -> bool:
+    """Return whether OpenAI's strict mode accepts a schema: all objects are closed and whole."""
+    if isinstance(schema, list):
+        return all(map(is_strict, schema))
+    if not isinstance(schema, dict):
+        return True
+    if isinstance(properties := schema.get("properties"), dict):
+        required = schema.get("required")
+        is_whole = isinstance(required, list) and set(map(str, required)) == set(properties)
+        if schema.get("additionalProperties") is not False or not is_whole:
+            return False
+        return all(map(is_strict, properties.values())) and is_strict(schema.get("$defs", {}))
+    return schema.get("type") != "object" and all(map(is_strict, schema.values()))
 
 
 def responses_input(messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -45,19 +63,19 @@ def responses_input(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def responses_body(
-    model: str, messages: Sequence[Message], sampling: Sampling, tools: Tools | None = None
+    model: str, messages: Sequence[Message], sampling: Sampling, *, stream: bool, tools: Tools | None = None
 ) -> dict[str, Any]:
-    """Return the body of a request whose response is streamed.
+    """Return the body of a request.
 
     Raises:
-        ConfigError: the API does not support a field of `sampling`.
+        WorkerRefused: the API does not support a field of `sampling`.
     """
     for name in ("stop", "seed"):
         if getattr(sampling, name):
-            raise ConfigError(
+            raise WorkerRefused(
                 f"the API `responses` does not support {name}: leave it out, or set api to `chat`"
             )
-    body: dict[str, Any] = {"model": model, "input": responses_input(messages), "stream": True}
+    body: dict[str, Any] = {"model": model, "input": responses_input(messages), "stream": stream}
     plain = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
@@ -82,10 +100,13 @@ def _flat(tool: Part) -> Part:
 
 def _format(constraint: Constraint) -> Part:
     if constraint.kind != "json":
-        raise ConfigError(
+        raise WorkerRefused(
             "the API `responses` does not support a grammar: leave it out, or set api to `chat`"
         )
-    return {"type": "json_schema", "name": "answer", "schema": constraint.value, "strict": True}
+    if constraint.value == ANY_OBJECT:
+        return {"type": "json_object"}
+    strict = is_strict(constraint.value)
+    return {"type": "json_schema", "name": "answer", "schema": constraint.value, "strict": strict}
 
 
 class ResponsesReader:
@@ -125,7 +146,8 @@ class ResponsesReader:
         if kind in ("error", "response.failed"):
             failed = event.get("response", event)
             reason = (failed.get("error") or failed).get("message", "no reason given")
-            raise WorkerBroken(f"the hosted conductor failed: {self._quote(str(reason))}", maybe_paid=True)
+            told = f"the server says that its answer failed: {self._quote(str(reason))}"
+            raise WorkerBroken(told, maybe_paid=True)
         if kind in ("response.completed", "response.incomplete"):
             self._end(event.get("response") or {})
         elif kind is None and "output" in event:
@@ -181,6 +203,8 @@ class ResponsesReader:
         model = whole.get("model")
         missing = f"the answer has parts that are not text: {', '.join(read.other)}" if read.other else None
         model = model if isinstance(model, str) else None
+        if self.problem is not None and (finish, self.problem.code) != ("length", "cut"):
+            missing = self.problem.message
         return Completion(text, finish, usage, model, calls, missing=missing)
 
 

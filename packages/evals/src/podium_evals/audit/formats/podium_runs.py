@@ -10,7 +10,6 @@ from podium.types import (
     PlannerEnded,
     PlannerStarted,
     PlanReady,
-    RunEnded,
     RunStarted,
     StepEnded,
 )
@@ -65,18 +64,6 @@ def _run(row: RunRow, trace: str, entries: Sequence[Entry]) -> Iterator[Span]:
     whole = Span(trace=trace, id=row.run_id, parent=row.run_id, kind="call", question=asked)
     yield from _planning(whole, row, entries)
     yield from _steps(whole, row, entries)
-    for event in events:
-        if isinstance(event, RunEnded) and event.result.hosted_usage is not None:
-            yield replace(
-                whole,
-                id=f"{row.run_id}/hosted",
-                name="hosted conductor",
-                model="hosted conductor",
-                started=row.began,
-                ended=row.ended,
-                usage=event.result.hosted_usage,
-                cost=event.result.hosted_cost,
-            )
 
 
 def _planning(whole: Span, row: RunRow, entries: Sequence[Entry]) -> Iterator[Span]:

@@ -73,7 +73,7 @@ class RunActions:
         raw = await exchange.body()
         body = read_body(raw, NewRun)
         model = self._turns.find(caller, body.model)
-        conductor = _own(model.conductor)
+        conductor = model.conductor
         query = [{"role": "user", "content": body.query}] if isinstance(body.query, str) else body.query
         messages = read_messages("query", query)
         read_conversation(query)
@@ -267,7 +267,7 @@ class RunActions:
     async def _continuing(self, row: RunRow) -> tuple[JobRequest, Conductor]:
         """Return the request that continues a run, and its conductor."""
         request = self._request("resume", await self._events(row), None)
-        return request, _own(self._turns.catalogue.find(request.model).conductor)
+        return request, self._turns.catalogue.find(request.model).conductor
 
     def _request(self, kind: Any, events: Sequence[Event], plan: PlanBody | None) -> JobRequest:
         """Return the request for a recorded run.
@@ -279,7 +279,7 @@ class RunActions:
         assert isinstance(started, RunStarted)
         model = self._turns.catalogue.find(started.conductor)
         query = [message.to_wire() for message in (*started.query, *started.tool_messages)]
-        changed = _plan(plan, _own(model.conductor), workers_of(events))
+        changed = _plan(plan, model.conductor, workers_of(events))
         return JobRequest(kind=kind, model=model.name, query=query, plan=changed)
 
     async def _continue(
@@ -334,13 +334,6 @@ def _check_ended(row: RunRow) -> None:
 def _name(caller: Caller) -> str:
     """Return the name that is recorded with a decision."""
     return caller.caller_id if caller.key is None else caller.key.name
-
-
-def _own(conductor: object) -> Conductor:
-    """Return the conductor of a model whose runs are recorded."""
-    if not isinstance(conductor, Conductor):
-        raise ConfigError("the runs of a hosted conductor are not recorded")
-    return conductor
 
 
 def _plan(

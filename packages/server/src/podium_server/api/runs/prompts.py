@@ -6,7 +6,6 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from podium.conductor import Conductor
 from podium.errors import PodiumError
 from podium.prompts import gap_of, shown_step, step_input, worker_messages
 from podium.types import (
@@ -149,10 +148,10 @@ class _Writer:
     ) -> tuple[tuple[Message, ...] | None, str | None]:
         """Return the messages, or why they cannot be made."""
         assert current.plan is not None
-        conductor = None if self._model is None else self._model.conductor
         worker = current.workers[index]
-        if self._model is None or not isinstance(conductor, Conductor):
+        if self._model is None:
             return None, f"this server does not have the model {self._started.conductor!r} of the run"
+        conductor = self._model.conductor
         if worker not in conductor.pool.names:
             return None, f"the model does not have the worker {worker!r} any more"
         query, number = self._started.query, conductor.pool.names.index(worker)
