@@ -178,10 +178,7 @@ class ChatWorker(Worker):
         path, deadline = _PATHS[self.api], request.deadline
         with scrubbing():
             body = self._body(request)
-            answer: AnswerReader | ResponsesReader = ResponsesReader(self.endpoint.quote)
-            if self.api == "chat":  # reasoning may be hidden
-                is_bounding = self.sampling.effort is None and request.sampling.effort is None
-                answer = AnswerReader(is_bounding=is_bounding)
+            answer = self._reader(request)
             if not request.stream:
                 whole = await self.endpoint.ask(path, body, deadline=deadline, headers=headers)
                 with _READING:
@@ -205,6 +202,12 @@ class ChatWorker(Worker):
             with _READING:
                 completion = answer.completion(request.messages)
             yield completion
+
+    def _reader(self, request: Request) -> AnswerReader:
+        if self.api == "responses":
+            return ResponsesReader(self.endpoint.quote)
+        reasons = self.sampling.effort is not None or request.sampling.effort is not None
+        return AnswerReader(is_bounding=not reasons)  # reasoning may be hidden
 
     def _body(self, request: Request) -> dict[str, Any]:
         sampling = merge_sampling(self.sampling, request.sampling)

@@ -1,24 +1,11 @@
 """Builds requests to OpenAI's Responses API, and reads its responses."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
-from podium.errors import AnswerRefused, WorkerBroken, WorkerRefused
-from podium.types.messages import (
-    Completion,
-    Constraint,
-    FinishReason,
-    Message,
-    Part,
-    Sampling,
-    Tools,
-    storable,
-    usage_or_estimate,
-)
-from podium.types.outcome import Problem, inner_problem
-from podium.workers.openai.chat_response import read_usage, told_acts
+from podium.errors import WorkerBroken, WorkerRefused
+from podium.types.messages import Constraint, Message, Part, Sampling, Tools
+from podium.workers.openai.chat_response import AnswerReader
 
 ANY_OBJECT = {"type": "object"}
 """The JSON schema of any object, for which APIs have a mode of their own."""
@@ -109,147 +96,83 @@ def _format(constraint: Constraint) -> Part:
     return {"type": "json_schema", "name": "answer", "schema": constraint.value, "strict": strict}
 
 
-class ResponsesReader:
-    """Joins the events of a streamed response, or reads a whole response.
-
-    Args:
-        quote: shortens a server's text and removes secrets from it.
-    """
+class ResponsesReader(AnswerReader):
+    """Reads responses, whole or streamed, as chat completions."""
 
     def __init__(self, quote: Callable[[str], str]) -> None:
+        super().__init__()
         self._quote = quote
-        self.finish: str | None = None
-        """The response's status from the server; `None` before its end."""
-        self.problem: Problem | None = None
-        """Why the answer of another Podium is incomplete; `None` for a complete answer, or another server."""
-        self.acts: bool | None = None
-        """See `AnswerReader.acts`."""
-        self._pieces: list[str] = []
-        self._refusal = ""
-        self._whole: Mapping[str, Any] | None = None
 
-    def feed(self, event: Mapping[str, Any]) -> str:
-        """Process an event, and return the text that it adds to the answer.
+    def feed(self, raw: Mapping[str, Any]) -> str:
+        """Process a response or an event of a stream, and return the text that it adds to the answer.
 
         Raises:
-            WorkerBroken: the event reports a failure.
+            WorkerBroken: it reports a failure, or has a part that cannot be read.
         """
-        kind = event.get("type")
-        if kind in ("response.output_text.delta", "response.refusal.delta"):
-            if not isinstance(delta := event.get("delta"), str):
-                raise WorkerBroken(f"an event {kind} has no text", maybe_paid=True)
-            if kind == "response.refusal.delta":
-                self._refusal += delta
-                return ""
-            self._pieces.append(storable(delta))
-            return self._pieces[-1]
-        if kind in ("error", "response.failed"):
-            failed = event.get("response", event)
-            reason = (failed.get("error") or failed).get("message", "no reason given")
-            told = f"the server says that its answer failed: {self._quote(str(reason))}"
-            raise WorkerBroken(told, maybe_paid=True)
-        if kind in ("response.completed", "response.incomplete"):
-            self._end(event.get("response") or {})
-        elif kind is None and "output" in event:
-            self._end(event)
+        match raw:
+            case {"type": "response.output_text.delta", "delta": str(text)}:
+                return super().feed(_piece({"content": text}))
+            case {"type": "response.refusal.delta", "delta": str(text)}:
+                return super().feed(_piece({"refusal": text}))
+            case {"type": "response.output_text.delta" | "response.refusal.delta" as kind}:
+                raise _broken(f"an event {kind} has no text")
+            case {"type": "error" | "response.failed"}:
+                failed = raw.get("response", raw)
+                reason = (failed.get("error") or failed).get("message", "no reason given")
+                raise _broken(f"the server says that its answer failed: {self._quote(str(reason))}")
+            case {"type": "response.completed" | "response.incomplete"}:
+                return super().feed(self._as_chat(raw.get("response") or {}))
+            case {"output": _} if raw.get("type") is None:
+                return super().feed(self._as_chat(raw))
         return ""
 
-    def _end(self, whole: Mapping[str, Any]) -> None:
-        self._whole = whole
-        self.acts = told_acts(whole)
-        self.finish = str(whole.get("status"))
-        self.problem = inner_problem(whole.get("podium"))
-
-    def completion(self, messages: Sequence[Message]) -> Completion:
-        """Return the whole answer.
-
-        Args:
-            messages: the messages of the request, to estimate the usage if the server reported none.
-
-        Raises:
-            AnswerRefused: the model or a content filter refused to answer.
-            WorkerBroken: the answer is incomplete or empty.
-        """
-        whole = self._whole
-        if whole is None:
-            raise WorkerBroken("the stream ended before the response was completed", maybe_paid=True)
-        used = read_usage(whole.get("usage"))
-        broken = partial(WorkerBroken, maybe_paid=True, usage=used)
-        reason = (whole.get("incomplete_details") or {}).get("reason")
-        items = _items(whole.get("output"))
-        read = _Parts()
-        if items is None or not all(read.add(item) for item in items):
-            raise broken("the output of the response has an item or a part that cannot be read")
-        refusal = "".join(read.refusals) or self._refusal
-        if reason == "content_filter" or refusal:
-            told = "the model or its content filter refused to answer"
-            told += f": {self._quote(refusal)!r}" if refusal else ""
-            raise AnswerRefused(told, maybe_paid=True, usage=used)
+    def _as_chat(self, whole: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a whole response in the form of a chat completion, without text that was streamed."""
         if failed := whole.get("error"):
-            raise broken(f"the response has an error: {self._quote(str(failed))}")
+            raise _broken(f"the response has an error: {self._quote(str(failed))}")
         if whole.get("status") not in ("completed", "incomplete"):
-            raise broken(f"the response ended {whole.get('status')!r}")
-        text, streamed = "".join(read.texts), "".join(self._pieces)
-        if text and streamed and text.split() != streamed.split():
-            raise broken("the pieces of the stream differ from the text of the response")
-        text = text or streamed
-        calls = tuple(read.calls)
-        if not text.strip() and not calls:
-            raise broken("the answer is empty, perhaps because max_tokens is very small")
-        finish: FinishReason = "tool_calls" if calls else "stop"
-        if read.is_cut or whole.get("status") == "incomplete":
-            finish = "length"
-        usage = usage_or_estimate(used, messages, text, calls)
-        model = whole.get("model")
-        missing = f"the answer has parts that are not text: {', '.join(read.other)}" if read.other else None
-        model = model if isinstance(model, str) else None
-        if self.problem is not None and (finish, self.problem.code) != ("length", "cut"):
-            missing = self.problem.message
-        return Completion(text, finish, usage, model, calls, missing=missing)
+            raise _broken(f"the response ended {whole.get('status')!r}")
+        parts, calls, is_cut = list[Any](), list[Part](), whole["status"] == "incomplete"
+        for item in whole.get("output") or ():
+            match item:
+                case {"type": "function_call"}:
+                    calls.append(_call(item))
+                case {"type": "message", "content": list(content)} if item.get("role") in _OWN_ROLES:
+                    parts += content
+                    is_cut = is_cut or item.get("status") == "incomplete"
+                case dict() if item.get("type") != "message":
+                    pass
+                case _:
+                    raise _broken("the output of the response has an item that cannot be read")
+        if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
+            raise _broken("the output of the response has a part that cannot be read")
+        texts = [part for part in parts if part["type"] in _TEXTS and isinstance(part.get("text"), str)]
+        streamed = "".join(self._texts)
+        if streamed and texts and "".join(part["text"] for part in texts).split() != streamed.split():
+            raise _broken("the pieces of the stream differ from the text of the response")
+        read = [
+            *(texts if streamed else ()),
+            *(part for part in parts if self._refusal and "refusal" in part),
+        ]
+        finish = "length" if is_cut else "tool_calls" if calls else "stop"
+        if (whole.get("incomplete_details") or {}).get("reason") == "content_filter":
+            finish = "content_filter"
+        rest = [part for part in parts if part not in read]
+        facts = {name: whole[name] for name in ("usage", "model", "podium") if name in whole}
+        return {**_piece({"content": rest, "tool_calls": calls}, finish_reason=finish), **facts}
 
 
-@dataclass(slots=True)
-class _Parts:
-    """The output of a response."""
-
-    texts: list[str] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
-    other: list[str] = field(default_factory=list)
-    """The types of other parts."""
-    calls: list[Part] = field(default_factory=list)
-    is_cut: bool = False
-    """Whether a message is incomplete."""
-
-    def add(self, item: Mapping[str, Any]) -> bool:
-        """Add a message or a call; return whether it is valid. Items of other types are left out."""
-        if item.get("type") == "function_call":
-            self.calls.append(_call(item))
-            return bool(item.get("name"))
-        if item.get("type") != "message":
-            return True
-        content = item.get("content")
-        if item.get("role", "assistant") != "assistant" or not isinstance(content, list):
-            return False
-        self.is_cut = self.is_cut or item.get("status") == "incomplete"
-        return all(map(self._add_part, content))
-
-    def _add_part(self, part: object) -> bool:
-        match part:
-            case {"type": "output_text" | "text", "text": str(text)}:
-                self.texts.append(storable(text))
-            case {"type": "refusal", "refusal": str(text)}:
-                self.refusals.append(storable(text))
-            case {"type": str(kind)} if kind not in ("output_text", "text", "refusal"):
-                self.other.append(storable(kind)[:80])
-            case _:
-                return False
-        return True
+_OWN_ROLES = ("assistant", None)
+_TEXTS = ("output_text", "text")
 
 
-def _items(output: object) -> list[Mapping[str, Any]] | None:
-    """Return the items of an output; `None` if it is not a list of items."""
-    items = output or []
-    return items if isinstance(items, list) and all(isinstance(item, dict) for item in items) else None
+def _piece(delta: Part, **more: str) -> dict[str, Any]:
+    """Return a piece of a streamed chat completion."""
+    return {"choices": [{"index": 0, "delta": delta, **more}]}
+
+
+def _broken(told: str) -> WorkerBroken:
+    return WorkerBroken(told, maybe_paid=True)
 
 
 def _content(message: Message) -> str | list[Part]:
