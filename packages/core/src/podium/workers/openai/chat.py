@@ -38,16 +38,7 @@ def chat_body(
     stream: bool,
     tools: Tools | None = None,
 ) -> dict[str, Any]:
-    """Return the body of a request, without fields that the provider or the model does not support.
-
-    Args:
-        provider: the provider.
-        model: the name of the model on the server.
-        messages: the conversation.
-        sampling: temperature, limits and constraints; values that are not set are not sent.
-        stream: whether the response is streamed.
-        tools: the tools that the model may call; `None` for no tools.
-    """
+    """Return the body of a request, without fields that the provider or the model does not support."""
     body: dict[str, Any] = {"model": model, "messages": [message.to_wire() for message in messages]}
     omitted = provider.omits(model)
     if stream:

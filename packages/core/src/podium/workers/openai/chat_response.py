@@ -51,12 +51,7 @@ def read_finish(said: str) -> FinishReason | None:
 
 
 def joined_finish(before: str | None, said: object) -> str | None:
-    """Return the finish reason of an answer after another piece; a `stop` does not replace another reason.
-
-    Args:
-        before: the reason so far; `None` if there is none.
-        said: the reason in the piece; empty or `None` if there is none.
-    """
+    """Return the finish reason of an answer after another piece; a `stop` does not replace another reason."""
     if not said or _word(str(said)) in _NOT_YET or (before is not None and read_finish(before) != "stop"):
         return before
     return str(said)
@@ -142,15 +137,11 @@ def _first(counts: Mapping[str, int], *names: str) -> int:
 
 
 class AnswerReader:
-    """Joins the objects of a response: one object if it is whole, one per event if it is streamed.
-
-    Args:
-        usage: token counts from another source; counts in the response replace them.
-        is_bounding: whether a response that was received to its end has all that the model wrote.
-    """
+    """Joins the objects of a response: one object if it is whole, one per event if it is streamed."""
 
     def __init__(self, usage: Usage | None = None, *, is_bounding: bool = False) -> None:
         self._is_bounding = is_bounding
+        """Whether a response that was received to its end has all that the model wrote."""
         self.finish: str | None = None
         """The finish reason from the server; `None` before it arrives."""
         self.problem: Problem | None = None
@@ -170,11 +161,7 @@ class AnswerReader:
         self._model: str | None = None
 
     def feed(self, raw: Mapping[str, Any]) -> str:
-        """Process an object, and return the text that it adds to the answer.
-
-        Raises:
-            WorkerBroken: the object is not part of a chat completion.
-        """
+        """Process an object, and return the text that it adds to the answer."""
         self._is_counted = (usage := raw.get("usage")) is not None
         if self._is_counted:
             self._usage = read_usage(usage)  # the last report counts, even if it is invalid
@@ -205,11 +192,7 @@ class AnswerReader:
         return self._add(text, more=self.finish is None)
 
     def _part_of(self, choice: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-        """Return the message of a choice, or its piece, and its text.
-
-        Raises:
-            WorkerBroken: it is not a message of an assistant, or its text is where no client looks for it.
-        """
+        """Return the message of a choice, or its piece, and its text."""
         delta, message = choice.get("delta") or {}, choice.get("message") or {}
         for part in (delta, message):
             if not isinstance(part, dict) or part.get("role") in _FOREIGN_ROLES:
@@ -228,15 +211,9 @@ class AnswerReader:
         return {"refusal": message.get("refusal")}, ""
 
     def _check_read(self, text: str, place: Mapping[Any, Any], *read: str) -> None:
-        """Check that an object of a response has no text that nothing reads.
+        """Raise `WorkerBroken` if an object says that it failed, or has text in another field than `read`.
 
-        Args:
-            text: the text that the response adds to the answer.
-            place: the object. Only fields whose names say that they have text are looked at.
-            read: the fields that are read.
-
-        Raises:
-            WorkerBroken: it has such a text, or says that the answer failed.
+        Only fields whose names say that they have text are looked at; `text` is what the object adds.
         """
         status = place.get("status")
         if place.get("success") is False or (isinstance(status, str) and status.lower() in _FAILED):
@@ -256,17 +233,7 @@ class AnswerReader:
         return storable(found) in (before.strip(), (before + storable(text)).strip())
 
     def completion(self, messages: Sequence[Message]) -> Completion:
-        """Return the whole answer.
-
-        Args:
-            messages: the messages of the request, to estimate the usage if the server reported none.
-
-        Raises:
-            AnswerRefused: the model or a content filter refused to answer, or the finish reason is
-                `tool_calls` without a call.
-            WorkerBroken: the finish reason is missing or unknown, a call has no name, or the answer is empty.
-            WorkerFailed: the answer has no text but other parts, such as images.
-        """
+        """Return the whole answer."""
         if self.finish is None:
             raise WorkerBroken(
                 "the answer is incomplete: it has no finish_reason",

@@ -61,14 +61,7 @@ class Origin:
 
 
 def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: bytes) -> WorkerError:
-    """Return the error for a status other than 200.
-
-    Args:
-        origin: the server.
-        status: the HTTP status.
-        headers: the headers of the response, with names in lower case.
-        body: the body of the response, or its beginning.
-    """
+    """Return the error for a status other than 200."""
     said, words, acted = _read_body(body)
     kind = _kind_of_status(status, words)
     is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status not in _GATEWAYS
@@ -84,12 +77,7 @@ def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: 
 
 
 def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
-    """Return the error for an error body in a response with status 200.
-
-    Args:
-        origin: the server.
-        body: the response, or the event of a stream, with `error`.
-    """
+    """Return the error for an error body in a response with status 200."""
     said, words = _read_error(body)
     status = next((int(word) for word in words if word.isdecimal() and int(word) in _STATUSES), None)
     kind: type[WorkerError]

@@ -334,14 +334,7 @@ def _why(exc: aiohttp.ClientError) -> str:
 
 
 def find_proxy(base_url: str) -> str | None:
-    """Return the URL of the proxy for `base_url`; `None` for a direct connection.
-
-    The proxy is read from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in upper or lower case,
-    and from the system's settings if there are any. A server on this machine never has a proxy.
-
-    Raises:
-        ConfigError: the environment has a proxy that is not an HTTP proxy.
-    """
+    """Return the proxy of the environment or the system for a URL; none for a server on this machine."""
     parts = urlsplit(base_url)
     host = parts.hostname or ""
     if _is_loopback(host) or proxy_bypass(host):
@@ -408,13 +401,7 @@ class SseReader:
         self._data: list[str] = []
 
     def feed(self, piece: bytes) -> list[SseEvent]:
-        """Return the events that `piece` completes.
-
-        Raises:
-            AnswerNotUtf8: the data of an event is not UTF-8.
-            WorkerBroken: a line is over `MAX_LINE` bytes, the stream is over `MAX_ANSWER`, or a line has JSON
-                without the name of a field.
-        """
+        """Return the events that `piece` completes; raise `WorkerBroken` for what is none, or too long."""
         self._size += len(piece)
         if self._after_cr and piece:
             self._after_cr = False

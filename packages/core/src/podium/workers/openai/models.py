@@ -189,30 +189,16 @@ class ListedModel:
 
 
 async def list_models(endpoint: Endpoint, *, deadline: float | None = None) -> list[ListedModel]:
-    """Return the models that an endpoint lists.
-
-    Args:
-        endpoint: the server.
-        deadline: when the list must be complete, in seconds on the event loop's clock; `None` for the
-            endpoint's timeouts only.
-
-    Raises:
-        WorkerError: the server did not return a list.
-    """
+    """Return the models that an endpoint lists."""
     raw = await endpoint.get("/models", deadline=deadline)
     rows = raw.get("data")
     return [model for row in rows if (model := _read(row))] if isinstance(rows, list) else []
 
 
 def choose_model(models: Iterable[ListedModel], base_url: str) -> str | None:
-    """Return the name of the newest general chat model; `None` if there is none.
+    """Return the newest general chat model that is not deprecated, and not small if there are others.
 
-    Deprecated models are left out. Small models are left out too, if there are others. If the endpoint does
-    not report when models were created, the versions in their names decide.
-
-    Args:
-        models: the models of the endpoint.
-        base_url: the endpoint's URL, to look up known models.
+    If the endpoint does not report when models were created, the versions in their names decide.
     """
     chat = [model for model in models if not _NO_CHAT.search(model.name.lower())]
     current = [model for model in chat if not _is_deprecated(base_url, model.name)]

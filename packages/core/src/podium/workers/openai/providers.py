@@ -88,11 +88,7 @@ class Provider:
 
 
 def find_provider(name: str) -> Provider:
-    """Return the provider called `name`.
-
-    Raises:
-        ConfigError: the name is unknown.
-    """
+    """Return the provider called `name`."""
     if name not in PROVIDERS:
         raise ConfigError(f"provider {name!r} is unknown: choose one of {', '.join(PROVIDERS)}")
     return PROVIDERS[name]
@@ -171,10 +167,6 @@ COMPATIBLE = "compatible"
 
 
 def provider_of_owner(owners: Iterable[str]) -> str:
-    """Return the name of the provider whose servers list models of these owners, else `compatible`.
-
-    Args:
-        owners: the `owned_by` of each listed model.
-    """
+    """Return the name of the provider whose servers list models of these owners, else `compatible`."""
     listed = set(owners)
     return next((row.name for row in _ROWS if row.list_owner and {row.list_owner} == listed), COMPATIBLE)

@@ -52,11 +52,7 @@ def responses_input(messages: Sequence[Message]) -> list[dict[str, Any]]:
 def responses_body(
     model: str, messages: Sequence[Message], sampling: Sampling, *, stream: bool, tools: Tools | None = None
 ) -> dict[str, Any]:
-    """Return the body of a request.
-
-    Raises:
-        WorkerRefused: the API does not support a field of `sampling`.
-    """
+    """Return the body of a request."""
     for name in ("stop", "seed"):
         if getattr(sampling, name):
             raise WorkerRefused(
@@ -104,11 +100,7 @@ class ResponsesReader(AnswerReader):
         self._quote = quote
 
     def feed(self, raw: Mapping[str, Any]) -> str:
-        """Process a response or an event of a stream, and return the text that it adds to the answer.
-
-        Raises:
-            WorkerBroken: it reports a failure, or has a part that cannot be read.
-        """
+        """Process a response or an event of a stream, and return the text that it adds to the answer."""
         match raw:
             case {"type": "response.output_text.delta", "delta": str(text)}:
                 return super().feed(_piece({"content": text}))
