@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,10 @@ def installer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         monkeypatch: undoes it.
     """
     folder.mkdir()
+    monkeypatch.setattr(add_ons, "installed", lambda group: entry_points(group=group))  # not kept
     monkeypatch.syspath_prepend(str(folder))
 
-    def install(name: str, entry_points: str, source: str) -> None:
+    def install(name: str, announces: str, source: str) -> None:
         module = name.replace("-", "_")
         (folder / f"{module}.py").write_text(source)
         facts = folder / f"{module}-1.0.dist-info"
@@ -30,7 +32,7 @@ def installer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         (facts / "METADATA").write_text(
             f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nSummary: Toys.\n"
         )
-        (facts / "entry_points.txt").write_text(entry_points)
+        (facts / "entry_points.txt").write_text(announces)
         monkeypatch.delitem(sys.modules, module, raising=False)
 
     return install

@@ -64,7 +64,7 @@ def test_the_help_fits_one_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     """24 lines of 80 columns have all commands, also where the other packages are not installed."""
     for is_installed in (True, False):
         if not is_installed:
-            monkeypatch.setattr(add_ons, "entry_points", lambda **_: ())
+            monkeypatch.setattr(add_ons, "installed", lambda _: ())
         lines = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout.splitlines()
         assert len(lines) < 24
         listed = [found[1] for line in lines if (found := re.match(r"  [ a-z]{7}  (\w+) +[A-Z]", line))]
@@ -128,7 +128,7 @@ def test_commands_without_the_other_packages(
     def version(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(add_ons, "entry_points", lambda **_: ())
+    monkeypatch.setattr(add_ons, "installed", lambda _: ())
     monkeypatch.setattr(add_ons, "version", version)
     result = podium(*typed.split())
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
@@ -167,7 +167,7 @@ def test_an_installed_package_adds_a_command(podium: Podium, install: Install, m
 def test_a_group_without_its_own_package(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has the commands of the packages that are installed."""
     shadow = [each for each in entry_points(group="podium.commands") if each.name == "evals.shadow"]
-    monkeypatch.setattr(add_ons, "entry_points", lambda **_: shadow)
+    monkeypatch.setattr(add_ons, "installed", lambda _: shadow)
     assert podium("evals", "shadow", "report", "--help").exit_code == 0
     assert re.search(r" shadow +Compare [^(]*\n", podium("evals", "--help").stdout)
     assert (

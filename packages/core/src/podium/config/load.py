@@ -5,6 +5,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import EntryPoint
 from math import nan
 from pathlib import Path
@@ -124,25 +125,32 @@ def _first(choices: tuple[Path, ...]) -> Path | None:
 def _checked(path: Path) -> tuple[Sections, Source]:
     """Read a file and validate each table on its own, those of other packages by their entry points."""
     source, data = _parsed(path, "name another, or write one with `podium init`")
-    added, lacking = dict[str, Any](), list[Complaint]()
+    added, lacking = dict[str, type[BaseModel]](), list[Complaint]()
     others = [name for name in data if name not in Sections.model_fields]
     installed = announced("podium.config") if others else {}
     for name in others:
         if name in installed:
-            added[name] = _model(installed[name], BaseModel, f"the table [{name}]"), ...
+            added[name] = _model(installed[name], BaseModel, f"the table [{name}]")
         elif told := absent("tables", name):
             lacking.append(((name,), told))
     planner = data.get("planner")
     kind = planner.get("type") if isinstance(planner, Mapping) else None
     if isinstance(kind, str) and kind not in OWN_PLANNERS:
         if entry := announced("podium.planners").get(kind):
-            added["planner"] = _model(entry, AddedPlanner, f"the planner {kind!r}"), ...
+            added["planner"] = _model(entry, AddedPlanner, f"the planner {kind!r}")
         elif told := absent("planners", kind):
             lacking.append((("planner", "type"), told))
     gone = {where[0] for where, _ in lacking}
     data = {name: table for name, table in data.items() if name not in gone}
-    model = create_model("File", __base__=Sections, **added) if added else Sections
+    model = _with_added(frozenset(added.items())) if added else Sections
     return _validated(source, data, model, lacking), source
+
+
+@cache
+def _with_added(added: frozenset[tuple[str, type[BaseModel]]]) -> type[Sections]:
+    """Return the model of a config with tables of other packages; pydantic takes 20 ms to make it."""
+    tables: dict[str, Any] = {name: (table, ...) for name, table in added}
+    return create_model("File", __base__=Sections, **tables)
 
 
 def _model(entry: EntryPoint, base: type[BaseModel], what: str) -> type[BaseModel]:
