@@ -14,7 +14,7 @@ export UV_NATIVE_TLS ?= 1
 export PYTHONDONTWRITEBYTECODE :=
 
 # More processes than cores, because tests wait for sockets and processes.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
@@ -29,8 +29,16 @@ serve: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-server --package podium-conductor
 	@.venv/bin/podium serve --port $${PORT:-8000}
 
+# Each part of the tests is one process, because a process imports the frameworks of all its tests. The longest
+# parts are first; `rest` has what is in no other part, also the code in README.md and docs/.
+PARTS := core server langchain rest evals crewai llamaindex autogen
 test: $(UV)
-	$(RUN) $(PYTEST) -m 'not (long or nightly)'
+	@$(UV) sync --quiet --frozen
+	@$(MAKE) --no-print-directory --keep-going --jobs $(WORKERS) $(if $(filter output-sync,$(.FEATURES)),--output-sync) $(PARTS:%=part-%)
+
+part-rest: SELECTED = $(patsubst %,--ignore=tests/%,$(filter-out rest,$(PARTS)))
+part-%:
+	$(RUN) --no-sync pytest -q -m 'not (long or nightly)' $(or $(SELECTED),tests/$*)
 
 # Tests that kill processes or use Chromium, the examples in their own processes, many examples for each property,
 # and the packages with their own locks.

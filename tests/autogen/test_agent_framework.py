@@ -395,6 +395,7 @@ def test_a_version_that_lacks_what_it_needs_is_named() -> None:
     assert "'./packages/autogen[agent-framework]'" in done.stdout
 
 
+@pytest.mark.long
 async def test_it_is_an_mcp_server() -> None:
     """With version 2 of the MCP SDK; with version 1, which Agent Framework does not know, it says so."""
     lead = ConductorAgent([ScriptedWorker("one", "12 m")], name="lead", description="Measures.")

@@ -282,7 +282,13 @@ class AdapterContract:
         assert (told.worker, told.status) == ("bad", "failed")
         assert "out of order" in told.problem
 
-    @pytest.mark.parametrize("case", PROVIDER_ERRORS, ids=lambda case: case.name)
+    @pytest.mark.parametrize(
+        "case",
+        [
+            pytest.param(case, id=case.name, marks=[] if at % 6 == 0 else pytest.mark.long)
+            for at, case in enumerate(PROVIDER_ERRORS)
+        ],
+    )
     async def test_a_provider_exception_is_told_alike(self, adapter: Adapter, case: ProviderError) -> None:
         """In the words of `podium.hosts`, whichever host it came through."""
 

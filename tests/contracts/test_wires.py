@@ -134,6 +134,7 @@ async def ask(
     return result
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wire", WIRES)
 async def test_the_end_of_the_inner_run_is_the_end_of_the_outer(wire: Wire, inner: Inner) -> None:
     """Streamed and whole. Only an inner run that is `ok` makes an outer run that is `ok`."""

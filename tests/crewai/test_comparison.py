@@ -93,6 +93,7 @@ def theirs() -> Models:
     return models
 
 
+@pytest.mark.long
 def test_a_conductor_takes_fewer_calls_and_tokens(theirs: Models) -> None:
     """One call plans; CrewAI's manager is called again after every part, with all that was said so far."""
     ours = Models()
@@ -104,6 +105,7 @@ def test_a_conductor_takes_fewer_calls_and_tokens(theirs: Models) -> None:
     assert output.token_usage.total_tokens == ours.tokens == manager.results[0].usage.total_tokens
 
 
+@pytest.mark.long
 def test_a_conductor_has_parts_done_side_by_side(theirs: Models) -> None:
     """The two researches are under way at once; CrewAI's manager has delegated them in turn."""
     ours = Models()

@@ -220,6 +220,7 @@ def two_plans() -> ChatPlanner:
     return ChatPlanner(ScriptedWorker("plans", {"Use what is known.": second, "": PLAN.strip()}))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("context", ["all", "named", "none"])
 def test_a_task_built_on_a_partial_task_is_partial(context: str) -> None:
     """Its own run lacked nothing: what it was shown did."""

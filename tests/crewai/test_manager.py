@@ -118,6 +118,7 @@ async def kick(crew: Crew, how: str) -> Any:
             return crew.kickoff(inputs)
 
 
+@pytest.mark.long
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     "how", ["kickoff", "akickoff", "kickoff_async", "kickoff_for_each", "akickoff_for_each", "twice"]
@@ -189,6 +190,7 @@ def test_tasks_in_the_same_words_keep_their_agents() -> None:
     assert len(scene.sent) == 12
 
 
+@pytest.mark.long
 def test_a_second_kickoff_asks_whom_each_of_two_like_tasks_names() -> None:
     """Without a journal, in their order."""
     scene = Scene()

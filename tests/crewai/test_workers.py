@@ -385,6 +385,7 @@ def test_podiums_workers_pass_and_a_conductor_is_unwrapped() -> None:
         as_worker(own, name="other")
 
 
+@pytest.mark.long
 def test_agents_within_agents_do_not_wait_for_each_others_threads() -> None:
     """CrewAI runs agents in threads of the event loop; an agent's LLM may be a conductor of more agents."""
     count = (os.cpu_count() or 1) + 6  # more than asyncio has threads

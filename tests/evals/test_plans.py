@@ -91,6 +91,7 @@ def test_recorded_plans_are_the_planner(podium: Podium, recording: str, server: 
     assert (kept["calls"], kept["tokens"]) == (2, 218 + 110)
 
 
+@pytest.mark.long
 def test_unrecorded_plans_are_counted_and_not_scored(
     podium: Podium, recording: str, server: ChatServer
 ) -> None:
@@ -248,6 +249,7 @@ def test_a_planner_without_a_model_is_not_told(podium: Podium, recording: str, c
     assert not read_plans("p.jsonl").about.is_told
 
 
+@pytest.mark.long
 def test_a_worker_that_the_pool_lacks_is_unrecorded(podium: Podium, recording: str) -> None:
     """The plan needs it; other plans are scored, whatever the order of the pool."""
     assert podium("evals", "record", "plans", recording, "--out", "p.jsonl").exit_code == 0

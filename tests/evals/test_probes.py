@@ -37,6 +37,7 @@ def specialists(questions: int = 20) -> Recordings:
     return Recordings(recordings())  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 async def test_probes_find_the_best_worker_of_a_new_kind() -> None:
     """Arms are not asked the probes, and read no other score of the kinds that are new to them."""
     parts = list(folds(specialists(), "kinds", count=6, probes=2))
@@ -120,6 +121,7 @@ def test_who_is_asked_next() -> None:
     assert not asked_next(prior, np.asarray([9.0, 0.0, 0.0]), np.full(3, 9.0)).any()
 
 
+@pytest.mark.long
 def test_the_commands(podium: Podium, tmp_path: Path) -> None:
     """The curve as a table of 80 columns and as JSON, and the arms of `podium evals run`."""
     path = written(tmp_path, specialists())

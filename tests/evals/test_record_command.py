@@ -249,6 +249,7 @@ def programs(call: Call) -> Reply:
     return says(call, "```python\nprint(2 * int(input()))\n```")
 
 
+@pytest.mark.long
 def test_code_is_run_with_permission_alone(podium: Podium, config: Path, server: ChatServer) -> None:
     """Before anything is asked, the command says how to give it."""
     server.reply = programs

@@ -58,6 +58,7 @@ async def test_a_router_learns_from_the_words_who_is_good_at_what() -> None:
     assert routed.difference.together.excludes_zero
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("strategy", ["best", "vote"])
 async def test_the_arm_is_the_planner(strategy: Strategy) -> None:
     """Its plans are looked up; runs of the planner have the same scores, calls, tokens and costs."""

@@ -22,6 +22,7 @@ def _questions(kinds: list[str]) -> list[Question]:
     return [Question(id=str(n), kind=kind, text=f"question {n}") for n, kind in enumerate(kinds)]
 
 
+@pytest.mark.long
 def test_the_interval_of_a_mean_is_the_textbook_one() -> None:
     """For many independent values the bootstrap and the normal approximation agree."""
     values = np.random.default_rng(1).normal(0.3, 1, size=2000)
@@ -78,6 +79,7 @@ def test_arms_that_are_alike_are_rarely_found_different() -> None:
     assert together <= times / 6
 
 
+@pytest.mark.long
 def test_few_kinds_are_not_taken_for_many() -> None:
     """With 14 kinds and no effect, some of six arms is found different about as rarely as stated.
 
@@ -176,6 +178,7 @@ def test_an_oracle_that_is_cross_fitted_does_not_gain_from_noise() -> None:
     assert cross_fit(questions, best_of_kind).mean() == pytest.approx(0.5, abs=0.08)
 
 
+@pytest.mark.long
 def test_an_expected_sum_and_its_interval() -> None:
     """The interval holds for 95 % of sums of equal draws; with fewer than three values it is infinite."""
     random = np.random.default_rng(1)

@@ -106,6 +106,7 @@ def test_no_gain_is_said(podium: Podium, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_a_report_for_programs(podium: Podium, folder: Path) -> None:
     """All figures, unrounded; and the curve in three forms."""
     curves = ("curve.json", "curve.csv", "curve.svg")
@@ -151,6 +152,7 @@ def test_a_goal_out_of_reach_is_refused(goal: Goal, told: str) -> None:
         train_router(recorded(knows={CHEAP: {"verb"}, DEAR: {"add"}}), goal=goal)
 
 
+@pytest.mark.long
 def test_kinds_are_found_where_questions_carry_none() -> None:
     """By their words; each found kind has questions of one task."""
     found = find_kinds(recorded(kind="journal"))
@@ -229,6 +231,7 @@ def test_a_drawing_needs_matplotlib(podium: Podium, folder: Path, monkeypatch: p
     assert not Path("r.npz").exists()
 
 
+@pytest.mark.long
 def test_a_drawing_is_readable_on_light_and_dark_pages(tmp_path: Path) -> None:
     """It has no background, and its colours have enough contrast with white and with black."""
     draw_curve(train_router(recorded()).report, tmp_path / "c.svg")
@@ -288,6 +291,7 @@ def test_wrong_input_is_refused(podium: Podium, folder: Path, options: tuple[str
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.long
 def test_several_files_are_one_recording(podium: Podium, folder: Path) -> None:
     """What is left out is told."""
     whole = list(recorded())
@@ -332,6 +336,7 @@ def own(folder: Path, podium: Podium, server: object) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_router_is_the_planner_of_a_config(own: Path, podium: Podium) -> None:
     """`check`, `plan` and `run` work with it; its costs are those of the config."""
     assert Router.load("router.npz").facts.costs == (pytest.approx(1e-5), pytest.approx(1e-3))

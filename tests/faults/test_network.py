@@ -122,6 +122,7 @@ async def _run_through(case: Case, attempts: int, times: int | None = None) -> t
     return result, sum(call.body["model"] == "bad" for call in server.calls)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attempts", [1, 3])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_a_fault_costs_its_step_alone(case: Case, attempts: int) -> None:

@@ -341,6 +341,7 @@ class PersonDict(TypedDict):
 ASKED = "Who is 'Ada', aged 36?"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["function_calling", "json_schema"])
 @pytest.mark.parametrize("pool", [podium, langchain])
 async def test_structured_output(method: Any, pool: Any) -> None:

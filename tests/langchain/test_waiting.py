@@ -71,6 +71,7 @@ async def test_a_thread_finds_the_run_that_waits(ask: Ask) -> None:
     await check_waiting(ask, is_named=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("executor", ["podium", "langgraph"])
 @pytest.mark.parametrize(("is_agent", "is_recorded"), [(True, True), (True, False), (False, True)])
 async def test_a_thread_at_an_interrupt_is_asked_again(

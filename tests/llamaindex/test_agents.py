@@ -92,6 +92,7 @@ async def test_an_agent_does_its_step(llm: Make, *, streaming: bool) -> None:
     assert not result.outcomes[2].usage.estimated
 
 
+@pytest.mark.long
 async def test_nodes_that_its_tools_find_are_sources(llm: Make) -> None:
     """Those of the step."""
     async with ChatServer(calling("contracts", '{"input": "Acme"}')) as server:

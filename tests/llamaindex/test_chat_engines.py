@@ -90,6 +90,7 @@ async def streamed(engine: Any) -> tuple[list[str], Result]:
     return [event.text for event in events if isinstance(event, AnswerDelta)], events[-1].result  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "blocks"), [*((kind, False) for kind in KINDS), ("context", True), ("condense plus", True)]
 )

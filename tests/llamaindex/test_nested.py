@@ -74,6 +74,7 @@ def conductor(worker: Any, steps: Plan, **options: Any) -> Conductor:
     return Conductor(FixedPlanner(steps), [as_worker(worker)], retry=Retry(attempts=1), **options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 async def test_limits_and_bills_are_those_of_the_run_around_it(kind: str) -> None:
     """No more calls are made than that run may make; and each is on its bill once."""

@@ -136,6 +136,7 @@ CASES: dict[str, tuple[list[str], list[str], list[int], str | None, list[str]]] 
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_each_api(serve: Serve, upstream: ChatServer, http: Http, orders: Shop, case: str) -> None:
     """The action is carried out once, and its end is in the body: of an answer, or of an error."""
@@ -180,6 +181,7 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("end", ["cancel", "stop"])
@@ -270,6 +272,7 @@ def test_a_refused_action(serve: Serve, upstream: ChatServer, http: Http, orders
     assert orders.refunds == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_done", [True, False])
 def test_a_person_decides_on_an_unknown_end(
     serve: Serve, upstream: ChatServer, http: Http, orders: Shop, *, is_done: bool
@@ -361,6 +364,7 @@ class TestAnotherPodium:
         result = await Conductor(planner, [remote, writer]).run("What?")
         assert (result.status, orders.refunds) == ("ok", [1017])
 
+    @pytest.mark.long
     @pytest.mark.anyio
     @pytest.mark.parametrize("stream", [False, True])
     @pytest.mark.parametrize(("fails", "end"), [("planner", "done"), ("two", "unknown")])

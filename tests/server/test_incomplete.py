@@ -85,6 +85,7 @@ ENDS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("is_text", [True, False])
 @pytest.mark.parametrize("ask", ENDS)

@@ -69,6 +69,7 @@ def test_too_few_values_bound_nothing() -> None:
     assert paired_means([(0.0, 2.0)] * 9, 0.95, 0)[1] == Estimate(None)
 
 
+@pytest.mark.long
 def test_a_mean_has_a_bootstrap_interval_of_its_seed() -> None:
     """The same seed tells the same, another nearly so; the interval is about the normal one."""
     draw = Random(5)  # noqa: S311

@@ -576,6 +576,7 @@ if child:
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork here")
 def test_a_forked_process_has_a_thread_of_its_own() -> None:
     """As under a server that forks its workers after loading."""

@@ -160,6 +160,7 @@ Conductor(outer, pool, journal=SqlJournal(), show_question=False).run_sync("What
 """
 
 
+@pytest.mark.long
 def test_the_cost_of_a_killed_run_has_that_of_its_nested_runs(podium: Podium, config: Path) -> None:
     """The nested run that was under way tells what its calls cost, or may have cost."""
     killed = subprocess.run([sys.executable, "-c", KILLED], check=False, timeout=60)
@@ -563,6 +564,7 @@ def _write(path: Path, form: str) -> str:
     return f"[journal]\npath = {str(path)!r}\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "form", ["folder", "below a file", "no database", "other tables", "no host", "no port", "no user"]
 )
@@ -600,6 +602,7 @@ def test_a_journal_that_can_never_work_is_told_before_tools_start(
     assert (done.exit_code, "the journal in" in done.stderr) == (1, True)
 
 
+@pytest.mark.long
 def test_a_journal_that_is_locked_is_waited_for(
     spawn: Callable[..., subprocess.Popen[bytes]], podium: Podium, config: Path
 ) -> None:
@@ -616,6 +619,7 @@ def test_a_journal_that_is_locked_is_waited_for(
     assert answer.decode() == "forty-two\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [

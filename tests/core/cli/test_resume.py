@@ -357,6 +357,7 @@ def test_replay_costs_nothing(podium: Podium, config: Path, server: ChatServer) 
     assert f"reuses run {known[:12]}" in podium("show", said["run_id"]).stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "called"),
     [
@@ -570,6 +571,7 @@ def test_a_limit_of_calls_can_be_given_and_raised(podium: Podium, config: Path, 
     assert len(server.calls) == 3
 
 
+@pytest.mark.long
 def test_a_failed_action_is_decided_before_it_is_repeated(
     podium: Podium, config: Path, tmp_path: Path, server: ChatServer
 ) -> None:

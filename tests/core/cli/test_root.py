@@ -143,6 +143,7 @@ def test_a_command_that_nobody_knows_is_no_command(podium: Podium) -> None:
         assert f"No such command '{typed.split()[-1]}'. Did you mean {told}" in result.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("group", ["", "evals", "audit"])
 @pytest.mark.parametrize("made", ["app", "toy"])
 def test_an_installed_package_adds_a_command(podium: Podium, install: Install, made: str, group: str) -> None:
@@ -267,6 +268,7 @@ def loaded(folder: Path, *args: str) -> set[str]:
     return set(done.stderr.splitlines()[-1].split())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("group", [(), ("evals",), ("train",)])
 def test_the_help_imports_no_library_but_typer(tmp_path: Path, group: tuple[str, ...]) -> None:
     """Neither rich and pydantic nor a package that adds a command."""

@@ -104,6 +104,7 @@ def test_version(podium: Podium) -> None:
     assert podium("--version").output.startswith("podium ")
 
 
+@pytest.mark.long
 def test_help_and_parse_import_no_http(tmp_path: Path) -> None:
     """What needs no network does not wait for a library that speaks HTTP."""
     (tmp_path / "plan.txt").write_text('{"steps": [{"worker": 0, "subtask": "a", "access": []}]}')

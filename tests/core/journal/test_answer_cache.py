@@ -259,6 +259,7 @@ def plans(draw: st.DrawFn) -> Plan:
     return Plan((*steps, Step(0, "join", tuple(range(count)))))
 
 
+@pytest.mark.long
 @given(plan=plans(), data=st.data())
 def test_another_order_of_completion_is_all_hits(plan: Plan, data: st.DataObject) -> None:
     """A plan that was carried out is carried out again for nothing, however long each step takes."""

@@ -122,6 +122,7 @@ def test_parent_and_children_of_a_fork_use_one_file(tmp_path: Path, which: str) 
     assert runs_in(path) == 1 + 12 + FORKS * 3
 
 
+@pytest.mark.long
 def test_a_child_refuses_a_file_that_its_parent_had_open(tmp_path: Path) -> None:
     """In a transaction or an entered conductor, under any path; other files are opened."""
     path = tmp_path / "journal.db"

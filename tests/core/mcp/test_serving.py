@@ -182,6 +182,7 @@ async def test_errors_have_codes() -> None:
             assert lacking["content"][1]["text"].startswith("The answer is incomplete (")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("user", "code", "told"),
     [

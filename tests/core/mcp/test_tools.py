@@ -272,6 +272,7 @@ async def test_a_tool_that_was_not_reached_is_called_again(served: Served, log: 
     assert result.status == "ok"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("status", "kind", "told"),
     [

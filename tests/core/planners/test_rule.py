@@ -243,6 +243,7 @@ async def test_the_last_message_is_the_question() -> None:
     assert len((await written(RulePlanner(), asked([image]))).plan.steps) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "question",
     [

@@ -256,6 +256,7 @@ print(asyncio.run(conductor.run(plan)).problem.code)
 """
 
 
+@pytest.mark.long
 def test_the_interpreter_ends_though_such_a_worker_goes_on() -> None:
     """`asyncio.run` does not wait for it either."""
     ended = subprocess.run(

@@ -195,6 +195,7 @@ def test_json_stays_json_whatever_the_secret(value: str, text: str, whole: bool)
     assert scrub(clean) == clean
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "evil",
     [

@@ -133,6 +133,7 @@ def test_a_last_line_that_is_cut(tmp_path: Path) -> None:
     assert report.sources[0].problems[0].startswith("line 6: the line is cut: ")
 
 
+@pytest.mark.long
 def test_compressed_files(tmp_path: Path) -> None:
     """With gzip; a file that ends early is read up to there."""
     path = lines(tmp_path / "export.jsonl.gz", ROWS)

@@ -137,6 +137,7 @@ def test_a_tier_says_what_was_stated_and_what_was_reached(kept: Path, tmp_path: 
         assert (row[-1] == "yes") is (reached >= stated)
 
 
+@pytest.mark.long
 def test_tiers_are_kept(kept: Path, tmp_path: Path) -> None:
     """They are read in place of being measured; a damaged file is measured again."""
     shutil.copytree(kept, tmp_path / "kept")

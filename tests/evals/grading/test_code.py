@@ -55,6 +55,7 @@ def grader() -> Grader:
     return code_grader("python3", CodeLimits(seconds=2, memory_mb=1024, output_mb=1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("tests", "program", "score"),
     [

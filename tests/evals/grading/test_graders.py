@@ -153,6 +153,7 @@ SYNTAX = pytest.mark.filterwarnings("ignore::SyntaxWarning")
 """Of a library that reasoning-gym imports, when Python compiles it for the first time."""
 
 
+@pytest.mark.long
 @SYNTAX
 def test_the_graders_of_reasoning_gym() -> None:
     """A fresh question is graded by the grader of its kind; the same seed gives the same questions."""

@@ -56,6 +56,7 @@ async def test_a_report_can_be_made_again() -> None:
     assert told["arms"][1]["difference"]["together"]["low"] <= told["arms"][1]["difference"]["alone"]["mean"]
 
 
+@pytest.mark.long
 async def test_the_statistics_agree_with_each_other() -> None:
     """A difference is that of the scores; the intervals that hold together are the wider ones."""
     report = await _compare(two_specialists(), *ARMS, seeds=(0,))

@@ -51,6 +51,7 @@ async def load(name: str, server: HubServer, folder: Path) -> LoadedTask:
     return await load_task(task, folder=folder, hub=server.hub)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TASKS)
 async def test_each_task_becomes_a_file_of_questions(name: str, tmp_path: Path) -> None:
     """Which a recorder reads, with a grader that scores a right answer 1 and a wrong one 0."""

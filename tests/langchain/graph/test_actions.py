@@ -241,6 +241,7 @@ class TestApprovalOfActions:
         assert (state["podium"]["status"], shop.refunds) == ("partial", [1017])
         assert "not that one" in state["podium"]["problem"]["message"]
 
+    @pytest.mark.long
     @JOURNALS
     @pytest.mark.parametrize("is_sync", [False, True], ids=["async", "sync"])
     async def test_later(self, executor: Executor, journal: Make, *, is_sync: bool) -> None:
@@ -312,6 +313,7 @@ class TestApprovalOfActions:
         assert (shown, state["podium"]["status"], shop.refunds) == (["plan", "action"], "ok", [1017])
 
 
+@pytest.mark.long
 @JOURNALS
 @pytest.mark.parametrize("is_sync", [False, True], ids=["async", "sync"])
 @pytest.mark.parametrize(

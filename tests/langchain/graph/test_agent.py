@@ -123,6 +123,7 @@ def _reply(call: Call) -> Reply:
     return says(call, '{"worker": 0, "subtask": "Answer it.", "access": []}\n' if conducts else "Forty-two.")
 
 
+@pytest.mark.long
 @EXECUTORS
 async def test_a_chat_model_can_be_the_planner_and_a_worker(executor: Executor, openai: OpenAI) -> None:
     """One of LangChain's, called once as each."""
@@ -171,6 +172,7 @@ def _clerk(*, asks: bool, **options: Any) -> Any:
     return graph.compile(name="clerk", **options)
 
 
+@pytest.mark.long
 @EXECUTORS
 @pytest.mark.parametrize("saver", [None, True, "own"])
 async def test_graphs_as_workers_remember_nothing_of_other_steps_and_threads(

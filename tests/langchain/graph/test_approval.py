@@ -75,6 +75,7 @@ def open_saver(request: pytest.FixtureRequest) -> Open:
     return opened
 
 
+@pytest.mark.long
 @EXECUTORS
 async def test_a_plan_is_approved_in_another_process(
     open_saver: Open, executor: Executor, calls: Calls
@@ -122,6 +123,7 @@ async def test_an_interrupt_in_a_step_goes_on_in_another_process(open_saver: Ope
     assert planner.asked == 1
 
 
+@pytest.mark.long
 @EXECUTORS
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_savers_that_are_not_async_do_as_well(
@@ -212,6 +214,7 @@ NONSENSE = [
 ]
 
 
+@pytest.mark.long
 @EXECUTORS
 async def test_nonsense_is_asked_about_again_and_nothing_is_lost(executor: Executor, calls: Calls) -> None:
     """The question says what was wrong, and the plan is still there."""

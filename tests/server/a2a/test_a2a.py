@@ -69,6 +69,7 @@ def answer_of(task: dict[str, Any]) -> str:
     return "".join(part["text"] for each in task.get("artifacts", []) for part in each["parts"])
 
 
+@pytest.mark.long
 async def test_a_question(keyed: Served, new_key: NewKey) -> None:
     """The answer is an artifact, and the task has the run, its tokens and its status."""
     async with client_of(keyed, new_key(), streams=False) as client:

@@ -161,6 +161,7 @@ def test_the_result_of_an_id_that_is_used_twice(folder: Path, batch: Batch) -> N
     assert len(read(folder / "in.results.jsonl")) == 2
 
 
+@pytest.mark.long
 def test_failed_lines(folder: Path, batch: Batch, upstream: ChatServer) -> None:
     """They are run again only with `--retry-failed`, or as the input of another batch."""
     upstream.reply = fails_on("question 1")
@@ -240,6 +241,7 @@ def test_a_batch_needs_a_journal(folder: Path, batch: Batch) -> None:
     assert "needs a journal" in batch("in.jsonl", code=2).stderr
 
 
+@pytest.mark.long
 def test_an_action_whose_end_is_unknown(
     folder: Path, batch: Batch, podium: Callable[..., Result], upstream: ChatServer
 ) -> None:

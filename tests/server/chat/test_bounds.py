@@ -56,6 +56,7 @@ def stalled(call: Call) -> Reply:
     return team(call) if call.body["model"] == "planner" else Reply((STALL,))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_cancels_its_run(*, stream: bool, served: Served, upstream: ChatServer) -> None:
     """The connection to the worker is closed."""

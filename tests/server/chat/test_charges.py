@@ -83,6 +83,7 @@ def test_a_measured_usage_says_so(path: str, served: Served, upstream: ChatServe
     assert answer.headers["x-podium-usage"] == "measured"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["two", "planner"])
 @pytest.mark.parametrize("path", PATHS)
 def test_a_failed_run_says_what_was_charged(

@@ -251,6 +251,7 @@ CHANGES: dict[str, tuple[list[Any], list[Any], list[Any], list[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CHANGES)
 def test_a_conversation_that_has_changed(
     case: str, serve: Callable[..., Served], upstream: ChatServer, orders: Shop
@@ -286,6 +287,7 @@ def unrecorded(post: Post) -> list[Callable[[], str]]:
     return [first, second]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("api", [messages, responses, unrecorded])
 def test_other_apis_and_a_changed_system_message(
     api: Any, serve: Callable[..., Served], upstream: ChatServer, orders: Shop

@@ -62,6 +62,7 @@ def post(
     return httpx2.post(f"{served.url}/{route}", json={"model": model, **body}, headers=headers, timeout=20)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("second", [chat, parts, items])
 @pytest.mark.parametrize("model", ["first", "second"])
 @pytest.mark.parametrize("said", ["It is 330 m high.", "It is 331 m high."])

@@ -16,6 +16,7 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", BODIES)
 def test_the_same_key_is_the_same_run(path: str, serve: Callable[..., Served], upstream: ChatServer) -> None:
     """A key names the run, until it is decided; without a key, each request has a run of its own."""

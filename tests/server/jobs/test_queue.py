@@ -158,6 +158,7 @@ def test_keys_take_turns(keyed: Served, http: Http, new_key: NewKey, upstream: C
     assert ended(few, other)["ended"] < ends[2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keyed", ["background_runs = 2"], indirect=True)
 def test_a_key_at_its_concurrency_limit(
     keyed: Served, http: Http, new_key: NewKey, upstream: ChatServer

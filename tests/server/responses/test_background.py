@@ -32,6 +32,7 @@ def stalls(call: Call) -> Reply:
     return Reply((STALL,)) if call.body["model"] == "two" else team(call)
 
 
+@pytest.mark.long
 def test_a_response_without_a_client(served: Served, upstream: ChatServer) -> None:
     """The request returns at once; the response is completed later, and continues a conversation."""
     upstream.reply = lambda call: Reply((Pause(0.3), *team(call).parts))
@@ -50,6 +51,7 @@ def test_a_response_without_a_client(served: Served, upstream: ChatServer) -> No
     assert more.output_text == "the answer"
 
 
+@pytest.mark.long
 def test_events_are_read_again(served: Served, upstream: ChatServer) -> None:
     """During the run and after its end, from the beginning and after any event."""
     upstream.reply = team
@@ -228,6 +230,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("method", "rest", "param"), WRONG)
 def test_a_wrong_request(served: Served, upstream: ChatServer, method: str, rest: str, param: str) -> None:
     """A response that does not run in the background has no events, and cannot be cancelled."""

@@ -71,6 +71,7 @@ def test_a_streamed_response(served: Served, upstream: ChatServer) -> None:
     assert client.responses.retrieve(last.response.id) == last.response
 
 
+@pytest.mark.long
 def test_a_stream_of_the_client(served: Served, upstream: ChatServer) -> None:
     """OpenAI's helper for streams collects the same response."""
     upstream.reply = team

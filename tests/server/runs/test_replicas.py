@@ -150,6 +150,7 @@ def test_a_request_of_another_replica_is_cancelled(
         assert "run_cancelled" in answer.read().decode()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("url", ["postgres"], indirect=True)
 def test_a_queued_run_that_fails(
     replicas: tuple[httpx2.Client, httpx2.Client], released: threading.Event, url: str

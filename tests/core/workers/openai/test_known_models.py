@@ -104,6 +104,7 @@ def test_input_that_a_provider_caches_unasked_is_priced_as_written_to_the_cache(
     assert (price.input, price.cached_input) == (2.5, 0.2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "http://localhost/v1"])
 def test_nothing_is_imported_where_nothing_can_be_known(url: str) -> None:
     """A local server costs no half second at the start, and neither does `import podium`."""

@@ -106,6 +106,7 @@ async def test_every_row_is_spoken_to_as_it_says(name: str) -> None:
     assert body.keys() >= {field for kind, field in row.constraints.items() if kind == "json"}
 
 
+@pytest.mark.long
 def test_no_other_module_names_a_provider() -> None:
     """A new row is found by all that could ask for it, since none of them has a list of its own."""
     names = PROVIDERS.keys() - {"podium"}  # the name of much else
