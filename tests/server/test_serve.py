@@ -1,7 +1,6 @@
 """`podium serve` as its user runs it: the demo, the check, wrong input, and signals."""
 
 import os
-import re
 import signal
 import socket
 import sqlite3
@@ -25,7 +24,6 @@ from typer.testing import Result
 
 from podium.aio import run_sync
 from podium.journal import SqlJournal
-from podium_server.keys import KeyRules, KeyStore
 
 Run = Callable[..., Result]
 
@@ -193,33 +191,6 @@ def test_the_check(team_folder: Path, podium: Run) -> None:
     assert "✓ journal: works" in done.stdout
     assert "✓ address: http://127.0.0.1:" in done.stdout
     assert "no model was called" in done.stderr
-
-
-def test_the_check_of_cost_limits(team_folder: Path, podium: Run) -> None:
-    """A limit of a run, of the file or of a key, without room for two of the largest calls is a warning."""
-    path = team_folder / "podium.toml"
-    text = path.read_text()
-    path.write_text(f"{text}[limits]\ncost = 0.09\n")
-    store = KeyStore.beside(SqlJournal(team_folder / "runs.db"))
-
-    async def create() -> None:
-        for name, cost in (("tight", 0.02), ("wide", 1.0), ("revoked", 0.01), ("free", None)):
-            await store.create(name, KeyRules(run_cost=cost))
-        await store.revoke("revoked")
-
-    run_sync(create)
-    done = podium("serve", "--check", "--port", "0", "--config", str(path))
-    assert done.exit_code == 0, done.output
-    warned = [line for line in done.stdout.splitlines() if line.startswith("! model podium")]
-    assert [re.sub(r" reserves .*", "", line) for line in warned] == [
-        "! model podium: a run may cost $0.09, and one call of the worker 'two'",
-        "! model podium with the API key 'tight': a run may cost $0.02, and one call of the worker 'two'",
-    ]
-    assert all("`sampling = { max_tokens = … }` of the worker" in line for line in warned)
-    capped = text.replace("price", "sampling = { max_tokens = 50 }\nprice")
-    path.write_text(f"{capped}[limits]\ncost = 0.09\n")
-    done = podium("serve", "--check", "--port", "0", "--config", str(path))
-    assert "counts with its reservation" not in done.stdout
 
 
 @pytest.mark.parametrize(

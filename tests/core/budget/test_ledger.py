@@ -3,6 +3,7 @@
 import pytest
 
 from podium.budget import Ledger, Limits, Remaining, Reservation, Spend
+from podium.budget.ledger import Kept
 from podium.errors import LimitExceeded
 from podium.usage import Usage
 
@@ -85,48 +86,31 @@ def test_steps_are_counted_everywhere_or_nowhere() -> None:
     inner = outer.nested(Limits(steps=5), 1, 0.0)
     inner.start_step()
     outer.start_step()
-    with pytest.raises(LimitExceeded, match="the outer run may start 2 steps"):
+    with pytest.raises(LimitExceeded, match="the outer run has 0 steps left of its 2 steps"):
         inner.start_step()
     assert (inner.steps, outer.steps, inner.left.steps) == (1, 2, 0)
 
 
-def test_what_is_kept_is_left_to_the_last_step() -> None:
-    """Others are refused what is kept; the last step gets it, and it is free from then on."""
-    ledger = _ledger(output_tokens=120)
-    ledger.keep({3: Spend(1, output_tokens=80)})
+def test_what_a_run_keeps_is_left_by_its_nested_runs() -> None:
+    """The run itself may use it; a nested run is refused it, in the books of all outer runs."""
+    outermost = _ledger(output_tokens=120)
+    outer = outermost.nested(Limits(), 1, 0.0)
+    inner = outer.nested(Limits(), 2, 0.0)
+    outer.keep(lambda: Kept([Spend(1, output_tokens=80)], steps=1))
     with pytest.raises(LimitExceeded, match=r"40 output tokens left .*another 80 output tokens kept"):
-        ledger.reserve(CALL)
-    last = ledger.reserve(Spend(1, output_tokens=80), index=3)
-    ledger.settle(last, Spend(1, output_tokens=70))
-    ledger.reserve(CALL)
-    assert ledger.left.output_tokens == 0
+        inner.reserve(CALL)
+    assert inner.left.output_tokens == 40
+    assert (outer.left.output_tokens, outer.left.steps, inner.left.steps) == (120, 32, 31)
+    outer.settle(outer.reserve(CALL), CALL)
+    outer.keep(None)
+    inner.reserve(CALL)
+    assert outermost.left.output_tokens == 20
 
 
-def test_a_last_step_that_does_not_fit_leaves_what_was_kept() -> None:
-    """A refusal changes nothing."""
-    ledger = _ledger(output_tokens=120)
-    ledger.keep({3: Spend(1, output_tokens=80)})
-    with pytest.raises(LimitExceeded, match=r"raise Limits.output_tokens"):
-        ledger.reserve(Spend(1, output_tokens=121), index=3)
-    with pytest.raises(LimitExceeded, match="kept"):
-        ledger.reserve(CALL)
-
-
-def test_keeping_again_replaces_what_was_kept() -> None:
-    """A new plan has a new last step."""
-    ledger = _ledger(output_tokens=120)
-    ledger.keep({3: Spend(1, output_tokens=100)})
-    with pytest.raises(LimitExceeded, match="kept"):
-        ledger.reserve(CALL)
-    ledger.keep({3: Spend(1, output_tokens=10)})
-    assert ledger.reserve(CALL).amount == CALL
-
-
-def test_a_last_step_that_is_a_conductor_frees_what_was_kept_for_its_own_calls() -> None:
-    """Nothing is set aside for it, and what its calls come to is booked by them alone."""
+def test_a_conductor_reserves_its_own_calls() -> None:
+    """Nothing is reserved for it, and what its calls come to is booked by them alone."""
     outer = _ledger(output_tokens=100)
-    outer.keep({3: Spend(1, output_tokens=100)})
-    reservation = outer.reserve(None, index=3)
+    reservation = outer.reserve(None)
     inner = outer.nested(Limits(), 1, 0.0)
     inner.settle(inner.reserve(CALL), CALL)
     outer.settle(reservation, Spend(1, 500, 500, 5.0))

@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from podium.budget import Ledger, Limits, Reservation, Spend
+from podium.budget.ledger import Kept
 from podium.errors import LimitExceeded
 
 COSTS = st.one_of(st.none(), st.integers(0, 4).map(lambda dimes: dimes / 10))
@@ -34,7 +35,8 @@ class Books(RuleBasedStateMachine):
         self.freed: list[list[tuple[Spend, Spend]]] = []
         """The part of `spent` whose reservation was set free before."""
         self.aside: list[list[Spend]] = []
-        self.kept: list[dict[int | None, Spend]] = []
+        self.kept: list[list[Spend]] = []
+        """By ledger: what is kept from its nested runs."""
         self.unsettled: list[tuple[int, Reservation]] = []
 
     def _add(self, ledger: Ledger, above: tuple[int, ...]) -> int:
@@ -43,7 +45,7 @@ class Books(RuleBasedStateMachine):
         self.spent.append([])
         self.freed.append([])
         self.aside.append([])
-        self.kept.append({})
+        self.kept.append([])
         return len(self.made) - 1
 
     @initialize(target=ledgers, limits=LIMITS)
@@ -56,30 +58,28 @@ class Books(RuleBasedStateMachine):
         """Begin a run within another."""
         return self._add(self.made[parent].nested(limits, 1, 0.0), self.above[parent])
 
-    @rule(target=reservations, number=ledgers, worst=SPENDS, index=st.sampled_from([None, 0, 1]))
-    def reserve(self, number: int, worst: Spend, index: int | None) -> tuple[int, Reservation]:
+    @rule(target=reservations, number=ledgers, worst=SPENDS)
+    def reserve(self, number: int, worst: Spend) -> tuple[int, Reservation]:
         """Reserve, and see that it is refused just when it does not fit."""
-        fits = all(self._fits(one, worst, number, index) for one in self.above[number])
+        fits = all(self._fits(one, worst, number) for one in self.above[number])
         try:
-            reservation = self.made[number].reserve(worst, index)
+            reservation = self.made[number].reserve(worst)
         except LimitExceeded as refused:
             assert not fits
             assert f"Limits.{refused.limit}" in str(refused)  # noqa: PT017 - refusing is one of two right answers
             return number, Reservation(Spend(), settled=True)
         assert fits
-        self.kept[number].pop(index, None)
         for one in self.above[number]:
             self.aside[one].append(worst)
         self.unsettled.append((number, reservation))
         return number, reservation
 
-    def _fits(self, number: int, worst: Spend, nested: int, index: int | None) -> bool:
+    def _fits(self, number: int, worst: Spend, nested: int) -> bool:
         limits = self.made[number].limits
         if worst.cost is None and limits.cost is not None and limits.unpriced is None:
             return False
-        is_kept = index in self.kept[nested]  # then the call may use all that its run keeps
-        keeping = [one for one in self.above[nested] if one >= number and not (is_kept and one == nested)]
-        kept = [amount for one in keeping for amount in self.kept[one].values()]
+        keeping = [one for one in self.above[nested] if one >= number]
+        kept = [amount for one in keeping for amount in self._held(one, nested)]
         booked = [*self.aside[number], *kept]
         return all(
             most is None
@@ -131,11 +131,15 @@ class Books(RuleBasedStateMachine):
                 self.aside[one].remove(reservation.amount)
         self.made[number].release(reservation)
 
-    @rule(number=ledgers, amounts=st.dictionaries(st.sampled_from([0, 1]), SPENDS))
-    def keep(self, number: int, amounts: dict[int, Spend]) -> None:
-        """Keep amounts for steps of the plan."""
-        self.made[number].keep(amounts)
-        self.kept[number] = dict(amounts)
+    @rule(number=ledgers, kept=st.lists(SPENDS, max_size=2))
+    def keep(self, number: int, kept: list[Spend]) -> None:
+        """Keep amounts from nested runs."""
+        self.made[number].keep(lambda: Kept(kept))
+        self.kept[number] = kept
+
+    def _held(self, number: int, nested: int) -> list[Spend]:
+        """Return what a run may not use of what this run keeps."""
+        return [] if number == nested else self.kept[number]
 
     @rule(number=ledgers, spent=SPENDS)
     def charge(self, number: int, spent: Spend) -> None:
@@ -186,16 +190,16 @@ class Books(RuleBasedStateMachine):
                     for one in self.above[number]
                     for kept in (
                         sum(
-                            self._kept(each, one, name) for each in self.above[number] if one <= each < number
+                            self._count(one, name, amount)
+                            for each in self.above[number]
+                            if one <= each
+                            for amount in self._held(each, number)
                         ),
                     )
                     if getattr(self.made[one].limits, name) is not None
                 ]
                 told = getattr(ledger.left, name)
                 assert told is None if not left else abs(told - min(left)) < 1e-6
-
-    def _kept(self, number: int, book: int, name: str) -> float:
-        return sum(self._count(book, name, amount) for amount in self.kept[number].values())
 
     def _booked(self, number: int, name: str) -> float:
         aside = sum(self._count(number, name, one) for one in self.aside[number])

@@ -1,9 +1,11 @@
 """What a call may come to at most, answers that are bounded, and prices that must be known."""
 
 import pytest
+from core.actors import context_of
 
 from podium.budget import Ledger, Limits, Spend
 from podium.errors import ConfigError
+from podium.execution.fit import Fit
 from podium.types import Constraint, Message, Sampling
 from podium.workers import (
     FREE,
@@ -18,9 +20,10 @@ from podium.workers import (
     StepInput,
     Worker,
 )
-from podium.workers.pool import bounded, check_prices
+from podium.workers.pool import check_prices
 from podium.workers.worker import PER_ATTACHMENT, PER_MESSAGE, PER_REQUEST, most_tokens
 
+pytestmark = pytest.mark.anyio
 PRICE = Price(input=1.0, output=10.0)
 AROUND = PER_REQUEST + PER_MESSAGE
 
@@ -127,26 +130,28 @@ def test_work_that_costs_nothing_costs_nothing() -> None:
     ("limits", "worker", "wanted", "bound"),
     [
         (Limits(), _chat(), {}, None),
-        (Limits(input_tokens=9), _chat(), {}, None),
+        (Limits(input_tokens=900), _chat(), {}, None),
         (Limits(cost=1.0), _chat(), {}, 4096),
+        (Limits(cost=0.01), _chat(), {}, 915),
         (Limits(cost=1.0), _chat(FREE), {}, None),
         (Limits(cost=1.0, unpriced=0.1), _chat(None), {}, None),
         (Limits(output_tokens=50, answer_tokens=20), _chat(FREE), {}, 20),
+        (Limits(output_tokens=500), _chat(FREE), {}, 500),
+        (Limits(output_tokens=500), _chat(max_tokens=700), {}, 500),
         (Limits(output_tokens=50), _chat(max_tokens=7), {}, None),
         (Limits(output_tokens=50), _chat(), {"max_tokens": 9}, 9),
         (Limits(output_tokens=50), Gather(), {}, None),
     ],
 )
-def test_an_answer_is_bounded_where_it_could_exceed_a_limit(
+async def test_an_answer_is_capped_where_it_could_exceed_a_limit(
     limits: Limits, worker: Worker, wanted: dict[str, int], bound: int | None
 ) -> None:
     """And by nobody else; otherwise a request stays as it is."""
     request = _request(**wanted)
-    for ledger in (
-        Ledger(limits, 0.0),
-        Ledger(limits, 0.0).nested(Limits(answer_tokens=limits.answer_tokens), 1, 0.0),
-    ):
-        held = bounded(worker, request, ledger)
+    own = Limits(answer_tokens=limits.answer_tokens)
+    for ledger in (Ledger(limits, 0.0), Ledger(limits, 0.0).nested(own, 1, 0.0)):
+        context = context_of(worker, ledger=ledger, limits=limits)
+        held, _ = Fit(context).reserve(0, 0, request)
         assert held.sampling.max_tokens == bound
         assert held.messages == request.messages
 

@@ -32,13 +32,13 @@ def _answer(call: Call) -> Reply:
 async def test_what_does_not_fit_is_never_sent() -> None:
     """The server sees the calls that fit, each with its answer bounded, and no other."""
     async with ChatServer(lambda call: says(call, "fine", usage=LONG)) as server:
-        # a call costs $0.00104, and may cost some $0.0016
-        limits = Limits(cost=0.0035, answer_tokens=100)
+        # four calls with 64 tokens each fit, and each answer has 100
+        limits = Limits(cost=0.0035)
         result = await Conductor(FixedPlanner(WIDE), [_worker(server)], limits=limits).run("What?")
-        assert 2 <= len(server.calls) < 4
-        assert all(call.body["max_tokens"] == 100 for call in server.calls)
-    assert result.cost == pytest.approx(0.00104 * len(server.calls))
-    assert (result.status, result.answer) == ("partial", "fine")
+        assert len(server.calls) == 3
+        assert all(64 <= call.body["max_tokens"] < 100 for call in server.calls)
+    assert result.cost == pytest.approx(0.00104 * 3)
+    assert (result.status, result.answer) == ("failed", "")
     assert result.problem is not None
     assert result.problem.code == "limit"
     assert "Limits.cost" in result.problem.message
@@ -53,7 +53,7 @@ async def test_a_plan_whose_calls_do_not_fit_costs_nothing() -> None:
     assert (result.status, result.answer, result.cost) == ("failed", "", 0.0)
     assert result.problem is not None
     assert result.problem.code == "limit"
-    assert "the plan needs at least another $0.00" in result.problem.message
+    assert "the plan needs at least $0.00" in result.problem.message
 
 
 async def test_without_limits_nothing_is_bounded() -> None:
@@ -66,7 +66,7 @@ async def test_without_limits_nothing_is_bounded() -> None:
 
 
 async def test_a_planner_is_held_to_the_same_limits() -> None:
-    """Its plan text is bounded, and it is told what is left."""
+    """Its plan text is capped at its share, and it is told what is left."""
     plan = rows((0, "one", ()))
     async with ChatServer(
         lambda call: says(call, plan) if call.body["model"] == "boss" else _answer(call)
@@ -77,7 +77,7 @@ async def test_a_planner_is_held_to_the_same_limits() -> None:
         result = await conductor.run("What?")
         first = server.calls[0].body
     assert result.status == "ok"
-    assert first["max_tokens"] == 4096
+    assert first["max_tokens"] == 1500
     assert "9,000 tokens for all that they write" in first["messages"][1]["content"]
 
 

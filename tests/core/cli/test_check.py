@@ -30,20 +30,6 @@ def test_all_that_works(podium: Podium, config: Path, server: ChatServer) -> Non
     assert Path(journal["place"]).is_file()
 
 
-def test_a_cost_limit_without_room_for_a_lost_call(podium: Podium, config: Path) -> None:
-    """The warning names both amounts and the remedy."""
-    priced = config.read_text().replace('model = "small"', 'model = "small"\nprice = {input = 1, output = 2}')
-    config.write_text(f"{priced}[limits]\ncost = 0.01\n")
-    result = podium("check")
-    assert (
-        "! planner thinker: a run may cost $0.01, and one call of the planner 'thinker' reserves"
-        in result.stdout
-    )
-    assert "`sampling = { max_tokens = … }` of the planner" in result.stdout
-    config.write_text(f"{priced}[limits]\ncost = 1.0\n")
-    assert "reserves" not in podium("check").stdout
-
-
 def test_part_that_fails(podium: Podium, config: Path, server: ChatServer) -> None:
     """A worker that is down and a planner that writes prose are told, beside one that works."""
 

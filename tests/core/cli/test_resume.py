@@ -566,7 +566,7 @@ def test_a_limit_of_calls_can_be_given_and_raised(podium: Podium, config: Path, 
     """A run whose plan does not fit the calls pays for its plan only, and continues with more calls."""
     limited = podium("run", "What is it?", "--run-id", "job", "--calls", "2")
     assert (limited.exit_code, limited.stdout, len(server.calls)) == (1, "", 1)
-    assert "needs at least 2 more calls for an answer, and the run has 1 left" in limited.stderr
+    assert "the plan needs at least 2 calls, and the run has 1 call left" in limited.stderr
     assert podium("resume", "job", "--calls", "3").stdout == "forty-two\n"
     assert len(server.calls) == 3
 

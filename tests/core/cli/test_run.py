@@ -162,7 +162,7 @@ def test_limits_can_be_given(podium: Podium, config: Path) -> None:
     """Limits on the command line stand above those of the config."""
     said = json.loads(podium("run", "What is it?", "--steps", "1", "--json").stdout)
     assert (said["status"], said["answer"]) == ("failed", "")
-    assert "needs at least 2 more steps for an answer, and the run has 1 left" in said["problem"]["message"]
+    assert "the plan needs at least 2 steps, and the run has 1 step left" in said["problem"]["message"]
     told = podium("run", "What is it?", "--steps", "1").stderr
     assert "no answer: 1 step failed, 1 skipped, planned by thinker, " in told
 

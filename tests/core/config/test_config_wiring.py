@@ -139,7 +139,6 @@ ALL, NAMES = [True, True, True], ("Worker 2", "charlie", "Speaks of 2")
             [True, False],
         ),
         ({"planner": "constrain = false"}, {}, told(GRAMMAR), [True], [False]),
-        ({"limits": "calls = 1"}, {}, lambda site: len(site.calls), 2, 1),
         ({"tables": "[policy]\ndenied = ['alpha']\n"}, {}, calls_of("alpha"), 1, 0),
         ({"tables": "[policy]\nallowed = ['bravo']\n"}, {}, calls_of("alpha"), 1, 0),
         ({"tables": PIN}, {}, calls_of("alpha"), 1, 0),
@@ -166,6 +165,13 @@ async def test_accept(site: Site, line: str, judged: int) -> None:
     result = await site.run(conductor=line, limits="rounds = 2", boss=boss)
     assert len(site.bodies("judge")) == judged
     assert (result.problem is not None and result.problem.code == "not_accepted") is bool(judged)
+
+
+async def test_limits_on_calls(site: Site) -> None:
+    """`[limits] calls` counts the planner's call: one call is too few for a plan and a step."""
+    with pytest.raises(PlannerError, match=r"raise Limits\.calls"):
+        await site.run(limits="calls = 1")
+    assert not site.calls
 
 
 async def test_fallback(site: Site) -> None:

@@ -9,8 +9,8 @@ from core.virtual_clock import BACKEND
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import WorkerRefused
-from podium.execution import Retry
+from podium.errors import WorkerRefused, WorkerUnavailable
+from podium.execution import OnFailure, Retry
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import AnswerDelta, Completion, Outcome, Plan, Problem, RunEnded, Step
 from podium.usage import Usage
@@ -262,40 +262,39 @@ async def test_a_further_round_may_repeat_a_step_on_purpose() -> None:
     assert not any(outcome.reused for outcome in result.outcomes)
 
 
-async def test_no_plan_is_made_around_what_the_limits_refused() -> None:
-    """A planner cannot mend an empty purse."""
-    planner = boss(rows((0, "x", ()), (0, "y", ()), (0, "z", ()), (0, "join", (0, 1, 2))))
-    limits = Limits(replans=3, calls=4)
-    conductor = Conductor(planner, [ScriptedWorker("a", "A")], limits=limits, on_failure="replan")
-    result = await conductor.run("Q?")
-    assert [len(one.proposals) for one in result.rounds] == [1, 0]
-    assert result.status == "partial"
-
-
-@pytest.mark.parametrize("policy", ["skip", "fail"])
-async def test_a_plan_that_needs_every_step_is_not_begun_if_one_does_not_fit(policy: str) -> None:
-    """With `skip` and `fail`, an answer never lacks a step, also not because of a limit."""
+@pytest.mark.parametrize("policy", ["note", "skip", "replan", "fail"])
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        (Limits(calls=2, replans=3), "needs at least 3 calls, and the run has 2 calls left of its 2 calls"),
+        (Limits(steps=2), "needs at least 3 steps, and the run has 2 steps left of its 2 steps"),
+        (
+            Limits(output_tokens=150),
+            "needs at least 192 output tokens, and the run has 150 output tokens left",
+        ),
+    ],
+)
+async def test_a_plan_that_does_not_fit_is_refused_before_it_is_paid(
+    policy: OnFailure, limits: Limits, told: str
+) -> None:
+    """Whatever the policy: a plan is not cut down, and no other plan is made because of a limit."""
     worker = ScriptedWorker("a", "A")
     plan = plan_of((0, "x", ()), (0, "y", ()), (0, "join", (0, 1)))
-    result = await Conductor(boss(""), [worker], limits=Limits(calls=2), on_failure=policy).run(plan)  # type: ignore[arg-type]  # parametrized
-    assert (result.status, len(worker.requests)) == ("failed", 0)
+    result = await Conductor(boss(""), [worker], limits=limits, on_failure=policy).run(plan)
+    assert (result.answer, result.status, len(worker.requests), len(result.rounds)) == ("", "failed", 0, 1)
     assert result.problem is not None
-    assert "needs at least 3 more calls for an answer, and the run has 2 left" in result.problem.message
+    assert f"the plan {told}" in result.problem.message
+    assert "raise Limits." in result.problem.message
 
 
-@pytest.mark.parametrize("policy", ["note", "replan"])
-async def test_a_call_is_kept_for_the_last_step(policy: str) -> None:
-    """Steps that may not be paid are left out, and the last joins what there is."""
-    a, join = ScriptedWorker("a", "A"), ScriptedWorker("join", "JOINED")
-    plan = plan_of((0, "x", ()), (0, "y", ()), (0, "z", ()), (1, "join", (0, 1, 2)))
-    limits = Limits(calls=3, rounds=2)
-    result = await Conductor(boss(""), [a, join], limits=limits, on_failure=policy).run(plan)  # type: ignore[arg-type]  # parametrized
-    assert (len(a.requests), len(join.requests)) == (2, 1)
-    assert (result.answer, result.status) == ("JOINED", "partial")
+async def test_a_retry_leaves_the_calls_of_the_other_steps() -> None:
+    """The second call of the first step fits; its third would take the call of the last step."""
+    down, join = ScriptedWorker("a", WorkerUnavailable("down")), ScriptedWorker("join", "JOINED")
+    plan = plan_of((0, "x", ()), (1, "y", ()), (1, "join", (0, 1)))
+    result = await Conductor(boss(""), [down, join], limits=Limits(calls=4)).run(plan)
+    assert (len(down.requests), result.answer, result.status) == (2, "JOINED", "partial")
     assert result.problem is not None
-    assert result.problem.code == "limit"
-    assert result.problem.message.startswith("the answer was made without step ")
-    assert "has no output: the limits of the run did not allow it." in _sent(join.requests[0])
+    assert "no further call fits the limits" in result.problem.message
 
 
 @pytest.mark.parametrize(
@@ -305,28 +304,16 @@ async def test_a_call_is_kept_for_the_last_step(policy: str) -> None:
         Limits(output_tokens=2_500_000, answer_tokens=1_000_000),
     ],
 )
-async def test_money_and_tokens_are_kept_for_the_last_step(limits: Limits) -> None:
-    """A step that would leave too little for the answer is not started."""
+async def test_answers_beyond_their_cap_leave_the_rest_to_the_last_step(limits: Limits) -> None:
+    """Each step gets a third; two write more than their cap, and the last gets what is left."""
     price = Price(input=0.0, output=1.0)
     dear = Actor(Card(name="dear", price=price), answering("D", usage=Usage(100, 1_000_000), latency=1.0))
     last = Actor(Card(name="last", price=price), answering("L", usage=Usage(100, 400_000)))
     plan = plan_of((0, "x", ()), (0, "y", ()), (1, "join", (0, 1)))
     result = await Conductor(boss(""), [dear, last], limits=limits).run(plan)
-    assert (len(dear.requests), len(last.requests)) == (1, 1)
-    assert (result.answer, result.status) == ("L", "partial")
-    assert result.cost == 1.4
-
-
-async def test_a_plan_that_cannot_end_in_an_answer_is_not_begun() -> None:
-    """Of a plan that needs two calls, none is made if the run may make one."""
-    worker = ScriptedWorker("a", "A")
-    result = await Conductor(boss(""), [worker], limits=Limits(calls=1)).run(
-        plan_of((0, "x", ()), (0, "y", (0,)))
-    )
-    assert (result.answer, result.status, len(worker.requests)) == ("", "failed", 0)
-    assert result.problem is not None
-    assert "needs at least 2 more calls for an answer, and the run has 1 left" in result.problem.message
-    assert "raise Limits.calls" in result.problem.message
+    caps = [request.sampling.max_tokens for request in (*dear.requests, *last.requests)]
+    assert caps == [833_333, 833_333, 500_000]
+    assert (result.answer, result.status, result.cost) == ("L", "ok", 2.4)
 
 
 async def test_an_output_cut_short_beside_a_failure_is_both() -> None:

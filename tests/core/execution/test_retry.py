@@ -21,6 +21,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.execution import Retry
+from podium.execution.fit import Fit
 from podium.execution.step import StepRunner
 from podium.planners import FixedPlanner
 from podium.policy import Policy
@@ -549,4 +550,6 @@ def test_names_are_checked_against_the_pool(retry: Retry, told: str) -> None:
 
 def _trying(pool: Pool, ledger: Ledger, retry: Retry, before: tuple[Call, ...] = ()) -> StepRunner:
     context = context_of(pool=pool, ledger=ledger, retry=retry)
-    return StepRunner(context, 1, 0, PLAN.steps[0], (), lambda runner, text, number: None, before=before)
+    return StepRunner(
+        context, 1, 0, PLAN.steps[0], (), lambda runner, text, number: None, Fit(context), before=before
+    )

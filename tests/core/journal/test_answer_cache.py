@@ -14,6 +14,7 @@ from servers.chat_server import ChatServer, says
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerUnavailable
+from podium.execution.fit import Fit
 from podium.execution.step import StepRunner
 from podium.journal import Cache, MemoryCache, answer_key
 from podium.policy import Policy
@@ -199,7 +200,8 @@ async def test_the_policy_comes_before_the_cache() -> None:
     worker, cache = counting(), MemoryCache()
     await run([worker], cache)
     context = context_of(worker, policy=Policy(denied=frozenset({"a"})), cache=cache)
-    outcome = await StepRunner(context, 1, 0, PLAN.steps[0], (), lambda runner, text, number: None).run(1e9)
+    runner = StepRunner(context, 1, 0, PLAN.steps[0], (), lambda *_: None, Fit(context))
+    outcome = await runner.run(1e9)
     assert outcome.problem is not None
     assert (outcome.status, outcome.problem.code, outcome.reused) == ("failed", "policy", False)
 

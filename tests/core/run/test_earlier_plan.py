@@ -34,10 +34,10 @@ def planner_calls(result: Result) -> list[int]:
 @pytest.mark.parametrize(
     ("limits", "asked", "status", "told"),
     [
-        (Limits(calls=4), [1, 0], "partial", "no new plan was made for round 2"),
-        (Limits(steps=3), [1, 0], "partial", "no new plan was made for round 2"),
-        (Limits(calls=6), [1, 1, 0], "partial", "the new plan of round 2 gave no answer"),
-        (Limits(calls=7), [1, 1], "ok", ""),
+        (Limits(calls=4), [1, 1, 0], "partial", "a plan and one step need at least 2 calls"),
+        (Limits(steps=3), [1, 1, 0], "partial", "the plan needs at least 2 steps"),
+        (Limits(calls=5), [1, 1, 0], "partial", "the new plan of round 2 gave no answer"),
+        (Limits(calls=6), [1, 1], "ok", ""),
     ],
 )
 async def test_the_answer_of_the_first_plan_is_not_lost(
@@ -72,7 +72,7 @@ async def test_the_first_plan_is_approved_once() -> None:
 
     result = await conductor(FIRST, limits=Limits(calls=4), policy=Policy(approve=approve)).run("How tall?")
     assert (result.status, asked) == ("partial", [1])
-    assert [one.planner.name if one.planner else "" for one in result.rounds] == ["boss", "boss"]
+    assert [one.planner.name if one.planner else "" for one in result.rounds] == ["boss", "", "boss"]
 
 
 async def test_a_resumed_run_with_higher_limits_tries_again() -> None:
@@ -88,8 +88,8 @@ async def test_a_resumed_run_with_higher_limits_tries_again() -> None:
 @pytest.mark.parametrize(
     ("inner", "outer", "whose"),
     [
-        (Limits(calls=1), Limits(), "the nested run has 1 left"),
-        (Limits(), Limits(calls=3), "the outer run has 1 left"),
+        (Limits(calls=1), Limits(), "the nested run has 1 call left of its 1 call"),
+        (Limits(), Limits(calls=3), "the outer run has 1 call left of its 3 calls"),
     ],
 )
 async def test_a_step_whose_nested_run_meets_a_limit(inner: Limits, outer: Limits, whose: str) -> None:

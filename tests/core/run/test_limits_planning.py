@@ -105,7 +105,7 @@ async def test_a_call_is_reserved_and_then_settled_to_what_it_came_to() -> None:
 async def test_a_call_that_does_not_fit_is_not_made() -> None:
     """The fallback plans, and the account says what to raise."""
     planner = _planner(GOOD)
-    round_ = Round(planner, limits=Limits(cost=0.01, unpriced=0.0), fallback_planner=RulePlanner())
+    round_ = Round(planner, limits=Limits(cost=0.001, unpriced=0.0), fallback_planner=RulePlanner())
     assert await round_.make() is not None
     worker = planner.worker
     assert isinstance(worker, ScriptedWorker)
@@ -124,7 +124,7 @@ async def test_a_call_that_does_not_fit_is_not_made() -> None:
 async def test_a_repair_that_does_not_fit_is_not_made() -> None:
     """What is wrong with the first text stands in the error."""
     planner = _planner("no plan", GOOD)
-    round_ = Round(planner, limits=Limits(calls=1))
+    round_ = Round(planner, limits=Limits(calls=2))
     assert await round_.make() is None
     assert round_.codes == ["no_plan", "limit"]
     assert round_.error is not None

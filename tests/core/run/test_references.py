@@ -206,7 +206,7 @@ async def test_a_subtask_that_grows_too_long_fails() -> None:
 
 
 async def test_what_is_filled_in_counts_before_it_is_spent() -> None:
-    """A step whose subtask with outputs does not fit the run's tokens is not started."""
+    """A step whose subtask with outputs does not fit the run's tokens is not called."""
     writer = ScriptedWorker("w", "word " * 200)
     reader = ScriptedWorker("r", "short")
     reader.reads_prose = False
@@ -216,7 +216,7 @@ async def test_what_is_filled_in_counts_before_it_is_spent() -> None:
     result = await Conductor(boss("none"), [writer, reader], limits=Limits(input_tokens=8_000)).run(plan)
     assert result.problem is not None
     assert result.problem.code == "limit"
-    assert (len(writer.requests), len(reader.requests)) == (1, 1)
+    assert (len(writer.requests), len(reader.requests)) == (2, 1)
 
 
 async def test_a_stand_in_of_another_kind_is_given_its_own_form() -> None:

@@ -10,7 +10,7 @@ from core.actors import Actor
 from core.run_state.test_resume import calls, prefix, recorded
 
 from podium import Card, Conductor, Limits, Plan, Price, ScriptedWorker, Step
-from podium.errors import WorkerUnavailable
+from podium.errors import WorkerRefused, WorkerUnavailable
 from podium.execution import Retry
 from podium.journal import MemoryCache, MemoryJournal
 from podium.plan_text import write_plan
@@ -188,13 +188,13 @@ async def test_a_plan_that_is_changed_back_is_billed_once() -> None:
 
 async def test_steps_started_before_count() -> None:
     """A run may not start its steps once more by being resumed."""
-    journal, workers = MemoryJournal(), [paid("a")]
-    plan = planned(Plan((Step(0, "one"), Step(0, "two"), Step(0, "answer", (0, 1)))))
-    conductor = Conductor(plan, workers, journal=journal, limits=Limits(steps=2))
+    journal, workers = MemoryJournal(), [paid("a"), paid("b", WorkerRefused("no"))]
+    plan = planned(Plan((Step(0, "one"), Step(0, "two"), Step(1, "answer", (0, 1)))))
+    conductor = Conductor(plan, workers, journal=journal, limits=Limits(steps=3))
     await conductor.run("What?", run_id="R")
     asked = calls(workers)
     await conductor.resume("R")
-    assert calls(workers) == asked == [2]
+    assert calls(workers) == asked == [2, 1]
 
 
 async def test_what_was_to_be_approved_is_not_waved_through_by_resuming() -> None:
@@ -318,15 +318,3 @@ async def test_steps_that_ask_the_same_keep_their_answers_when_the_run_goes_on()
     result = await Conductor(plan, [ScriptedWorker("a", "new"), paid("b")], journal=journal).resume("R")
     assert [outcome.text for outcome in before.outcomes[:2]] == ["slow", "fast"]
     assert [outcome.text for outcome in result.outcomes] == ["slow", "fast", "b said"]
-
-
-async def test_a_call_waits_for_room_that_another_will_leave() -> None:
-    """Worst cases that do not fit side by side are called for one after the other."""
-    workers = [paid("a", latency=0.02), paid("b", latency=0.02)]
-    plan = Plan((Step(0, "one"), Step(1, "two"), Step(0, "last", (0, 1))))
-    result = await Conductor(planned(plan), workers, limits=Limits(cost=0.0125)).run("What?")
-    assert (result.status, calls(workers)) == ("ok", [2, 1])
-    first, second, _ = result.outcomes
-    assert first.ended is not None
-    assert second.started is not None
-    assert second.started >= first.ended

@@ -104,7 +104,8 @@ def test_no_limit_is_overspent_however_often_a_run_is_cut_off(
 
     async def body() -> None:
         journal = MemoryJournal()
-        await conductor(scene, journal, limits).run("What?", run_id="R")
+        with suppress(PlannerError):  # one call is too few for a plan and a step
+            await conductor(scene, journal, limits).run("What?", run_id="R")
         events = await recorded(journal, "R")
         assert sent(events) <= most
         for life in range(3):

@@ -8,7 +8,7 @@ import pytest
 from core.actors import Actor, never
 
 from podium import ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
-from podium.errors import ConfigError, RunExists, RunUnknown
+from podium.errors import ConfigError, RunExists, RunUnknown, WorkerRefused
 from podium.journal import Journal, MemoryJournal
 from podium.planners import FixedPlanner
 from podium.run_state import fold
@@ -335,28 +335,29 @@ async def test_a_nested_run_goes_on_too() -> None:
 
 async def test_what_was_spent_before_counts() -> None:
     """A run may not spend its limits once more by being resumed; with more it goes on."""
-    journal, limits = MemoryJournal(), Limits(calls=3)
-    first = team()
+    journal, limits = MemoryJournal(), Limits(calls=4)
+    first = team(d=WorkerRefused("no"))
     result = await conductor(first, journal, limits=limits).run("What?", run_id="x")
-    assert (result.status, sum(calls(first))) == ("partial", 3)
+    assert (result.status, sum(calls(first))) == ("failed", 4)
     again = team()
     result = await conductor(again, journal, limits=limits).resume("x")
-    assert (result.status, calls(again)) == ("partial", [0, 0, 0, 0])
+    assert (result.status, calls(again)) == ("failed", [0, 0, 0, 0])
     assert result.problem is not None
     assert result.problem.code == "limit"
-    result = await conductor(again, journal).resume("x", limits=Limits(calls=5), refresh=True)
-    assert (result.status, sum(calls(again))) == ("ok", 2)
+    result = await conductor(again, journal).resume("x", limits=Limits(calls=5))
+    assert (result.status, calls(again)) == ("ok", [0, 0, 0, 1])
 
 
 async def test_a_resumed_run_keeps_the_limits_it_was_begun_with() -> None:
     """Neither the limits of another conductor nor a second resume without limits replace them."""
     journal = MemoryJournal()
-    await conductor(team(), journal, limits=Limits(calls=3)).run("What?", run_id="x")
+    first = team(c=WorkerRefused("no"))
+    await conductor(first, journal, limits=Limits(calls=4)).run("What?", run_id="x")
     again = team()
     for _ in range(2):
-        await conductor(again, journal).resume("x")
+        await conductor(again, journal).resume("x", refresh=True)
         assert sum(calls(again)) == 0
-    await conductor(again, journal).resume("x", limits=Limits(calls=4), refresh=True)
+    await conductor(again, journal).resume("x", limits=Limits(calls=5), refresh=True)
     result = await conductor(again, journal).resume("x", refresh=True)
     assert (result.status, sum(calls(again))) == (
         "partial",

@@ -185,12 +185,12 @@ def test_a_rest_that_is_less_than_a_run_may_cost(
     *, stream: bool, served: Served, new_key: NewKey, upstream: ChatServer
 ) -> None:
     """It is a 429 without a repetition, which says what is left and when the budget is renewed."""
-    client = served.client(new_key(day_cost=0.05))
+    client = served.client(new_key(day_cost=0.004))
     with pytest.raises(openai.APIError) as caught:
         list(client.chat.completions.create(model="podium", messages=ASKED, stream=stream))
     error: Any = caught.value
     assert error.code == "insufficient_quota"
-    assert "$0.05 is left of the budget of this day, $0.05, and the run may need more" in str(error)
+    assert "$0.004 is left of the budget of this day, $0.004, and the run may need more" in str(error)
     assert "the next day begins at" in str(error)
     assert "Limits." not in str(error)
     assert [call.body["model"] for call in upstream.calls] == ["planner"]
@@ -225,14 +225,14 @@ def test_a_rest_that_is_less_than_the_first_call_may_cost(
     upstream: ChatServer,
 ) -> None:
     """Each API refuses the request with what is left and what a call may need; there is no failed run."""
-    headers = {"authorization": f"Bearer {new_key(day_cost=0.001, run_cost=0.5)}"}
+    headers = {"authorization": f"Bearer {new_key(day_cost=0.0001, run_cost=0.5)}"}
     if named and not body.get("stream"):
         headers["idempotency-key"] = "a"
     with httpx2.Client(base_url=served.url, headers=headers, timeout=20) as client:
         answer = client.post(f"/{path}", json={"model": "podium", **body})
         error = answer.json()["error"]
         assert (answer.status_code, error["code"]) == (429, "insufficient_quota")
-        left = r"\$0\.001 is left of the budget of this day, \$0\.001, and the first call of the run may need"
+        left = r"\$0\.0001 is left of the budget of this day, \$0\.0001, and the first call of the run needs"
         assert re.match(rf"{left} \$0\.\d+: the next day begins at ", error["message"])
         assert answer.headers["x-should-retry"] == "false"
         assert client.get("/runs").json()["data"] == []

@@ -21,7 +21,6 @@ from podium.run.approval import decide
 from podium.run.delivery import Listener, with_listener
 from podium.run.forecast import forecast_plan
 from podium.run.nested import run_nested
-from podium.run.plan_request import first_cost
 from podium.run.request import (
     RunOptions,
     check_planner,
@@ -295,10 +294,6 @@ class Conductor(Worker):
     def actions_of(self, plan: Plan) -> tuple[int, ...]:
         """Return the indices of the steps of a plan that are actions: see `Worker.acts`."""
         return self._settings.actions_of(plan)
-
-    def first_cost(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> float:
-        """Return what the first call of a new run may cost, in USD; `run` describes the arguments."""
-        return first_cost(self._settings, self._new_request(asked, options, stream=False))
 
     def run_sync(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> Result:
         """Call `run` from synchronous code, even inside a running event loop."""

@@ -1,11 +1,11 @@
 """Counts what a run has spent and reserved, and enforces its limits."""
 
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import add, sub
 from threading import Lock
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import anyio
 
@@ -99,32 +99,28 @@ BILLION = 1_000_000_000
 ZERO: Counts = (0, 0, 0, 0, 0)
 
 
-def total(amounts: Iterable[Counts]) -> Counts:
-    """Return the sum of amounts."""
-    return tuple(map(sum, zip(ZERO, *amounts, strict=True)))
-
-
 def told_spend(counts: Counts) -> Spend:
     """Return counts as an amount; its cost is unknown if the cost of one call is unknown."""
     calls, read, written, money, unknown = counts
     return Spend(calls, read, written, None if unknown else money / BILLION)
 
 
+class Kept(NamedTuple):
+    """What a run keeps for calls that it has not made yet."""
+
+    amounts: Sequence[Spend] = ()
+    steps: int = 0
+    """The number of steps that are not started yet."""
+
+
+TOGETHER = "the call, and the steps that the answer needs besides, need at least"
+"""What needs the amounts of a call and of the calls after it, for errors."""
+
+
 class Book:
     """The limits of one run, and the amounts that count against them."""
 
-    __slots__ = (
-        "aside",
-        "aside_steps",
-        "kept",
-        "kept_steps",
-        "limits",
-        "most",
-        "reserved",
-        "spent",
-        "steps",
-        "waiters",
-    )
+    __slots__ = ("keeps", "limits", "most", "reserved", "spent", "steps", "waiters")
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -135,14 +131,8 @@ class Book:
         self.steps = 0
         self.spent = ZERO
         self.reserved = ZERO
-        self.aside = ZERO
-        """What the run may not spend yet."""
-        self.aside_steps = 0
-        """The number of steps that the run may not start yet."""
-        self.kept: dict[int | None, Spend] = {}
-        """The amounts that are kept, by the index of a step."""
-        self.kept_steps: set[int | None] = set()
-        """The indices of the steps for which a start is kept."""
+        self.keeps: Callable[[], Kept] | None = None
+        """Returns what the run keeps from its nested runs."""
         self.waiters: list[tuple[AbstractEventLoop, anyio.Event]] = []
         """The events to set when the next call is settled, each with its event loop."""
 
@@ -160,32 +150,15 @@ class Book:
         money = round(cost * BILLION) if cost else 0
         return (amount.calls, amount.input_tokens, amount.output_tokens, money, amount.cost is None)
 
-    def free(self, index: int, most: int, kept: Counts) -> int:
-        """Return the part of a limit that is not spent, reserved, set aside or kept."""
-        return max(most - self.spent[index] - self.reserved[index] - self.aside[index] - kept[index], 0)
-
-    def free_steps(self, kept: int) -> int:
-        """Return the number of steps that are not started, set aside or kept."""
-        return max(self.limits.steps - self.steps - self.aside_steps - kept, 0)
-
-    def check(self, worst: Spend, kept: Counts, whose: str) -> Counts:
-        """Return an amount as counts; raise `LimitExceeded` unless it fits in addition to the kept amount."""
-        if worst.cost is None:
-            self.check_known(worst, whose)
-        needed = self.counts(worst)
-        for index, most in self.most:
-            if (free := self.free(index, most, kept)) < needed[index] > 0:
-                raise self._refused(index, needed[index], free, kept[index] + self.aside[index], whose)
-        return needed
-
-    def _refused(self, index: int, needed: int, free: int, kept: int, whose: str) -> LimitExceeded:
-        name, most = NAMES[index], dict(self.most)[index]
-        besides = f" (another {amount_text(name, kept)} kept for the steps that the answer needs)"
-        message = (
-            f"a call may need {amount_text(name, needed)}, and {whose} has {amount_text(name, free)} "
-            f"left of its {amount_text(name, most)}{besides if kept else ''}: raise Limits.{name} for more"
-        )
-        return LimitExceeded(name, message)
+    def total(self, amounts: Sequence[Spend], whose: str = "") -> Counts:
+        """Return the sum of amounts; raise `LimitExceeded` if `whose` is given and a cost must be known."""
+        total = ZERO
+        for amount in amounts:
+            if whose and amount.cost is None:
+                self.check_known(amount, whose)
+            counts = self.counts(amount)
+            total = counts if total is ZERO else tuple(map(add, total, counts))
+        return total
 
     def check_known(self, amount: Spend, whose: str) -> None:
         """Raise `LimitExceeded` if the cost is unknown and limited, and `Limits.unpriced` is not set."""
@@ -220,18 +193,6 @@ class Reservation:
     """The amount as counted in each of the ledger's books."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shortfall:
-    """A limit that has too little left for some calls."""
-
-    name: str
-    """The field of `Limits`."""
-    needs: str
-    """The amount that the calls need, with its unit."""
-    left: str
-    """What is left, with the run that has the limit."""
-
-
 @dataclass(slots=True)
 class Ledger:
     """What a run and its nested runs have spent and reserved."""
@@ -247,7 +208,7 @@ class Ledger:
     """Names of the limits that are set in any of the books."""
     _lock: Lock = field(init=False, repr=False)
     """One lock for all books."""
-    _before: Counts = field(init=False, repr=False, default=(0, 0, 0, 0, 0))
+    _before: Counts = field(init=False, repr=False, default=ZERO)
     """What the run spent before it was resumed with this ledger."""
 
     def __post_init__(self) -> None:
@@ -289,15 +250,7 @@ class Ledger:
     @property
     def left(self) -> Remaining:
         """What may still be spent, without the reserved amounts, by the limits of this and the outer runs."""
-        free: list[int | None] = [None] * len(NAMES)
-        steps = self._books[0].limits.steps
-        for book, kept, kept_steps in self._kept():
-            for index, most in book.most:
-                amount, least = book.free(index, most, kept), free[index]
-                free[index] = amount if least is None else min(amount, least)
-            steps = min(steps, book.free_steps(kept_steps))
-        calls, read, written, cost = free
-        return Remaining(steps, calls, read, written, None if cost is None else cost / BILLION)
+        return self.spare()
 
     def limits_any(self, *names: str) -> bool:
         """Return whether one of these fields of `Limits` is set, for this run or an outer run.
@@ -307,84 +260,69 @@ class Ledger:
         """
         return not self._limited.isdisjoint(names)
 
-    def shortfall(self, calls: Sequence[tuple[Spend, Spend]], steps: int) -> Shortfall | None:
-        """Return the first limit that has too little left for these calls; `None` if they fit.
-
-        What is kept in this ledger is not subtracted.
+    def spare(self, *amounts: Spend, steps: int = 0, what: str = "a call may need") -> Remaining:
+        """Return what is left beside some calls.
 
         Args:
-            calls: the worst case and the expected amount of each call, in order. Before a call is made, the
-                earlier calls have spent their expected amounts.
-            steps: number of steps that must be started.
+            amounts: the amounts of the calls.
+            steps: number of steps that are started for them.
+            what: what needs these amounts, for the error.
+
+        Raises:
+            LimitExceeded: the calls do not fit the limits of this run or of an outer run.
         """
-        for book, kept, kept_steps in self._kept():
-            if steps > (starts := book.free_steps(kept_steps)):
-                return self._lacks(book, "steps", steps, starts)
-            needed = before = ZERO
-            for worst, expected in calls:
-                needed = tuple(map(max, needed, map(add, before, book.counts(worst))))
-                before = tuple(map(add, before, book.counts(expected)))
+        rest: list[int | None] = [None] * len(NAMES)
+        starts = self.limits.steps
+        for book, kept in self._kept():
+            free = max(book.limits.steps - book.steps - kept.steps, 0)
+            if free < steps:
+                raise self._refused(book, what, "steps", (steps, free, book.limits.steps, kept.steps))
+            starts = min(starts, free - steps)
+            needed, held = book.total(amounts, self._whose(book)), book.total(kept.amounts)
             for index, most in book.most:
-                if (free := book.free(index, most, kept)) < needed[index]:
-                    return self._lacks(book, NAMES[index], needed[index], free)
-        return None
+                free = max(most - book.spent[index] - book.reserved[index] - held[index], 0)
+                if free < needed[index] > 0:
+                    raise self._refused(book, what, NAMES[index], (needed[index], free, most, held[index]))
+                before, free = rest[index], free - needed[index]
+                rest[index] = free if before is None else min(before, free)
+        calls, read, written, cost = rest
+        return Remaining(starts, calls, read, written, None if cost is None else cost / BILLION)
 
-    def set_aside(self, amounts: Sequence[Spend] = (), *, steps: int = 0) -> None:
-        """Exclude amounts from what the run may spend, until the next call of this method.
+    def keep(self, keeps: Callable[[], Kept] | None) -> None:
+        """Set the function that returns what the run keeps from its nested runs; `None` keeps nothing."""
+        self._books[0].keeps = keeps
 
-        Args:
-            amounts: the worst cases of calls.
-            steps: number of steps.
-        """
-        own = self._books[0]
-        with self._lock:
-            own.aside, own.aside_steps = total(map(own.counts, amounts)), steps
-
-    def start_step(self, index: int | None = None) -> None:
+    def start_step(self) -> None:
         """Count one started step.
-
-        Args:
-            index: index of the step in its plan; it may use what is kept for this index.
 
         Raises:
             LimitExceeded: the run has started the maximum number of steps.
         """
-        books, own = self._books, self._books[0]
         with self._lock:
-            for book, _, kept in self._kept(steps=len(own.kept_steps - {index})):
-                if not book.free_steps(kept):
-                    held = kept + book.aside_steps
-                    besides = f", {held} of them kept for the steps that the answer needs" if held else ""
-                    told = f"{self._whose(book)} may start {book.limits.steps} steps{besides}"
-                    raise LimitExceeded("steps", f"{told}: raise Limits.steps for more")
-            own.kept_steps.discard(index)
-            for book in books:
+            if len(self._books) > 1 or self.steps >= self.limits.steps:
+                self.spare(steps=1, what="another step needs")
+            for book in self._books:
                 book.steps += 1
 
-    def reserve(self, worst: Spend | None, index: int | None = None) -> Reservation:
+    def reserve(self, worst: Spend | None, *besides: Spend) -> Reservation:
         """Reserve the maximum that a call may spend.
 
         Args:
             worst: the call's worst case; `None` for a call that counts its own spending.
-            index: index of the call's step in its plan. If an amount is kept for this index, the call may
-                use everything that is kept: the other steps wait until it has ended.
+            besides: amounts that must also fit, and are not reserved.
 
         Raises:
-            LimitExceeded: the amount does not fit the limits; nothing is reserved.
+            LimitExceeded: the amounts do not fit the limits; nothing is reserved.
         """
-        books, own = self._books, self._books[0]
+        what = TOGETHER if besides else "a call may need"
         with self._lock:
             if worst is None:
-                reservation = Reservation(NOTHING, books_itself=True)
-            else:
-                own_kept = () if index in own.kept else tuple(own.kept.values())
-                checked = [
-                    book.check(worst, kept, self._whose(book)) for book, kept, _ in self._kept(own_kept)
-                ]
-                reservation = Reservation(worst, counts=checked)
-                for book, counts in zip(books, checked, strict=True):
-                    book.reserved = tuple(map(add, book.reserved, counts))
-            own.kept.pop(index, None)
+                self.spare(*besides, what=what)
+                return Reservation(NOTHING, books_itself=True)
+            self.spare(worst, *besides, what=what)
+            reservation = Reservation(worst, counts=[book.counts(worst) for book in self._books])
+            for book, counts in zip(self._books, reservation.counts, strict=True):
+                book.reserved = tuple(map(add, book.reserved, counts))
         return reservation
 
     def release(self, reservation: Reservation) -> None:
@@ -437,21 +375,6 @@ class Ledger:
                     outermost.waiters.remove(waiter)
         return True
 
-    def keep(self, amounts: Mapping[int | None, Spend], steps: Iterable[int] = ()) -> None:
-        """Keep amounts for steps of the plan; they replace what was kept before.
-
-        Only the next call of the step may use its amount. The run keeps it in the books of its outer runs
-        too, but only from its own other calls.
-
-        Args:
-            amounts: an amount for each index of a step in the plan.
-            steps: indices of the steps that must still be started; one start is kept for each.
-        """
-        own = self._books[0]
-        with self._lock:
-            own.kept = dict(amounts)
-            own.kept_steps = set(steps)
-
     def charge(self, spent: Spend, *, steps: int = 0) -> None:
         """Count what a resumed run spent earlier.
 
@@ -473,26 +396,23 @@ class Ledger:
             own.steps += steps
             self._before = tuple(map(add, self._before, counts))
 
-    def _kept(self, kept: Sequence[Spend] = (), steps: int = 0) -> Iterator[tuple[Book, Counts, int]]:
-        """Yield each book, with the amounts and the number of steps in it that are kept for other steps.
+    def _kept(self) -> Iterator[tuple[Book, Kept]]:
+        """Yield each book, with what this run may not use of it.
 
-        What a run keeps is also kept in the books of its outer runs.
-
-        Args:
-            kept: the amounts that this run keeps for other steps.
-            steps: the number of steps that this run keeps for other steps.
+        An outer run keeps the amounts of its other steps, in its book and in those of its outer runs.
         """
+        amounts, steps = list[Spend](), 0
         for book in self._books:
-            if book is not self._books[0]:  # an outer run does not let this run use what it keeps
-                kept, steps = (*kept, *book.kept.values()), steps + len(book.kept_steps)
-            yield book, total(map(book.counts, kept)), steps
+            if book.keeps is not None and book is not self._books[0]:
+                kept = book.keeps()
+                amounts, steps = [*amounts, *kept.amounts], steps + kept.steps
+            yield book, Kept(amounts, steps)
 
-    def _lacks(self, book: Book, name: str, needed: int, free: int) -> Shortfall:
-        needs = f"another {amount_text(name, needed)}"
-        if name != "cost":
-            needs = amount_text(name, needed).replace(" ", " more ", 1)
-        left = amount_text(name, free).split(" ")[0]
-        return Shortfall(name, needs, f"{self._whose(book)} has {left} left")
+    def _refused(self, book: Book, what: str, name: str, counts: tuple[int, int, int, int]) -> LimitExceeded:
+        needed, free, most, kept = (amount_text(name, count) for count in counts)
+        besides = f" (another {kept} kept for the steps that the answer needs)" if counts[-1] else ""
+        left = f"{self._whose(book)} has {free} left of its {most}{besides}"
+        return LimitExceeded(name, f"{what} {needed}, and {left}: raise Limits.{name} for more")
 
     def _whose(self, book: Book) -> str:
         if book is not self._books[0]:

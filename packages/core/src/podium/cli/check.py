@@ -29,7 +29,6 @@ from podium.plan_text.parser import parse_plan
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.run.no_plan import for_people
-from podium.run.plan_request import tight_cost
 from podium.secrets import Boundary
 from podium.types.messages import Message, read_query
 from podium.types.outcome import Problem, Proposal
@@ -274,9 +273,6 @@ def _planner(config: Config, cards: tuple[Card, ...], workers: Sequence[Worker])
         probe.name, probe.card = planner.name, planner.card
         probe.call = partial(_ask_planner, planner, cards, config.limits.plan_steps)
         probe.warnings = tuple(planner.warnings(workers))
-        cost = config.limits.cost
-        if cost is not None and (tight := tight_cost(planner, workers, config.limits, cost)):
-            probe.warnings += (tight,)
     if isinstance(planner, ChatPlanner):
         probe.model = _model(planner.worker)
         probe.structured = tuple(sorted(planner.worker.constraint_kinds))

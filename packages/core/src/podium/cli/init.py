@@ -7,7 +7,6 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -186,6 +185,7 @@ _MOST = 3
 """Maximum number of models that become workers."""
 _OTHERS = 12
 """Maximum number of further models that the file names."""
+_UNPRICED = "no price is known, so a limit on cost cannot hold: write the `price` of each worker"
 
 
 def _find_server(base_url: str | None, key_env: str | None) -> "Server":
@@ -233,14 +233,13 @@ class Server:
         if self.key_env is not None:
             written = f"key_env = {json.dumps(self.key_env)}   #"
             text = text.replace('# key_env = "SERVER_API_KEY"   #', written)
-        if not _is_own(self.base_url):
-            text = re.sub(r"^price = ", "# price = ", text, flags=re.MULTILINE)
         models = rank_models(listed)
         if listed and not models:
             names = ", ".join(model.name for model in listed[:_OTHERS])
             told = f"{self.base_url} lists no model for chat, only {names}: load a chat model there"
             raise ConfigError(told)
-        lines = [f"URL {self.base_url}", *(f"model {model.name}" for model in models[:_MOST])]
+        named = [f"model {model.name}" for model in models[:_MOST]]
+        lines = [f"URL {self.base_url}", *named, _UNPRICED]
         return _with_workers(text, models) if models else text, lines
 
     async def _listed(self) -> Sequence[ListedModel]:
@@ -266,15 +265,6 @@ class Server:
                 return "check the path of the URL, which often ends in /v1"
             case _:
                 return "start the server, correct the URL, or write the file without models with --offline"
-
-
-def _is_own(url: str) -> bool:
-    """Return whether a host is this machine or in a private network, so that its models have no price."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_private
-    except ValueError:
-        return "." not in host or host.endswith((".local", ".internal", ".lan"))
 
 
 def _with_workers(text: str, models: Sequence[ListedModel]) -> str:

@@ -51,6 +51,8 @@ class Attempt:
     """Number of the call among the calls for its step, from 1."""
     request: Request
     reservation: Reservation
+    has_cap: bool
+    """Whether the answer is capped by the limits of the run, more than by the worker or the caller."""
     breaker: CircuitBreaker
     """The worker's circuit breaker."""
     tries: bool
@@ -80,6 +82,18 @@ class Attempt:
     def is_open(self) -> bool:
         """Whether the call has no answer and no error yet: it is running, or was stopped."""
         return self.completion is None and self.error is None
+
+    @property
+    def reached_cap(self) -> bool:
+        """Whether the answer is as long as its cap, so that the worker may need a higher one."""
+        cap = self.request.sampling.max_tokens
+        return self.has_cap and cap is not None and self.usage.total_output_tokens >= cap
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the answer was cut at its cap."""
+        whole = self.completion
+        return self.has_cap and whole is not None and whole.finish_reason == "length"
 
     @property
     def actions(self) -> Sequence[ActionLog]:
@@ -290,7 +304,7 @@ class Attempt:
             well = False
         self.breaker.ended(now, well=well, tried=self.tries, error=self.error)
         if self.is_sent and not self.is_open:
-            ok = self.completion is not None
+            ok = self.completion is not None and not self.is_cut  # a cut answer needed more
             used = self.usage
             took = CallRecord(
                 now - self.began, ok, used.total_input_tokens, used.total_output_tokens, self.cost

@@ -1,380 +1,306 @@
-"""Keeps a part of a run's limits for the steps that the answer needs."""
+"""Divides what the limits of a run leave among the calls that are still to be made.
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
-from typing import Literal, NamedTuple
+A call reserves its prompt and its cap, the longest answer that the request allows. The cap is the call's
+share of what is left. Estimates only divide what is left. A call is refused only if it, and the least that
+the steps after it need, exceed a limit.
+"""
 
-from podium.budget.ledger import Shortfall
-from podium.budget.limits import Spend
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import mul
+from typing import Final
+
+import anyio
+
+from podium.budget.ledger import TOGETHER, Kept, Reservation
+from podium.budget.limits import Remaining, Spend
 from podium.errors import LimitExceeded, PlanInvalid
 from podium.execution.context import RunContext
 from podium.execution.graph import DependencyGraph, StepState
-from podium.prompts.subtask import REFUSED, shown_step, step_input
-from podium.types.outcome import Problem
-from podium.types.plan import Plan, Step
-from podium.workers.pool import answer_bound, bounded
-from podium.workers.worker import Request, VisibleStep
+from podium.planners.planner import Planner, PlanRequest, asked_steps
+from podium.prompts.subtask import step_input
+from podium.types.plan import Step
+from podium.workers.worker import Card, Request, VisibleStep
 
-FIRST_GUESS = 1_000
-"""Expected tokens of an answer of a worker without earlier answers; a token has four characters."""
-_SHARE = 0.95
-"""The expected length of a worker's next answer is this quantile of the lengths of its latest answers."""
-_METERED = ("input_tokens", "output_tokens", "cost")
+LEAST: Final = 64
+"""Tokens of the shortest cap."""
+_BOUND: Final = 4
+"""The tokens that are reserved for a prompt are at most about this many times its tokens."""
+_USUAL: Final = 300
+"""Tokens of the answer of a worker without history, if no worker of the plan has one."""
+_OF_ROW: Final = 60
+"""Tokens of a row of a plan, with a margin, because a plan that is cut must be written again."""
+_UNSEEN: Final = 3
+"""Fewest steps that may follow a step of an incomplete plan."""
+_UNEVEN: Final = 3
+"""A step of an incomplete plan waits if another step has more than this many times its cap, as there are more
+steps than expected, unless its cap is `_AMPLE`."""
+_AMPLE: Final = 1_000
+_QUANTILE: Final = 0.95
+"""The tokens that a worker's answers needed so far are this quantile of their lengths."""
 
 
-class Amount(NamedTuple):
-    """The amounts of one call."""
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a call needs of the limits."""
 
-    worst: Spend
-    """The maximum that the call may spend; one call if its tokens are unknown."""
-    expected: Spend
+    least: Spend
+    """The call with the shortest cap."""
+    most: int = 0
+    """Tokens of its longest answer; 0 if it writes none, or reserves its own calls."""
+    price: float | None = None
+    """USD for one more token of its answer; `None` if it is unknown."""
+    card: Card | None = None
+    usual: int | None = None
+    """Tokens that the worker's answers needed so far; `None` without history."""
+
+    def with_inputs(self, more: int, part: int = 1) -> Spend:
+        """Return the call with the shortest cap and a prompt of `more` tokens more, divided by `part`."""
+        least, read = self.least, (self.least.input_tokens + more) // part
+        cost = least.cost
+        if cost is not None and self.card is not None and self.card.price is not None and self.most:
+            cost = self.card.price.most(read, least.output_tokens)
+        return Spend(least.calls, read, least.output_tokens, cost)
+
+    @classmethod
+    def of(
+        cls, worst: Callable[[int | None], Spend | None], card: Card | None, usual: int | None = None
+    ) -> "Need":
+        """Return what a call needs, from the maximum that it may spend with a cap, and without."""
+        most = worst(None)
+        if most is None:
+            return cls(Spend(1))
+        least = (worst(min(LEAST, most.output_tokens)) if most.output_tokens else None) or most
+        tokens, price = most.output_tokens - least.output_tokens, 0.0
+        if tokens and most.cost is not None and least.cost is not None:
+            price = (most.cost - least.cost) / tokens
+        return cls(least, most.output_tokens, price, card, usual)
 
 
-CALL = Amount(Spend(calls=1), Spend(calls=1))
-"""The amount of a call if neither tokens nor cost are limited."""
+def cap_of(spare: Remaining, own: Need, others: Iterable[Need]) -> int | None:
+    """Return the cap of a call; `None` if no limit of tokens or cost bounds its answer.
+
+    Args:
+        spare: what is left beside the least that all the calls need.
+        own: what the call needs.
+        others: what the calls beside it and after it need.
+    """
+    needs = [own, *others]
+    known = [need.usual for need in needs if need.usual is not None]
+    priced = [need.price for need in needs if need.price is not None]
+    usual = sum(known) / len(known) if known else _USUAL
+    price = sum(priced) / len(priced) if priced else 0.0
+    sizes = [usual if need.usual is None else max(need.usual, 1) for need in needs]
+    shares = []
+    if spare.output_tokens is not None:
+        shares.append(spare.output_tokens / sum(sizes))
+    if spare.cost is not None and own.price:
+        costs = (price if need.price is None else need.price for need in needs)
+        shares.append(spare.cost / sum(map(mul, sizes, costs)))
+    if not shares or not own.most:
+        return None
+    return min(own.most, own.least.output_tokens + int(sizes[0] * min(shares)))
 
 
 def is_metered(context: RunContext) -> bool:
     """Return whether tokens or cost are limited."""
-    return context.ledger.limits_any(*_METERED)
+    return context.ledger.limits_any("input_tokens", "output_tokens", "cost")
 
 
-def amount_of(
-    context: RunContext,
-    step: Step,
-    visible: tuple[VisibleStep, ...],
-    *,
-    worker: int | None = None,
-    last: bool = False,
-) -> Amount:
-    """Return the amounts of a call.
+def planner_call(
+    context: RunContext, planner: Planner, request: PlanRequest, order: Sequence[int]
+) -> tuple[PlanRequest, Spend]:
+    """Return a request for a planner with its cap, and the maximum that its call may spend.
 
-    Args:
-        context: the context of the run.
-        step: the step of the call.
-        visible: the steps that the worker sees, without those of the previous round.
-        worker: number of the worker that is called; `None` means the worker of the step.
-        last: whether it is the last step of its plan.
+    Raises:
+        LimitExceeded: the call, and one step of a plan, exceed a limit.
     """
-    number = step.worker if worker is None else worker
-    called, asked, limits = context.settings.pool.workers[number], context.request, context.settings.limits
-    visible = context.previous.visible + visible if step.previous else visible
-    query = asked.query if context.shows_question else ()
+
+    def worst(cap: int | None) -> Spend:
+        asked = request if cap is None else replace(request, max_tokens=cap)
+        spend = planner.worst_case(asked, context.settings.limits.answer_tokens)
+        return context.overlong.worst_case(planner.card, spend)
+
+    own = Need.of(worst, planner.card, _OF_ROW * request.asked_steps)
+    if not own.least.calls:  # a cached plan, or no model
+        return request, own.least
+    what = "a plan and one step need at least"
+    if not is_metered(context):
+        context.ledger.spare(own.least, Spend(1), steps=1, what=what)
+        return request, worst(None)
+    needs = [need_of_step(context, Step(number, "Answer."), number) for number in order]
+    steps = [needs[index % len(needs)] for index in range(request.asked_steps)]
     try:
-        shown = step_input(called, step, visible, query, most_chars=limits.output_chars, texts=asked.context)
-    except PlanInvalid:  # if the real inputs are also too long, the step fails when it starts
-        return CALL
-    request = Request(messages=context.messages(step, shown, called.card), step_input=shown)
-    if last and context.last_step_differs:
-        messages = request.messages + asked.tool_messages
-        tools = asked.tools if called.takes_tools else None
-        request = replace(request, messages=messages, tools=tools, sampling=asked.sampling)
-    request = bounded(called, request, context.ledger)
-    worst = called.worst_case(request, limits.answer_tokens)
-    if worst is None:
-        return CALL
-    worst = context.overlong.worst_case(called.card, worst)
-    written = min(worst.output_tokens, expected_tokens(context, number))
-    price, cost = called.card.price, worst.cost
-    if cost is not None and price is not None:
-        cost = min(cost, price.most(worst.input_tokens, written))
-    return Amount(worst, replace(worst, output_tokens=written, cost=cost))
+        spare = context.ledger.spare(own.least, *(step.with_inputs(0, _BOUND) for step in steps))
+    except LimitExceeded:
+        steps = [min(steps, key=lambda step: (step.least.cost or 0.0, step.least.input_tokens))]
+        spare = context.ledger.spare(own.least, steps[0].with_inputs(0, _BOUND), steps=1, what=what)
+    cap = cap_of(spare, own, [replace(step, usual=step.usual or _USUAL) for step in steps])
+    return request if cap is None else replace(request, max_tokens=cap), worst(cap)
 
 
-def expected_tokens(context: RunContext, worker: int) -> int:
-    """Return the expected number of output tokens of a worker's next answer."""
-    pool, called = context.settings.pool, context.settings.pool.workers[worker]
-    written = pool.history(worker).output_tokens(_SHARE)
-    tokens = FIRST_GUESS if written is None else written
-    most = called.max_tokens
-    if most is None and called.uses_tokens:
-        most = answer_bound(called.card, context.ledger)
-    return tokens if most is None else min(tokens, most)
+def need_of_step(context: RunContext, step: Step, number: int) -> Need:
+    """Return what a call for a step needs, without the outputs of other steps."""
+    worker, asked, limits = context.settings.pool.workers[number], context.request, context.settings.limits
+    query = asked.query if context.shows_question else ()
+    visible = [
+        *(context.previous.visible if step.previous else ()),
+        *(VisibleStep(seen, "", "") for seen in step.access),
+    ]
+    try:
+        shown = step_input(worker, step, visible, query, most_chars=limits.output_chars, texts=asked.context)
+    except PlanInvalid:  # the step fails when it starts
+        return Need(Spend(1))
+    return need_of(
+        context, number, Request(messages=context.messages(step, shown, worker.card), step_input=shown)
+    )
 
 
-def expected_step(context: RunContext, plan: Plan, index: int) -> VisibleStep:
-    """Return a step as other steps see it, with an output of the expected length."""
-    tokens = expected_tokens(context, plan.steps[index].worker)
-    return shown_step(plan, index, "x" * min(4 * tokens, context.settings.limits.output_chars))
+def need_of(context: RunContext, number: int, request: Request) -> Need:
+    """Return what a call of a worker needs."""
+    pool = context.settings.pool
+    usual = pool.history(number).output_tokens(_QUANTILE)
+    return Need.of(lambda cap: worst_case(context, number, request, cap), pool.cards[number], usual)
 
 
-_Size = Callable[[int], float]
-_Kind = Literal["known", "expected", "missing"]
+def worst_case(context: RunContext, number: int, request: Request, cap: int | None = None) -> Spend | None:
+    """Return the maximum that a call of a worker may spend; `None` if the worker reserves its own calls."""
+    worker, request = context.settings.pool.workers[number], with_cap(request, cap)
+    worst = worker.worst_case(request, context.settings.limits.answer_tokens)
+    return None if worst is None else context.overlong.worst_case(worker.card, worst)
 
 
-class Way(NamedTuple):
-    """A way to the answer."""
-
-    steps: tuple[int, ...]
-    """The steps that must still call a worker, as indices in the plan, in its order."""
-    lacks: Shortfall | None
-    """The limit that does not allow these steps, if each spends the expected amount; else `None`."""
+def with_cap(request: Request, cap: int | None) -> Request:
+    """Return a request with a cap."""
+    return request if cap is None else replace(request, sampling=replace(request.sampling, max_tokens=cap))
 
 
-class AnswerWays:
-    """The ways to the answer of a complete plan.
+class Fit:
+    """Divides what is left among the steps of one round.
 
     Args:
         context: the context of the run.
-        graph: the steps of the plan.
+        graph: the steps of the round; `None` for a single call.
     """
 
-    def __init__(self, context: RunContext, graph: DependencyGraph) -> None:
+    def __init__(self, context: RunContext, graph: DependencyGraph | None = None) -> None:
         self._context = context
-        self._graph = graph
+        self._graph: Iterable[StepState] = () if graph is None else graph
         self._is_metered = is_metered(context)
-        self._known: dict[object, Amount] = {}
+        self._is_planned = graph is None
+        self._planned = anyio.Event()
+        self._needs: dict[tuple[int, int], Need] = {}
+        self._longest = 0
+        """The longest cap of a step that started before the plan is complete."""
+        self.refusal: LimitExceeded | None = None
+        """Why the limits allow no answer, so that no step may start; `None` if they may allow one."""
 
-    @property
-    def _plan(self) -> Plan:
-        assert self._graph.plan is not None
-        return self._graph.plan
+    def plan(self) -> None:
+        """Divide from now on among the steps of the complete plan, whose paid results are known.
 
-    @property
-    def open(self) -> tuple[int, ...]:
-        """The steps that have not ended and wait for a call."""
-        return tuple(state.index for state in self._graph if state.needs_call)
-
-    def best(self) -> Way | None:
-        """Return the way with the fewest steps; if the limits do not allow it, another way that they allow.
-
-        A way without steps whose latest call has failed is better. If the limits allow no way, the result
-        `lacks` a limit. `None` means that there is no way, for another reason than limits.
+        Sets `refusal` if the limits are too low for the prompts of the steps and a short answer of each.
         """
-        ways = list(self._ways())
-        return next((way for way in ways if way.lacks is None), ways[-1] if ways else None)
-
-    def _ways(self) -> Iterator[Way]:
-        failed = frozenset(state.index for state in self._graph if state.has_failed_call)
-        sizes = self._sizes()
-        for avoided in (failed, frozenset[int]()) if failed else (failed,):
-            for size in sizes:
-                if (steps := self._smallest(size, avoided)) is not None:
-                    lacks = self._context.ledger.shortfall(self.amounts(steps), self.starts(steps))
-                    yield Way(steps, lacks)
-
-    def _sizes(self) -> list[_Size]:
-        """Return what the best way has the least of: steps, or an amount that the run limits."""
-        sizes: list[_Size] = [lambda _: 1]
-        if self._is_metered:
-            steps = self.open
-            worst = [amount.worst for amount in self.amounts(steps)]
-            for name in ("cost", "output_tokens", "input_tokens"):
-                size = {index: getattr(spend, name) or 0 for index, spend in zip(steps, worst, strict=True)}
-                sizes += [size.__getitem__] * self._context.ledger.limits_any(name)
-        return sizes
-
-    def _smallest(self, size: _Size, avoided: Collection[int]) -> tuple[int, ...] | None:
-        """Return the smallest set of steps that must still call a worker so that the last step can be `ok`.
-
-        It is the smallest one if the steps on it have no inputs in common. `None` if there is no such set.
-
-        Args:
-            size: the size of each step.
-            avoided: steps that must not be in the set.
-        """
-        best: dict[int, frozenset[int] | None] = {}
-        last = len(self._plan.steps) - 1
-        for index in sorted(self._plan.reaching(last)):
-            state = self._graph[index]
-            if state.outcome is not None:
-                best[index] = frozenset() if state.is_good else None
-            elif not state.needs_call:
-                best[index] = frozenset()
-            else:
-                best[index] = None if index in avoided else self._with_inputs(state, best, size)
-        way = best[last]
-        return None if way is None else tuple(sorted(way))
-
-    def _with_inputs(
-        self, state: StepState, best: dict[int, frozenset[int] | None], size: _Size
-    ) -> frozenset[int] | None:
-        """Return a step with the smallest sets of steps that give it enough inputs."""
-        if state.visible is not None:
-            return frozenset({state.index})
-        inputs = [
-            way
-            for seen in state.step.access
-            if (way := best[seen]) is not None
-            and (self._graph[seen].outcome is None or state.takes(self._graph[seen]))
-        ]
-        must = [best[seen] for seen in state.step.references]
-        count = self._graph.fewest_inputs(state)
-        if len(inputs) < count or None in must:
-            return None
-        chosen = sorted(inputs, key=lambda way: sum(map(size, way)))[:count]
-        return frozenset({state.index}).union(*chosen, *(way for way in must if way is not None))
-
-    def onward(self, index: int, way: Collection[int]) -> tuple[int, ...]:
-        """Return a step and the fewest steps that bring its output to a step of `way`."""
-        paths: list[tuple[int, ...]] = [(index,)]
-        met = {index}
-        for path in paths:  # the loop appends to `paths`
-            for state in self._graph[path[-1]].dependents:
-                if state.index in way or not state.needs_call:
-                    return path
-                if state.index not in met:
-                    met.add(state.index)
-                    paths.append((*path, state.index))
-        return (index,)
-
-    def starts(self, steps: Iterable[int]) -> int:
-        """Return how many of these steps have not started."""
-        return sum(not self._graph[index].has_started for index in steps)
-
-    def amounts(self, steps: Collection[int], running: Collection[int] = ()) -> list[Amount]:
-        """Return the amount of each step, if these steps run and no other open step does.
-
-        Args:
-            steps: the steps.
-            running: further steps that run.
-        """
-        if not self._is_metered:
-            return [CALL] * len(steps)
-        shown = {*steps, *running}
-        return [self._amount(self._graph[index], shown) for index in steps]
-
-    def _amount(self, state: StepState, running: Collection[int]) -> Amount:
-        worker = state.next_worker
-        inputs = tuple((index, self._kind(index, running)) for index in state.step.access)
-        longest = self._context.overlong.longest(self._context.settings.pool.cards[worker])
-        key = (state.index, worker, state.visible is None, inputs, longest)
-        if key not in self._known:
-            visible = state.visible
-            if visible is None:
-                visible = tuple(self._shown(index, kind) for index, kind in inputs)
-            elif state.step.previous:  # `amount_of` adds the previous round
-                visible = visible[len(self._context.previous.visible) :]
-            last = state is self._graph.last
-            self._known[key] = amount_of(self._context, state.step, visible, worker=worker, last=last)
-        return self._known[key]
-
-    def _kind(self, index: int, running: Collection[int]) -> _Kind:
-        state = self._graph[index]
-        if state.outcome is not None:
-            return "known" if state.is_good else "missing"
-        return "expected" if index in running or not state.needs_call else "missing"
-
-    def _shown(self, index: int, kind: _Kind) -> VisibleStep:
-        outcome = self._graph[index].outcome
-        if kind == "expected":
-            return expected_step(self._context, self._plan, index)
-        if kind == "missing" or outcome is None:
-            return shown_step(self._plan, index, "", REFUSED)
-        return shown_step(self._plan, index, outcome.text)
-
-
-class AnswerReserve:
-    """Keeps amounts in the ledger of a run, for one round.
-
-    Args:
-        context: the context of the run.
-        graph: the round's steps.
-    """
-
-    def __init__(self, context: RunContext, graph: DependencyGraph) -> None:
-        self._context = context
-        self._graph = graph
-        self._ways = AnswerWays(context, graph)
-        self._is_metered = is_metered(context)
-        self._way: tuple[int, ...] = ()
-        self._lacks: Shortfall | None = None
-        self._has_all = True
-        self._begun = False
-        self.refusal: Problem | None = None
-        """Why the limits allow no answer, so that no further step may start; `None` if they allow one, or if
-        calls that are running may free enough. A run with an answer cache may get an answer without calls, so
-        only the limit of steps counts."""
-
-    def begin(self) -> None:
-        """Keep amounts for the complete plan, whose paid results are known."""
-        self._begun = self._graph.plan is not None and len(self._graph.plan.steps) > 1
-        self._keep()
+        self._is_planned = True
+        self._planned.set()
+        context, kept, whole = self._context, self.kept(), list[Spend]()
+        if not kept.steps and not kept.amounts:
+            return
+        context.ledger.keep(self.kept)
+        amounts = [] if context.cache is not None else list(kept.amounts)  # cached answers need no calls
+        if amounts and self._is_metered:
+            whole = [need.with_inputs(more) for need, more in self._open()]
+            largest = max(range(len(whole)), key=lambda at: (whole[at].cost or 0.0, whole[at].input_tokens))
+            amounts[largest] = whole[largest]  # it must fit alone
+        try:
+            context.ledger.spare(*amounts, steps=kept.steps, what="the plan needs at least")
+        except LimitExceeded as error:
+            if error.limit in ("steps", "calls") or not context.ledger.is_calling:
+                self.refusal = error
 
     def end(self) -> None:
-        """Keep nothing more."""
-        self._begun = False
-        self._context.ledger.keep({})
+        """Divide nothing more."""
+        self._planned.set()
+        self._context.ledger.keep(None)
 
-    def update(self, ended: StepState) -> None:
-        """Keep the amounts that the answer needs after a step has ended, or set `refusal`."""
-        if not (self._has_all and ended.is_good) or self._is_scarce:
-            self._keep()
+    async def freed(self) -> bool:
+        """Wait until a call that does not fit may fit; return whether the method waited."""
+        if self._is_planned:
+            return await self._context.ledger.freed()
+        await self._planned.wait()
+        return True
 
-    def admit(self, index: int) -> None:
-        """Keep the amounts that the answer needs before a call of a step.
+    def reserve(
+        self, index: int, number: int, request: Request, *, is_repeated: bool = False
+    ) -> tuple[Request, Reservation]:
+        """Reserve a call, and return its request, with its cap, and its reservation.
 
         Args:
             index: index of the step in its plan.
+            number: number of the worker in the pool.
+            request: the request without a cap.
+            is_repeated: whether an answer was cut at its cap. The call then gets all that is left.
 
         Raises:
-            LimitExceeded: the limits are needed for other steps, or allow no answer.
+            LimitExceeded: the call, and the least that the other steps need, exceed a limit.
         """
-        if self._begun and self._is_scarce:
-            self._keep()
-        if self.refusal is not None and self._lacks is not None:
-            raise LimitExceeded(self._lacks.name, self.refusal.message)
-        if not self._begun or self._has_all or (len(self._way) == 1 and index in self._way):
-            return  # the ledger checks the call itself
-        if self._lacks is None:
-            if index not in self._way:
-                self._admit_beside(index)
-        elif self._context.cache is None:  # with a cache, the other steps may need no calls
-            raise LimitExceeded(self._lacks.name, _too_little(self._lacks).message)
+        if self.refusal is not None:
+            raise self.refusal
+        request = self.capped(index, number, request, is_repeated=is_repeated)
+        worst = worst_case(self._context, number, request)
+        if self._is_metered or not self._is_planned or self._context.cache is not None:
+            return request, self._context.ledger.reserve(worst)
+        besides = [Spend(others)] if (others := len(self._states(index))) else []
+        return request, self._context.ledger.reserve(worst, *besides)
 
-    def _admit_beside(self, index: int) -> None:
-        """Raise `LimitExceeded` unless a step, and the steps that bring its output on, fit beside the way."""
-        onward = self._ways.onward(index, self._way)
-        amounts = self._ways.amounts(self._way, onward)
-        kept = [(amount.worst, amount.worst) for amount in amounts]
-        besides = self._ways.amounts(onward, self._way)
-        starts = self._ways.starts((*self._way, *onward))
-        lacks = self._context.ledger.shortfall([*kept, *besides], starts)
-        if lacks is not None:
-            needs = f"together with the steps that the answer needs, the step needs {lacks.needs}"
-            raise LimitExceeded(lacks.name, f"{needs}, and {lacks.left}: raise Limits.{lacks.name} for more")
+    def capped(self, index: int, number: int, request: Request, *, is_repeated: bool = False) -> Request:
+        """Return the request of a call with its cap; `reserve` describes the arguments and the error."""
+        if not self._is_metered:
+            return request
+        context = self._context
+        others = self._open(index) + ([] if self._is_planned else self._unseen())
+        floors = [need.with_inputs(more, _BOUND) for need, more in others if context.cache is None]
+        own = need_of(context, number, request)
+        spare = context.ledger.spare(own.least, *floors, what=TOGETHER if floors else "a call may need")
+        cap = cap_of(spare, own, () if is_repeated else (need for need, _ in others))
+        if cap is not None and not self._is_planned:
+            if _UNEVEN * cap < self._longest and cap < _AMPLE:
+                raise LimitExceeded("output_tokens", "the step waits until the plan is complete")
+            self._longest = max(self._longest, cap)
+        given = request.sampling.max_tokens or context.settings.pool.workers[number].max_tokens
+        return with_cap(request, cap) if cap is not None and (given is None or cap < given) else request
 
-    @property
-    def _is_scarce(self) -> bool:
-        """Whether the steps of the plan could exceed a limit."""
-        plan, left = self._graph.plan, self._context.ledger.left
-        most = 0 if plan is None else len(plan.steps)
-        few = left.calls is not None and left.calls < most * self._context.settings.retry.attempts
-        return self._is_metered or few or (left.steps is not None and left.steps < most)
+    def kept(self) -> Kept:
+        """Return the least that the steps without a call need, which nested runs leave to them."""
+        starts = sum(not state.has_started for state in self._states())
+        return Kept([need.with_inputs(more, _BOUND) for need, more in self._open()], starts)
 
-    def _keep(self) -> None:
-        """Keep the worst case of every step if the limits allow it, else of the steps of the best way."""
-        last, ledger, ways = self._graph.last, self._context.ledger, self._ways
-        if not self._begun or last is None or last.outcome is not None:
-            return
-        self._way, self._lacks = ways.open, None
-        worst = [amount.worst for amount in ways.amounts(self._way)]
-        fits = ledger.shortfall([(each, each) for each in worst], ways.starts(self._way))
-        self._has_all = fits is None
-        if not self._has_all:
-            best = ways.best()
-            if best is None:  # the last step will be skipped, for another reason than limits
-                ledger.keep({})
-                self._way = ()
-                return
-            self._way, self._lacks = best
-            if self._lacks is not None and self._is_final(self._lacks):
-                self.refusal = _too_little(self._lacks)
-                self.end()
-                return
-            worst = [amount.worst for amount in ways.amounts(self._way)]
-        starts = [index for index in self._way if not self._graph[index].has_started]
-        ledger.keep(dict(zip(self._way, worst, strict=True)), starts)
+    def _states(self, but: int | None = None) -> list[StepState]:
+        """Return the steps that must still call a worker, without the step `but`."""
+        return [each for each in self._graph if each.index != but and not each.reason and each.needs_call]
 
-    def _is_final(self, lacks: Shortfall) -> bool:
-        """Return whether the limits allow no answer, whatever the running calls spend."""
-        if len(self._way) == 1 or (lacks.name != "steps" and self._context.cache is not None):
-            return False  # the call of a single step is refused by the ledger itself
-        return lacks.name in ("steps", "calls") or not self._context.ledger.is_calling
+    def _open(self, but: int | None = None) -> list[tuple[Need, int]]:
+        """Return what the steps without a call need, and the tokens of the outputs that they see."""
+        if not self._is_metered:
+            return [(_CALL, 0)] * len(self._states(but))
+        outputs = {each.index: 0 if each.outcome is None else len(each.outcome.text) for each in self._graph}
+        found = []
+        for state in self._states(but):
+            key = state.index, state.next_worker
+            if key not in self._needs:
+                self._needs[key] = need_of_step(self._context, state.step, state.next_worker)
+            found.append((self._needs[key], sum(4 * outputs[seen] // 5 for seen in state.step.access)))
+        return found
+
+    def _unseen(self) -> list[tuple[Need, int]]:
+        """Return what the steps may need that are not written yet: they call all workers in turn."""
+        settings, rows = self._context.settings, len(list(self._graph))
+        most = min(settings.limits.plan_steps, self._context.policy.most_steps or settings.limits.plan_steps)
+        size = len(settings.pool)
+        steps = max(asked_steps(most, size) - rows, _UNSEEN)
+        return [
+            (need_of_step(self._context, Step(each % size, "Answer."), each % size), 0)
+            for each in range(steps)
+        ]
 
 
-def _too_little(lacks: Shortfall) -> Problem:
-    message = (
-        f"the plan needs at least {lacks.needs} for an answer, and {lacks.left}, so no further step starts"
-    )
-    return Problem(LimitExceeded.code, f"{message}: raise Limits.{lacks.name} for more")
+_CALL: Final = Need(Spend(1))

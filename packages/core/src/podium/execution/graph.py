@@ -1,6 +1,6 @@
 """The steps of a round and their dependencies."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set as AbstractSet
 from typing import Literal
 
 import anyio
@@ -288,6 +288,21 @@ class DependencyGraph:
             return state.least
         may_have_none = state.step.previous and bool(self._previous.visible)
         return min(state.least, 0 if may_have_none else 1)
+
+    @property
+    def able(self) -> AbstractSet[int]:
+        """The indices of the steps that have an output, or may get one without the failed steps."""
+        able = set[int]()
+        for state in self._states:
+            inputs = [
+                seen
+                for seen in state.step.access
+                if seen in able and (self._states[seen].outcome is None or state.takes(self._states[seen]))
+            ]
+            may_run = len(inputs) >= self.fewest_inputs(state) and able.issuperset(state.step.references)
+            if state.is_good if state.outcome is not None else may_run:
+                able.add(state.index)
+        return able
 
     def _refers_to_nothing(self, state: StepState) -> bool:
         """Return whether the subtask refers to a step without an output."""

@@ -12,7 +12,7 @@ from podium.aio.sync import interrupt_of
 from podium.errors import ConfigError, WorkerActs
 from podium.execution.actions import Approver, RoundActions
 from podium.execution.context import NO_OUTCOMES, ExternalScheduler, HostExit, Pause, RunContext
-from podium.execution.fit import AnswerReserve
+from podium.execution.fit import Fit
 from podium.execution.graph import (
     ABORTED,
     ENOUGH,
@@ -71,7 +71,7 @@ class RoundScheduler:
             previous=context.previous,
             names=context.request.context,
         )
-        self._reserve = AnswerReserve(context, self._graph)
+        self._fit = Fit(context, self._graph)
         self._paid_steps = PaidSteps(
             context, number, self._graph, paid, has_exact_keys=may_replan or paid is not None
         )
@@ -112,7 +112,7 @@ class RoundScheduler:
             for state in () if isinstance(self.broke, Pause) else self._graph:
                 if state.outcome is None:  # stopped before it could start, or it waits for an approval
                     self._end(state, self._stored.never_ran(state, self.waits.get(state.index, needs)))
-            self._reserve.end()
+            self._fit.end()
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
@@ -163,7 +163,7 @@ class RoundScheduler:
             if state.index not in needed:
                 self._give_up(state, UNSEEN)
         ready = self._settle(self._decide(self._graph))
-        self._reserve.begin()
+        self._fit.plan()
         ready = self._settle(ready)
         self._send_answer()
         return ready
@@ -303,9 +303,9 @@ class RoundScheduler:
     def _settle(self, ready: list[StepState]) -> list[StepState]:
         """End the steps that are paid for, refused or not needed, and return the other steps."""
         ready = self._recalled(ready)
-        while ready and self._reserve.refusal is not None:
+        while ready and self._fit.refusal is not None:
             for state in ready:
-                self._end(state, self._stored.never_ran(state, self._reserve.refusal, "failed"))
+                self._end(state, self._stored.never_ran(state, Problem.of(self._fit.refusal), "failed"))
             ready = self._recalled([after for state in ready for after in self._release(state)])
         if self._has_unwanted and self._graph.plan is not None:
             self._has_unwanted = False
@@ -359,7 +359,7 @@ class RoundScheduler:
             step=state.step,
             visible=state.visible or (),
             on_text=self._on_text,
-            admit=self._reserve.admit,
+            fit=self._fit,
             number=state.number,
             last=state is self._graph.last,
             labels=state.labels,
@@ -454,7 +454,6 @@ class RoundScheduler:
                 self._context.settings.pool.card_of(outcome.worker, state.step.worker), state.labels
             )
         self._context.tell_step_ended(outcome, state.key, state.took)
-        self._reserve.update(state)
 
 
 class ExternalRound(ExternalScheduler):

@@ -6,11 +6,13 @@ Implements retries, fallbacks and caching, within the run's limits, policy and s
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from podium.errors import LimitExceeded, PodiumError, WorkerFailed, WorkerTimeout
+from podium.budget.ledger import Reservation
+from podium.errors import AnswerCut, LimitExceeded, PodiumError, WorkerFailed, WorkerTimeout
 from podium.execution.attempt import Attempt
 from podium.execution.context import OuterRun, RunContext
 from podium.execution.fallback import FallbackOrder, RetriesExhausted
@@ -22,8 +24,26 @@ from podium.types.events import AttemptFailed, StepStarted
 from podium.types.messages import Completion
 from podium.types.outcome import Action, ActionEnd, Call, Outcome, Problem, StepStatus, shortfall, totals
 from podium.types.plan import Step
-from podium.workers.pool import CircuitBreaker, bounded, take
+from podium.workers.pool import CircuitBreaker, take
 from podium.workers.worker import Caller, Request, VisibleStep
+
+
+class Shares(Protocol):
+    """Reserves calls, and caps their answers, so that they fit the limits of the run; see `Fit`."""
+
+    def reserve(
+        self, index: int, number: int, request: Request, *, is_repeated: bool = False
+    ) -> tuple[Request, Reservation]:
+        """Reserve a call, and return its request, with its cap, and its reservation."""
+        ...
+
+    def capped(self, index: int, number: int, request: Request, *, is_repeated: bool = False) -> Request:
+        """Return the request of a call with its cap."""
+        ...
+
+    async def freed(self) -> bool:
+        """Wait until a call that does not fit may fit; return whether the method waited."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -38,9 +58,7 @@ class StepRunner:
     visible: tuple[VisibleStep, ...]
     on_text: Callable[["StepRunner", str, int], None]
     """Called with this runner, each piece of text, and the number of its call."""
-    admit: Callable[[int], None] | None = None
-    """Called before each call with the index of the step; raises `LimitExceeded` if the limits are needed for
-    other steps."""
+    fit: Shares
     number: int = 1
     """Number of the first call."""
     last: bool = False
@@ -67,6 +85,8 @@ class StepRunner:
     _reused: Completion | None = None
     _cache_key: str = ""
     _order: FallbackOrder | None = None
+    _cut: Attempt | None = None
+    """The call whose answer was cut at its cap, and which was repeated with a higher cap."""
     _waits: str = "had no free slot"
     _deadline: float = inf
 
@@ -79,20 +99,11 @@ class StepRunner:
         self._deadline = deadline
         try:
             self.context.policy.guard(self.context.settings.pool.cards[self.step.worker], self.labels)
-            self.context.ledger.start_step(self.index)
+            self.context.ledger.start_step()
             self.has_started = True
             await self._try()
-        except RetriesExhausted as end:
-            problem = Problem.of(end.error)
-            told = f"{problem.message}; {end.because}" if end.because else problem.message
-            return self._ended("failed", replace(problem, message=told))
-        except LimitExceeded as error:
-            problem = Problem.of(error)
-            if self._made and (failed := self._made[-1].problem) is not None:  # the reason, at any limit
-                problem = replace(
-                    failed, message=f"{failed.message}; no further call fits the limits: {error}"
-                )
-            return self._ended("failed", problem)
+        except (RetriesExhausted, LimitExceeded) as end:
+            return self._failed(end)
         except PodiumError as error:
             return self._ended("failed", Problem.of(error))
         except BUGS as bug:
@@ -102,6 +113,17 @@ class StepRunner:
             self.bug = bug
             return self._ended("failed", Problem(WorkerFailed.code, f"{type(bug).__name__}: {bug}"))
         return self._ended("ok", None)
+
+    def _failed(self, end: RetriesExhausted | LimitExceeded) -> Outcome:
+        """Return the outcome of a step that gets no further call."""
+        if isinstance(end, RetriesExhausted):
+            problem = Problem.of(end.error)
+            told = f"{problem.message}; {end.because}" if end.because else problem.message
+            return self._ended("failed", replace(problem, message=told))
+        problem = Problem.of(end)
+        if self._made and (failed := self._made[-1].problem) is not None:  # the reason, at any limit
+            problem = replace(failed, message=f"{failed.message}; no further call fits the limits: {end}")
+        return self._ended("failed", problem)
 
     def timed_out(self) -> Outcome:
         """Return the outcome of a step that was stopped at its deadline."""
@@ -170,8 +192,13 @@ class StepRunner:
             attempt = await self._ask(number)
             if attempt is not None and attempt.bug is not None:
                 raise attempt.bug
-            if self._reused is not None or (attempt is not None and attempt.completion is not None):
+            if self._reused is not None:
                 return
+            if attempt is not None and attempt.completion is not None:
+                if not self._may_repeat(attempt):
+                    return
+                self._repeat(attempt)
+                continue
             order = self._fallback_order()
             if attempt is not None:
                 wait = order.after(attempt, self._made, deadline)
@@ -181,6 +208,26 @@ class StepRunner:
             self._waits = "was not called because of its earlier failures, and stayed unavailable"
             number = await order.choose(deadline)
             self._waits = "had no free slot"
+
+    def _may_repeat(self, attempt: Attempt) -> bool:
+        """Return whether an answer was cut at its cap, for the first time, and the cap may be higher."""
+        if self._cut is not None or not attempt.is_cut or self.acts:
+            return False
+        given = self._request(attempt.worker, inf)
+        try:
+            longer = self.fit.capped(self.index, attempt.worker, given, is_repeated=True)
+        except LimitExceeded:
+            return False
+        return (longer.sampling.max_tokens or inf) > (attempt.request.sampling.max_tokens or inf)
+
+    def _repeat(self, attempt: Attempt) -> None:
+        """Repeat a call whose answer was cut at its cap."""
+        self._cut = attempt
+        told = f"the answer was cut at {attempt.request.sampling.max_tokens} tokens, the share of its step"
+        attempt.problem = Problem(
+            AnswerCut.code, f"{told} of the limits; it is repeated with all that is left"
+        )
+        self._tell_failed(attempt, 0.0)
 
     def _fallback_order(self) -> FallbackOrder:
         """Return the order of fallbacks, which is created when a call has failed."""
@@ -232,12 +279,10 @@ class StepRunner:
         """
         while True:
             try:
-                if self.admit is not None:
-                    self.admit(self.index)
                 return self._begin(number, breaker)
             except LimitExceeded as error:
                 self._waits = "did not fit the limits of the run"
-                if error.limit == "calls" or not await self.context.ledger.freed():
+                if error.limit == "calls" or not await self.fit.freed():
                     raise
 
     def _begin(self, number: int, breaker: CircuitBreaker) -> Attempt:
@@ -250,11 +295,9 @@ class StepRunner:
         began = context.clock()
         until = began + context.settings.limits.attempt_seconds
         with Boundary(f"worker {worker.card.name!r}", WorkerFailed):
-            request = bounded(worker, self._request(number, min(until, deadline)), context.ledger)
-            worst = worker.worst_case(request, context.settings.limits.answer_tokens)
-            if worst is not None:
-                worst = context.overlong.worst_case(worker.card, worst)
-        reservation = context.ledger.reserve(worst, self.index)
+            given = self._request(number, min(until, deadline))
+            is_repeated = self._latest is not None and (self._latest.is_cut or self._latest.reached_cap)
+            request, reservation = self.fit.reserve(self.index, number, given, is_repeated=is_repeated)
         attempt = Attempt(
             context=context,
             worker=number,
@@ -262,6 +305,7 @@ class StepRunner:
             number=self.following,
             request=request,
             reservation=reservation,
+            has_cap=request is not given,
             breaker=breaker,
             tries=breaker.called(context.settings.retry.break_after),
             began=began,
@@ -355,6 +399,8 @@ class StepRunner:
                 latest.problem = problem
             else:
                 whole = latest.completion
+        if whole is None and self._cut is not None:  # the repeated call gave no answer
+            whole = self._cut.completion
         if whole is not None:  # paid for, even if its worker failed during its cleanup
             status, problem = "ok", shortfall(whole) or self.repeats
         bill: Sequence[Attempt | Call] = [*self.before, *self._made] if self.before else self._made

@@ -350,7 +350,8 @@ class ChatPlanner(Planner):
 
     def _call(self, request: PlanRequest) -> Request:
         sampling = self._constrained(request)
-        if sampling.max_tokens is None and self.worker.max_tokens is None:
+        own = sampling.max_tokens or self.worker.max_tokens
+        if request.max_tokens is not None and (own is None or request.max_tokens < own):
             sampling = replace(sampling, max_tokens=request.max_tokens)
         return Request(
             messages=planner_messages(

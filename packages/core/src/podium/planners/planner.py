@@ -66,7 +66,7 @@ class PlanRequest:
     limit.
     """
     max_tokens: int | None = None
-    """Maximum tokens of the text, for planners without their own limit; `None` means no limit."""
+    """Maximum tokens of the text, if the planner has no lower limit; `None` means no limit."""
     deadline: float | None = None
     """Time limit for the complete text, on the event loop's clock, in seconds; `None` means no limit."""
     stream: bool = True

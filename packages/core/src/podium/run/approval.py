@@ -13,6 +13,7 @@ import anyio.to_thread
 from podium.aio.calls import foreign_batches
 from podium.errors import ConfigError, PodiumError, WorkerFailed
 from podium.execution.context import Accept, RunContext
+from podium.execution.fit import Fit
 from podium.execution.graph import STOPPED, WAITING
 from podium.execution.step import StepRunner
 from podium.journal.journal import Journal
@@ -293,18 +294,20 @@ class AcceptanceCheck:
             ours.tell_step_ended(known, key)
             return known
         alone = replace(ours.settings.retry, fallbacks={}, fallback_labels=frozenset())
-        runner = StepRunner(
-            context=replace(
-                ours,
-                settings=replace(
-                    ours.settings,
-                    pool=Pool([judge], shares=ours.settings.pool),
-                    retry=alone,
-                    show_question=False,
-                ),
-                request=replace(ours.request, stream=False),
-                policy=ours.policy.everywhere,
+        context = replace(
+            ours,
+            settings=replace(
+                ours.settings,
+                pool=Pool([judge], shares=ours.settings.pool),
+                retry=alone,
+                show_question=False,
             ),
+            request=replace(ours.request, stream=False),
+            policy=ours.policy.everywhere,
+        )
+        runner = StepRunner(
+            context=context,
+            fit=Fit(context),
             round=self.round,
             index=self.index,
             step=Step(0, literal(asked)),

@@ -2,23 +2,19 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from math import inf
+from dataclasses import replace
+from typing import NamedTuple
 
 import anyio
 
-from podium.budget.ledger import Shortfall
-from podium.budget.limits import Spend
-from podium.errors import LimitExceeded, PlanForbidden, PlannerError
+from podium.errors import LimitExceeded, PlannerError
 from podium.execution.context import RunContext
-from podium.execution.fit import CALL, AnswerWays, amount_of, is_metered
-from podium.execution.graph import DependencyGraph
-from podium.planners.planner import Turn
-from podium.run.plan_request import order_of, plan_request
+from podium.execution.fit import Fit
+from podium.execution.graph import UNSEEN, DependencyGraph
 from podium.run.planning import PlanRequester
 from podium.run_state.reuse import PaidResults
 from podium.types.outcome import Outcome, Problem, Round
-from podium.types.plan import Plan, Step
+from podium.types.plan import Plan
 from podium.types.result import conclusion, steps_of
 
 
@@ -66,8 +62,7 @@ async def new_plan(asking: PlanRequester) -> Plan:
     return recorded
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierPlan:
+class EarlierPlan(NamedTuple):
     """The plan of a round without an answer, which can still give an answer without the failed steps."""
 
     context: RunContext
@@ -75,10 +70,6 @@ class EarlierPlan:
     round: Round
     failed: tuple[tuple[str, Outcome], ...]
     """The failed steps, each with its exact key."""
-    calls: tuple[Spend, ...]
-    """The worst cases of the calls that the answer still needs."""
-    steps: int
-    """Number of steps that the answer still needs."""
 
     def paid(self, good: Iterable[tuple[str, Outcome]], number: int) -> PaidResults:
         """Return the results that round `number` reuses if the plan continues in it.
@@ -118,51 +109,16 @@ def earlier_plan(
         if outcome.status in ("ok", "failed"):
             state.outcome = outcome
             state.is_whole = graph.is_whole(state)
-    ways = AnswerWays(context, graph)
-    way = ways.best()
-    if way is None or way.lacks is not None:
-        return None
-    calls = tuple(amount.worst for amount in ways.amounts(way.steps))
-    return EarlierPlan(context, current, failed, calls, ways.starts(way.steps))
-
-
-def no_room(context: RunContext, turns: tuple[Turn, ...], earlier: EarlierPlan | None) -> Shortfall | None:
-    """Return the limit without room for a new plan; `None` if there is room.
-
-    A new plan needs a call of the planner and at least one step. The answer that an earlier plan can give
-    must still fit after them.
-
-    Args:
-        context: the context of the failed round.
-        turns: the texts of the planner so far, with feedback.
-        earlier: the earlier plan that can give an answer; `None` if there is none.
-    """
-    planner, limits = context.settings.planner, context.settings.limits
+    able, last = graph.able, len(plan.steps) - 1
+    for state in graph:
+        if state.index not in able & plan.reaching(last):
+            state.reason = UNSEEN
+    kept = Fit(context, graph).kept()
     try:
-        order = order_of(context, planner)
-    except PlanForbidden:  # the round reports it
+        context.ledger.spare(*kept.amounts, steps=kept.steps)
+    except LimitExceeded:
         return None
-    request = plan_request(context, planner, order, turns=turns, may_keep=False, deadline=inf)
-    asked = context.overlong.worst_case(planner.card, planner.worst_case(request, limits.answer_tokens))
-    calls, starts = ((), 0) if earlier is None else (earlier.calls, earlier.steps)
-    steps = [CALL.worst]
-    if is_metered(context):
-        steps = [amount_of(context, Step(worker, "Answer."), ()).worst for worker in order]
-    lacks = None
-    for step in steps:
-        amounts = [(each, each) for each in (asked, step, *calls)]
-        lacks = context.ledger.shortfall(amounts, starts + 1)
-        if lacks is None:
-            return None
-    return lacks
-
-
-def not_replanned(number: int, lacks: Shortfall, why: str) -> Problem:
-    """Return the problem of a run whose limits have no room for the plan of a round."""
-    needs = f"another plan, and the answer of the plan so far, need {lacks.needs}, and {lacks.left}"
-    message = f"no new plan was made for round {number}, because the limits have no room for it: {needs}"
-    raised = f"raise Limits.{lacks.name} for more"
-    return Problem(LimitExceeded.code, f"{message}: {raised}; it was needed because of {why}")
+    return EarlierPlan(context, current, failed) if last in able else None
 
 
 def is_out(current: Round) -> bool:

@@ -11,7 +11,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.aio.calls import foreign_batches
 from podium.budget.ledger import Reservation
-from podium.budget.limits import NOTHING, Remaining, Spend
+from podium.budget.limits import NOTHING, Remaining
 from podium.errors import (
     AnswerRefused,
     LimitExceeded,
@@ -28,7 +28,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.execution.context import RunContext
-from podium.execution.fit import CALL, amount_of, expected_step, is_metered
+from podium.execution.fit import planner_call
 from podium.execution.graph import STOPPED
 from podium.plan_text.parser import PlanReader
 from podium.planners.chat import repair_feedback
@@ -55,9 +55,9 @@ class EarlyStart:
     settings of the caller apply only to the last step of the plan. If the caller gave any, a step waits until
     the next step arrives, which shows that it is not the last.
 
-    While the limits have no room for as many steps as the planner is asked for, no step starts early: the
-    plan's last step could lack its call. The text may turn out to be unusable, so early steps also leave room
-    for another call of the planner and for `REPAIRED` steps of its plan.
+    While the limits have no room for the calls of as many steps as the planner is asked for, no step starts
+    early: the plan's last step could lack its call. The text may turn out to be unusable, so early steps also
+    leave room for another call of the planner and for `REPAIRED` steps of its plan.
 
     Args:
         context: the context of the run.
@@ -71,10 +71,8 @@ class EarlyStart:
         self._started = 0
         self._left: Remaining | None = None
         """What the limits allowed when the first step arrived."""
-        self._early: tuple[Spend, ...] = ()
-        """The worst cases of the started steps."""
-        self.repair = NOTHING
-        """The worst case of another call of the planner."""
+        self.repair = 0
+        """Number of calls that another plan text needs."""
         policy = context.policy
         most = context.settings.limits.plan_steps
         self._asked = asked_steps(min(most, policy.most_steps or most), len(context.settings.pool))
@@ -92,41 +90,25 @@ class EarlyStart:
             return
         held_back = int(self._context.last_step_differs)
         while self._started < len(plan.steps) - held_back:
-            if not self._has_room(plan, self._started):
+            if not self._has_room():
                 self._stopped = True
                 return
             self._started += 1
             self._start(plan.steps[self._started - 1])
 
-    def _has_room(self, plan: Plan, index: int) -> bool:
-        """Return whether the limits have room for this step, and for what may follow; if so, count it."""
-        context, early = self._context, len(self._early)
+    def _has_room(self) -> bool:
+        """Return whether the limits have room for the next step, and for what may follow."""
         if self._left is None:  # before the first step: steps that start reserve their calls later
-            self._left = context.ledger.left
-        worst = CALL.worst
-        if is_metered(context):
-            visible = tuple(expected_step(context, plan, seen) for seen in plan.steps[index].access)
-            worst = amount_of(context, plan.steps[index], visible).worst
-        self._early = (*self._early, worst)
-        whole = max(self._asked, early + 2) - early - 1  # with a last step after this one
-        repaired = min(self._asked, REPAIRED)
-        return self._fits([worst] * whole, early + 1 + whole) and self._fits(
-            [self.repair, *[worst] * repaired], early + 1 + repaired
+            self._left = self._context.ledger.left
+        early = self._started + 1
+        whole, again = max(self._asked, early + 1), early + min(self._asked, REPAIRED)
+        return all(
+            left is None or left >= most
+            for left, most in (
+                (self._left.steps, max(whole, again)),
+                (self._left.calls, max(whole, again + self.repair)),
+            )
         )
-
-    def _fits(self, following: list[Spend], steps: int) -> bool:
-        """Return whether the limits have room for the early steps, and for these calls after them."""
-        left, calls = self._left or Remaining(), [*self._early, *following]
-        unpriced = self._context.settings.limits.unpriced or 0.0
-        costs = sum(unpriced * call.calls if call.cost is None else call.cost for call in calls)
-        needed = (
-            (left.steps, steps),
-            (left.calls, sum(call.calls for call in calls)),
-            (left.input_tokens, sum(call.input_tokens for call in calls)),
-            (left.output_tokens, sum(call.output_tokens for call in calls)),
-            (left.cost, costs),
-        )
-        return all(most is None or amount <= most for most, amount in needed)
 
     def _checked(self) -> Plan:
         """Return the plan so far, checked and changed by the policy."""
@@ -323,14 +305,13 @@ class PlanRequester:
         """Reserve the call's worst case, make the call, and parse its text."""
         context, planner = self.context, written.planner
         may_keep = self.may_keep
-        request = plan_request(context, planner, order, turns=turns, may_keep=may_keep, deadline=deadline)
-        worst = planner.worst_case(request, context.settings.limits.answer_tokens)
-        if worst.calls:  # a cached plan needs no call
-            await self._check_breaker(written)
-        worst = context.overlong.worst_case(planner.card, worst)
+        request = plan_request(context, order, turns=turns, may_keep=may_keep, deadline=deadline)
+        if planner.worst_case(request, context.settings.limits.answer_tokens).calls:
+            await self._check_breaker(written)  # a cached plan needs no call
+        request, written.reserved = await self._reserve(planner, request, order)
+        worst = written.reserved.amount
         if self._early is not None:
-            self._early.repair = worst
-        written.reserved = await self._reserve(worst)
+            self._early.repair = worst.calls
         context.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
         if context.recorded is not None and worst != NOTHING:
             await context.recorded()
@@ -347,7 +328,9 @@ class PlanRequester:
         await self._read(written, request, reader, order)
         return self._judge(written, reader, order)
 
-    async def _reserve(self, worst: Spend) -> Reservation:
+    async def _reserve(
+        self, planner: Planner, request: PlanRequest, order: Sequence[int]
+    ) -> tuple[PlanRequest, Reservation]:
         """Reserve a call as soon as it fits the limits: calls that end may free part of their reservations.
 
         Raises:
@@ -356,7 +339,8 @@ class PlanRequester:
         ledger = self.context.ledger
         while True:
             try:
-                return ledger.reserve(worst)
+                capped, worst = planner_call(self.context, planner, request, order)
+                return capped, ledger.reserve(worst)
             except LimitExceeded as error:
                 if error.limit == "calls" or not await ledger.freed():
                     raise

@@ -31,8 +31,6 @@ from podium.run.earlier_plan import (
     is_out,
     new_plan,
     no_answer,
-    no_room,
-    not_replanned,
     recorded_plan,
 )
 from podium.run.no_plan import CODES, fallback_problem, planned_by
@@ -112,7 +110,7 @@ class Rounds:
         begun = _Next("", "", self.context.labels)
         for number in count(1):
             current = await self._round(number, begun, turns, given)
-            following = await self._following(current, turns)
+            following = await self._following(current)
             if following is None:
                 break
             before, begun, given = self.context, following, None
@@ -298,12 +296,11 @@ class Rounds:
             await execution.complete_by(allowed, partial(self.context.request.step_starter, steps))
         return allowed
 
-    async def _following(self, current: Round, turns: tuple[Turn, ...]) -> _Next | None:
+    async def _following(self, current: Round) -> _Next | None:
         """Return the next round; `None` if this round is the last."""
-        self.context.ledger.set_aside()
         if self._stopped or (current.plan is not None and not current.plan.steps):
             return None
-        if (following := self._after_failure(current, turns)) is not None:
+        if (following := self._after_failure(current)) is not None:
             return following
         answer = answer_of(current)
         if current.plan is None or answer is None or answer.tool_calls:
@@ -323,7 +320,7 @@ class Rounds:
         feedback = round_feedback(answer.text, spelling=spelling, reason=self._refused)
         return _Next(self._refused or BETTER, feedback, labels)
 
-    def _after_failure(self, current: Round, turns: tuple[Turn, ...]) -> _Next | None:
+    def _after_failure(self, current: Round) -> _Next | None:
         """Return a round with a new plan, or with an earlier plan; `None` if neither helps."""
         context, number = self.context, current.number + 1
         if context.settings.on_failure != "replan" or (not self._replans and self._earlier is None):
@@ -335,17 +332,9 @@ class Rounds:
             plan, spelling = current.plan, context.settings.planner.spelling
             may_keep = self._has_answer
             feedback = failure_feedback(plan, steps_of(current), spelling=spelling, may_keep=may_keep)
-            turns = (*turns, Turn(write_plan(plan, spelling), feedback))
-            lacks = None if self._is_asked(number) else no_room(context, turns, earlier)
-            why = "; ".join(map(told, failed))
-            if lacks is None:
-                self._replans -= 1
-                if earlier is not None:
-                    context.ledger.set_aside(earlier.calls, steps=earlier.steps)
-                return _Next(
-                    why, feedback, frozenset[str]().union(*self._labels[current.number]), self._recalled()
-                )
-            self.problem = not_replanned(number, lacks, why)
+            self._replans -= 1
+            labels = frozenset[str]().union(*self._labels[current.number])
+            return _Next("; ".join(map(told, failed)), feedback, labels, self._recalled())
         if earlier is None:
             return None
         if current is not earlier.round and self.problem is None:
@@ -353,11 +342,6 @@ class Rounds:
         self._replans, self._improvements, self._earlier = 0, 0, None
         why = f"the plan of round {earlier.round.number} continues without its failed steps"
         return _Next(why, "", frozenset(), earlier.paid(self._paid, number), earlier)
-
-    def _is_asked(self, number: int) -> bool:
-        """Return whether the planner was asked for the plan of a recorded round."""
-        recorded = self.context.paid_results
-        return recorded is not None and number in recorded.proposals
 
     def _shown(self, current: Round) -> PreviousRound:
         """Return the data that steps with "previous" on their access list see in the next round."""

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple, Self
 import anyio
 
 from podium.aio.loops import LoopLocal, ResourceGroup
-from podium.budget.ledger import Ledger
 from podium.budget.limits import Limits, Spend
 from podium.errors import ConfigError, PodiumError, WorkerUnavailable
 from podium.policy.labels import AnswerLabels
 from podium.secrets import scrub
 from podium.types.names import check_unlike
 from podium.usage import Usage
-from podium.workers.worker import Card, Request, Worker
+from podium.workers.worker import Card, Worker
 
 KEPT = 256
 """Maximum number of calls that are kept for one worker."""
@@ -155,30 +154,6 @@ class Overlong:
         if cost is not None and card.price is not None:
             cost = max(cost, card.price.most(worst.input_tokens, written))
         return replace(worst, output_tokens=written, cost=cost)
-
-
-def answer_bound(card: Card, ledger: Ledger) -> int | None:
-    """Return the token limit for an answer without its own limit.
-
-    `None` means that the answer cannot exceed a limit of the ledger or of an outer ledger.
-    """
-    if ledger.limits_any("output_tokens"):
-        return ledger.limits.answer_tokens
-    paid = card.price is not None and card.price.output > 0
-    return ledger.limits.answer_tokens if paid and ledger.limits_any("cost") else None
-
-
-def bounded(worker: Worker, request: Request, ledger: Ledger) -> Request:
-    """Return the request with a token limit for its answer, so that the reservation is always large enough.
-
-    The request is unchanged if the request or the worker already has a limit, or if the ledger has no limit.
-    """
-    if request.sampling.max_tokens is not None or worker.max_tokens is not None or not worker.uses_tokens:
-        return request
-    bound = answer_bound(worker.card, ledger)
-    return (
-        request if bound is None else replace(request, sampling=replace(request.sampling, max_tokens=bound))
-    )
 
 
 def unpriced(cards: Iterable[Card | None]) -> tuple[str, ...]:

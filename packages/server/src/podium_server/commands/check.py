@@ -19,7 +19,6 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.run import tight_cost
 from podium.workers import ChatWorker, Endpoint, Worker
 from podium_server.app import App
 from podium_server.commands.access import check_host, find_keys, valid_keys
@@ -63,7 +62,7 @@ def check(config: Config, host: str, port: int) -> Sequence[Finding]:
         found += [Finding(line, "error") for line in str(error).splitlines()]
     else:
         for model in app.catalogue:
-            found += [*_of_model(model), *_of_costs(model, keys)]
+            found += _of_model(model)
         found += _of_policies(config, keys)
         found += anyio.run(_of_connections, app)
     return [*dict.fromkeys(found), _of_address(host, port)]
@@ -92,22 +91,6 @@ def _of_policies(config: Config, keys: Sequence[Key]) -> Iterator[Finding]:
                 check_policy(config, key.rules)
             except ConfigError as error:
                 yield Finding(f"API key {key.name!r}: {error}", "error")
-
-
-def _of_costs(model: ServedModel, keys: Sequence[Key]) -> Iterator[Finding]:
-    """Yield a warning for each cost limit, of the model and of keys, without room for a lost call."""
-    conductor = model.conductor
-    limited = [("", conductor.limits.cost)]
-    limited += [
-        (f" with the API key {key.name!r}", key.rules.run_cost)
-        for key in keys
-        if key.rules.models is None or model.name in key.rules.models
-    ]
-    for whose, cost in limited:
-        if cost is not None:
-            told = tight_cost(conductor.planner, tuple(conductor.pool), conductor.limits, cost)
-            if told is not None:
-                yield Finding(f"model {model.name}{whose}: {told}", "warning")
 
 
 async def _of_connections(app: App) -> Sequence[Finding]:

@@ -10,13 +10,12 @@ A route calls `authenticate` with the key of the request, and runs its turn with
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
-from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PodiumError
 from podium.run import RunOptions
@@ -41,8 +40,8 @@ class Ask:
     """Whether an earlier request may have begun the run, as with an `Idempotency-Key`."""
     is_recorded: bool = True
     """Whether the run may be recorded; a key may forbid it, too."""
-    first_cost: Callable[[Limits], float] | None = None
-    """Returns what the first call of the run may cost, in USD; `None` if the run was begun before."""
+    first: Literal["planner", "worker"] | None = None
+    """What the run calls first; `None` if the run may have begun before."""
 
 
 class Admission(ABC):

@@ -95,7 +95,7 @@ class Account:
             cost: the maximum cost of the run by the limits of the model and the key; `None` if it has none.
             tokens: the expected tokens, at least those of the request.
             usual: the usual maximum of the cost of such a run, for a run without a maximum.
-            least: what the first call of the run may cost.
+            least: what the first call of the run costs at least.
 
         Raises:
             KeyRefused: a limit of the key is reached.
@@ -162,7 +162,7 @@ class Account:
             raise BudgetReserved(told, _BUSY_SECONDS)
         if period.left < least:
             told = f"${period.left / BILLION:g} is left of {period.told} and the first call of the run"
-            told = f"{told} may need ${least / BILLION:g}: {period.next}"
+            told = f"{told} needs ${least / BILLION:g}: {period.next}"
             raise BudgetSpent(told, period.end - self.now)
 
 

@@ -45,7 +45,7 @@ class Bid:
     usual: int = 0
     """Usual maximum of the cost of such a run, in billionths of a dollar."""
     least: int = 0
-    """What the first call of the run may cost, in billionths of a dollar; 0 if it is unknown."""
+    """What the first call of the run costs at least, in billionths of a dollar; 0 if it is unknown."""
     is_recorded: bool = True
     """Whether the run may be recorded."""
 

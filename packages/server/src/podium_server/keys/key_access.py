@@ -4,7 +4,6 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from math import ceil
 from time import monotonic, time
 from types import TracebackType
 from typing import Self
@@ -33,7 +32,7 @@ from podium_server.keys.recorded import recorded_run
 from podium_server.keys.refusals import BudgetReserved, BudgetSpent, KeyInvalid, PolicyUnfit, Unpriced
 from podium_server.keys.sessions import Sessions
 from podium_server.keys.tokens import is_token, token_hash
-from podium_server.keys.usual_cost import usual_cost
+from podium_server.keys.usual_cost import least_cost, usual_cost
 
 KNOWN_SECONDS = 5.0
 """How long a replica uses what it has read about a key. A revoked key is refused at its next run at once."""
@@ -272,11 +271,8 @@ def _bid(key: Key, ask: Ask, limits: Limits) -> Bid:
     )
     if not rules.has_budget:
         return bid
-    least = 0.0
-    if ask.first_cost is not None:  # the prompt of the planner has the limit
-        known = (limits.cost, rules.run_cost, rules.day_cost, rules.month_cost)
-        least = ask.first_cost(replace(limits, cost=min(cost for cost in known if cost is not None)))
-    return replace(bid, usual=usual_cost(ask.conductor, ask.tokens), least=ceil(least * BILLION))
+    least = 0 if ask.first is None else least_cost(ask.conductor, ask.tokens, ask.first)
+    return replace(bid, usual=usual_cost(ask.conductor, ask.tokens), least=least)
 
 
 def _options(key: Key, limits: Limits, grant: Grant, journal: Journal) -> RunOptions:

@@ -1,6 +1,7 @@
-"""Estimates the maximum cost of a usual run, for keys with a budget whose runs have no limit of their own."""
+"""Estimates what runs cost, for keys with a budget."""
 
 from math import ceil
+from typing import Literal
 
 from podium.conductor import Conductor
 from podium.workers import Card
@@ -8,8 +9,27 @@ from podium_server.keys.account import BILLION
 
 _PROMPT_TOKENS = 3000
 """Tokens that a prompt has beside the texts of the request."""
+_PLANNER_TOKENS = 2000
+"""Fewest tokens that are reserved for the prompt of a planner."""
+_ANSWER_TOKENS = 64
+"""Tokens of the shortest answer that is reserved."""
 _CALLS = 2
 """How often a usual run calls its planner and each worker."""
+
+
+def least_cost(conductor: Conductor, tokens: int, first: Literal["planner", "worker"]) -> int:
+    """Return what the first call of a run costs at least, in billionths of a dollar.
+
+    Args:
+        conductor: the conductor of the run.
+        tokens: the tokens of the request.
+        first: what the run calls first.
+    """
+    planner = conductor.planner.card if first == "planner" else None
+    read = tokens + (_PLANNER_TOKENS if planner is not None else 0)
+    cards = conductor.pool.cards if planner is None else [planner]
+    costs = [0.0 if card.price is None else card.price.most(read, _ANSWER_TOKENS) for card in cards]
+    return ceil(min(costs) * BILLION)
 
 
 def usual_cost(conductor: Conductor, tokens: int) -> int:

@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 from uuid import uuid4
 
-from podium.budget import Limits
 from podium.errors import ConfigError
 from podium.hosts import ChatAnswer, ChatCall
 from podium.journal import MemoryJournal, SqlJournal
@@ -130,7 +130,7 @@ class Turns:
             )
             has_budget = caller.key is not None and caller.key.rules.has_budget
             if has_budget and recorded is None and not await self._has_plan(asked, ask):
-                ask = replace(ask, first_cost=_first_cost(caller, asked, model))
+                ask = replace(ask, first=_first(asked))
             async with self._access.admit(caller, ask) as admission:
                 record.run_id = ask.run_id
                 turn = await self._turn(caller, asked, ask, admission, record, recorded)
@@ -167,7 +167,7 @@ class Turns:
             run_id=run_id,
             tokens=0 if caller.key is None else estimate_usage(asked.messages, "").input_tokens,
             may_exist=True,
-            first_cost=_first_cost(caller, asked, model) if is_new else None,
+            first=_first(asked) if is_new else None,
         )
         async with self._access.admit(caller, ask) as admission:
             record.run_id = run_id
@@ -180,10 +180,8 @@ class Turns:
     async def check_budget(self, caller: Caller, asked: Asked, *, is_new: bool) -> None:
         """Check that the budget of a caller has enough for a run; see `Access.check_budget`."""
         model = self.catalogue.find(asked.model)
-        first_cost = _first_cost(caller, asked, model) if is_new else None
-        ask = Ask(
-            model=model.name, conductor=model.conductor, run_id=asked.run_id or "", first_cost=first_cost
-        )
+        first = _first(asked) if is_new else None
+        ask = Ask(model=model.name, conductor=model.conductor, run_id=asked.run_id or "", first=first)
         await self._access.check_budget(caller, ask)
 
     async def _has_plan(self, asked: Asked, ask: Ask) -> bool:
@@ -296,18 +294,5 @@ class Turns:
         return options
 
 
-def _first_cost(caller: Caller, asked: Asked, model: ServedModel) -> Callable[[Limits], float] | None:
-    """Return a function that computes what the first call of a new run may cost; see `Ask.first_cost`."""
-    conductor = model.conductor
-    if caller.key is None:
-        return None
-    rules, plan, messages = caller.key.rules, asked.plan, tuple(asked.messages)
-    given = messages if plan is None else replace(plan, query=messages)
-    effort = model.effort(asked.effort)
-    return lambda limits: conductor.first_cost(
-        given,
-        limits=model.limits(effort, limits),
-        policy=rules.policy,
-        labels=frozenset(rules.labels) | frozenset(asked.labels),
-        context=asked.context,
-    )
+def _first(asked: Asked) -> Literal["planner", "worker"]:
+    return "planner" if asked.plan is None else "worker"

@@ -1,0 +1,142 @@
+"""A limit of three times what a run uses changes neither its answer nor which calls overlap."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+import anyio
+import pytest
+from core.actors import Actor, Row, boss, plan_of, rows
+from core.virtual_clock import BACKEND
+
+from podium.budget import Limits
+from podium.conductor import Conductor
+from podium.errors import WorkerUnavailable
+from podium.journal import MemoryJournal
+from podium.planners import ChatPlanner
+from podium.types import Completion, Result, StepDelta, estimate_usage
+from podium.workers import Card, Price, Request, ScriptedWorker
+
+pytestmark = pytest.mark.anyio
+FOUR: tuple[Row, ...] = (
+    (0, "Find the facts.", ()),
+    (1, "Judge the facts.", (0,)),
+    (2, "Count the facts.", (0,)),
+    (0, "Answer the question.", (1, 2)),
+)
+TEN: tuple[Row, ...] = (
+    *((part % 3, f"Work on part {part} of the question.", ()) for part in range(8)),
+    (1, "Combine all parts.", tuple(range(8))),
+    (0, "Answer the question.", (8,)),
+)
+SECONDS = 1 / 80
+"""Seconds for one token."""
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    """Let waiting take no time."""
+    return BACKEND
+
+
+class Model(Actor):
+    """Writes a text, token by token, and stops at its cap."""
+
+    def __init__(self, name: str, price: Price, text: str) -> None:
+        super().__init__(Card(name=name, description="Works well.", price=price), self._write)
+        self.text = text
+
+    async def _write(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+        cap = request.sampling.max_tokens or 100_000
+        text = self.text[: 4 * cap]
+        await anyio.sleep(0.5)
+        for start in range(0, len(text), 400):
+            await anyio.sleep(100 * SECONDS)
+            yield text[start : start + 400]
+        reason = "length" if len(text) < len(self.text) else "stop"
+        usage = replace(estimate_usage(request.messages, text), output_tokens=len(text) // 4, estimated=False)
+        yield Completion(text, reason, usage=usage)
+
+
+def team(steps: tuple[Row, ...], tokens: int, price: Price) -> tuple[ChatPlanner, list[Model]]:
+    """Return a planner and workers without history, whose answers have so many tokens."""
+    answers = [Model(f"w{number}", price, f"w{number} " + "word" * (tokens - 1)) for number in range(3)]
+    return ChatPlanner(Model("boss", Price(input=5.0, output=25.0), rows(*steps))), answers
+
+
+async def run(steps: tuple[Row, ...], tokens: int, price: Price, limits: Limits) -> Result:
+    """Run a question with a new planner and new workers."""
+    planner, workers = team(steps, tokens, price)
+    return await Conductor(planner, workers, limits=limits).run("How tall is the tower?")
+
+
+@pytest.mark.parametrize("name", ["cost", "output_tokens", "input_tokens", "calls", "steps"])
+@pytest.mark.parametrize("times", [3, 15])
+@pytest.mark.parametrize("tokens", [60, 300, 1_500])
+@pytest.mark.parametrize("steps", [FOUR, TEN])
+async def test_the_same_answer_in_the_same_time(
+    steps: tuple[Row, ...], tokens: int, times: int, name: str
+) -> None:
+    """Nothing is cut, nothing is called twice, and the last step starts when it does without limits."""
+    price = Price(input=2.0, output=8.0)
+    free = await run(steps, tokens, price, Limits())
+    assert free.cost is not None
+    used = {"cost": free.cost, "calls": len(steps) + 1, "steps": len(steps)}
+    used |= {"output_tokens": free.usage.output_tokens, "input_tokens": free.usage.input_tokens}
+    result = await run(steps, tokens, price, Limits(**{name: times * used[name]}))  # type: ignore[arg-type]
+    assert (result.status, result.answer) == ("ok", free.answer), result.problem
+    assert not any(outcome.calls for outcome in result.outcomes), "each step was called once"
+    assert result.seconds == pytest.approx(free.seconds, rel=0.1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_is_cut_is_asked_again_once(*, stream: bool) -> None:
+    """With all that is left; both calls count, and the journal has both."""
+    long, short = Model("long", Price(input=0.0, output=10.0), "word" * 900), ScriptedWorker("short", "B")
+    plan = plan_of((0, "write", ()), (1, "check", ()), (1, "more", ()), (1, "end", (0, 1, 2)))
+    limits, journal = Limits(output_tokens=2_000), MemoryJournal()
+    conductor = Conductor(boss("none"), [long, short], limits=limits, journal=journal)
+    events: list[object] = []
+    result = await conductor.run(plan, on_event=events.append if stream else None)
+    first, second = (request.sampling.max_tokens for request in long.requests)
+    assert first is not None
+    assert second is not None
+    assert first < 900 <= second
+    assert (result.status, result.outcomes[0].text) == ("ok", "word" * 900)
+    calls = result.outcomes[0].calls
+    assert [None if call.problem is None else call.problem.code for call in calls] == ["cut", None]
+    assert result.outcomes[0].usage.output_tokens == first + 900
+    assert result.outcomes[0].cost == pytest.approx((first + 900) / 1e5)
+    again = await conductor.resume(result.run_id)
+    assert (again.cost, len(long.requests)) == (result.cost, 2)
+    if stream:
+        assert {event.attempt for event in events if isinstance(event, StepDelta) and event.step == 0} == {
+            1,
+            2,
+        }
+
+
+async def test_an_answer_that_is_cut_stays_if_there_is_no_longer_one() -> None:
+    """The second call fails, and the answer of the first is paid for; the run says that it was cut."""
+    replies: list[Completion | Exception] = [Completion("half", "length"), *[WorkerUnavailable("down")] * 3]
+    worker = ScriptedWorker(Card(name="a", price=Price(input=0.0, output=10.0)), lambda _: replies.pop(0))
+    plan = plan_of((0, "write", ()), (1, "end", (0,)))
+    result = await Conductor(boss("none"), [worker, ScriptedWorker("b", "B")], limits=Limits(cost=0.01)).run(
+        plan
+    )
+    assert (result.answer, result.outcomes[0].text, result.status) == ("B", "half", "partial")
+    assert result.problem is not None
+    assert "cut" in result.problem.message
+
+
+async def test_the_caps_follow_what_answers_needed() -> None:
+    """A worker that wrote ten times as much gets about ten times as much of what is left."""
+    price = Price(input=0.0, output=10.0)
+    short, long = Model("short", price, "word" * 60), Model("long", price, "word" * 600)
+    plan = plan_of((0, "x", ()), (1, "y", ()), (0, "end", (0, 1)))
+    async with Conductor(boss("none"), [short, long]) as conductor:
+        await conductor.run(plan)
+        result = await conductor.run(plan, limits=Limits(output_tokens=1_200))
+    assert result.status == "ok"
+    caps = [worker.requests[-1].sampling.max_tokens or 0 for worker in (long, short)]
+    assert caps[0] > 600
+    assert short.requests[2].sampling.max_tokens in range(64, 300)
