@@ -28,7 +28,6 @@ from podium.planners import (
     RulePlanner,
 )
 from podium.replay import replay
-from podium.run.no_plan import for_people
 from podium.types import (
     Completion,
     Event,
@@ -40,6 +39,7 @@ from podium.types import (
     RunEnded,
     Step,
 )
+from podium.types.outcome import for_people
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker
 

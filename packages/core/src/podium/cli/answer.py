@@ -22,7 +22,7 @@ from podium.conductor import Conductor
 from podium.config.source import in_toml
 from podium.errors import ConfigError, JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
 from podium.policy import ApprovalRequest, Policy
-from podium.run.no_plan import FALLBACK
+from podium.run.rounds import FALLBACK
 from podium.types.plan import Plan
 from podium.types.result import STALE, Result, missing, steps_of, within
 

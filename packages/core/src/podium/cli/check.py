@@ -28,10 +28,9 @@ from podium.journal import SqlJournal
 from podium.plan_text.parser import parse_plan
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import Planner, PlanRequest, PlanText
-from podium.run.no_plan import for_people
 from podium.secrets import Boundary
 from podium.types.messages import Message, read_query
-from podium.types.outcome import Problem, Proposal
+from podium.types.outcome import Problem, Proposal, for_people
 from podium.usage import Usage
 from podium.workers import FREE
 from podium.workers.openai.chat import ChatWorker

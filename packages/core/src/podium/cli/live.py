@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 from podium.config.source import in_toml
 from podium.errors import PlanError
 from podium.plan_text import PlanReader
-from podium.run.no_plan import for_people
 from podium.run_state.state import CallState, RoundState, RunState, StepState
 from podium.types.events import (
     AnswerDelta,
@@ -22,7 +21,7 @@ from podium.types.events import (
     RunStarted,
     RunStopped,
 )
-from podium.types.outcome import ACTION_ENDS, Call, Outcome, Problem, StepStatus
+from podium.types.outcome import ACTION_ENDS, Call, Outcome, Problem, StepStatus, for_people
 from podium.types.plan import Step
 from podium.types.result import Result
 

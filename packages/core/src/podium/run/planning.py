@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from math import isinf
 from typing import Final, Literal, NamedTuple, get_args
 
@@ -20,10 +21,13 @@ from podium.errors import (
     PlanInvalid,
     PlanInvalidCode,
     PlannerError,
+    PlannerErrorCode,
     PlanSyntaxCode,
     PlanSyntaxError,
     PodiumError,
+    WorkerBroken,
     WorkerError,
+    WorkerRefused,
     WorkerTimeout,
     WorkerUnavailable,
 )
@@ -34,14 +38,13 @@ from podium.plan_text.parser import PlanReader
 from podium.planners.chat import repair_feedback
 from podium.planners.planner import Planner, PlannerCall, PlanRequest, PlanText, Turn, asked_steps, misfit
 from podium.prompts.subtask import check_names
-from podium.run.no_plan import no_plan
-from podium.run.plan_request import breaker_of, order_of, plan_request, slots_of
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import storable
-from podium.types.outcome import Problem, Proposal
-from podium.types.plan import Plan, Step
-from podium.workers.pool import take
+from podium.types.outcome import Problem, Proposal, for_people, total_cost
+from podium.types.plan import Plan, PlannedBy, Step
+from podium.usage import Usage
+from podium.workers.pool import WorkerState, take
 from podium.workers.worker import pieces_of
 
 REPAIRED: Final = 5
@@ -49,74 +52,56 @@ REPAIRED: Final = 5
 
 
 class EarlyStart:
-    """Starts the steps of a plan text as they are read, if the policy allows.
-
-    The policy checks and changes each step in the same way as in the complete plan. Tools and sampling
-    settings of the caller apply only to the last step of the plan. If the caller gave any, a step waits until
-    the next step arrives, which shows that it is not the last.
-
-    While the limits have no room for the calls of as many steps as the planner is asked for, no step starts
-    early: the plan's last step could lack its call. The text may turn out to be unusable, so early steps also
-    leave room for another call of the planner and for `REPAIRED` steps of its plan.
-
-    Args:
-        context: the context of the run.
-        start: starts a step, whose worker is a number of the pool.
-    """
+    """Starts the steps of a plan text as they are read, if the policy and the limits allow."""
 
     def __init__(self, context: RunContext, start: Callable[[Step], None]) -> None:
         self._context = context
         self._start = start
         self._read: tuple[Step, ...] = ()
         self._started = 0
-        self._left: Remaining | None = None
-        """What the limits allowed when the first step arrived."""
+        self._most: int | None = None
+        """Number of steps that may start early; `None` before the first step."""
         self.repair = 0
-        """Number of calls that another plan text needs."""
-        policy = context.policy
-        most = context.settings.limits.plan_steps
-        self._asked = asked_steps(min(most, policy.most_steps or most), len(context.settings.pool))
-        self._stopped = policy.asks_plans or policy.needs_whole_plan
+        """Number of calls of the planner that another plan text needs, if this text is unusable."""
+        self._stopped = context.policy.asks_plans or context.policy.needs_whole_plan
 
     def add(self, step: Step) -> None:
-        """Add the next step. If the policy forbids a step, this step and all later steps are not started."""
+        """Add the next step; a step that the policy forbids stops the early start."""
         if self._stopped:
             return
+        context = self._context  # of the first round, so there is no previous round
         self._read = (*self._read, step)
         try:
-            plan = self._checked()
+            check_names(step.subtask, context.request.context)
+            plan = context.policy.check(Plan(self._read), context.settings.pool.cards, context.labels)
         except PodiumError:  # the check of the complete plan raises it again, for the repair
             self._stopped = True
             return
-        held_back = int(self._context.last_step_differs)
-        while self._started < len(plan.steps) - held_back:
-            if not self._has_room():
-                self._stopped = True
-                return
+        if self._most is None:  # before the first step: steps that start reserve their calls later
+            self._most = self._room()
+        # Settings of the caller are for the last step: with them, a step waits for the next one.
+        end = min(len(plan.steps) - context.last_step_differs, self._most)
+        for ready in plan.steps[self._started : end]:
+            self._start(ready)
             self._started += 1
-            self._start(plan.steps[self._started - 1])
 
-    def _has_room(self) -> bool:
-        """Return whether the limits have room for the next step, and for what may follow."""
-        if self._left is None:  # before the first step: steps that start reserve their calls later
-            self._left = self._context.ledger.left
-        early = self._started + 1
-        whole, again = max(self._asked, early + 1), early + min(self._asked, REPAIRED)
-        return all(
-            left is None or left >= most
-            for left, most in (
-                (self._left.steps, max(whole, again)),
-                (self._left.calls, max(whole, again + self.repair)),
-            )
-        )
-
-    def _checked(self) -> Plan:
-        """Return the plan so far, checked and changed by the policy."""
-        context = self._context  # of the first round, so there is no previous round
-        check_names(self._read[-1].subtask, context.request.context)
-        return context.policy.check(Plan(self._read), context.settings.pool.cards, context.labels)
+    def _room(self) -> int:
+        """Return how many steps may start, with room for as many steps as are asked for, and for a repair."""
+        context, left = self._context, self._context.ledger.left
+        asked = asked_steps(_most_steps(context), len(context.settings.pool))
+        steps, calls = left.steps or 0, left.calls or 0  # both are always limited
+        if min(steps, calls) < asked:
+            return 0
+        return min(steps, calls - self.repair) - min(asked, REPAIRED)
 
 
+def _most_steps(context: RunContext) -> int:
+    """Return the maximum number of steps of a plan."""
+    most = context.settings.limits.plan_steps
+    return min(most, context.policy.most_steps or most)
+
+
+CODES: tuple[PlannerErrorCode, ...] = get_args(PlannerErrorCode)
 _BAD_PLANS = (*get_args(PlanSyntaxCode), *get_args(PlanInvalidCode), PlanForbidden.code)
 MAX_QUOTED_CHARS = 16_000
 """Maximum number of characters of an invalid plan in the repair prompt, from its end."""
@@ -157,11 +142,7 @@ class PlanRequester:
     """Starts steps of the text that the planner writes; `None` if no step may start early."""
 
     async def make(self) -> Plan:
-        """Return the plan.
-
-        Raises:
-            PlannerError: no planner wrote a usable plan.
-        """
+        """Return the plan; raise `PlannerError` if no planner wrote a usable plan."""
         context, before = self.context, len(self.proposals)
         if self.on_step is not None:
             self._early = EarlyStart(context, self.on_step)
@@ -202,14 +183,7 @@ class PlanRequester:
         return asked
 
     async def _call(self, planner: Planner, turns: tuple[Turn, ...], role: Role, failures: int) -> _Asked:
-        """Call a planner once.
-
-        Args:
-            planner: the planner.
-            turns: its earlier texts, with feedback.
-            role: the purpose of the call.
-            failures: if this call fails, the number of failed calls for this text, including this call.
-        """
+        """Call a planner once; `failures` counts the failed calls, with this one if it fails."""
         await checkpoint_if_cancelled()
         context, began = self.context, self.context.clock()
         limit = context.settings.limits.planner_seconds
@@ -224,7 +198,8 @@ class PlanRequester:
                 Boundary(f"planner {planner.name!r}", PlannerError),
             ):
                 order = order_of(context, planner)
-                held = await take(*slots_of(context, planner))
+                state = self._state_of(planner)
+                held = await take(None if state is None else state.slot)
                 plan = await self._plan(written, order, turns, began + limit)
             if scope.cancelled_caught or context.clock() > began + limit:
                 plan, error = None, _late(planner, limit, written)
@@ -261,25 +236,24 @@ class PlanRequester:
         limit = self.context.settings.limits.planner_seconds
         return _late(written.planner, limit, written) if now >= deadline else None
 
+    def _state_of(self, planner: Planner) -> WorkerState | None:
+        """Return the state of a planner's model, if the model is also a worker of the pool."""
+        return None if planner.card is None else self.context.settings.pool.state_of(planner.card)
+
     def _rest(self, planner: Planner) -> float:
         """Return the seconds until the circuit breaker of a planner's model allows a call."""
-        context, retry = self.context, self.context.settings.retry
-        breaker = breaker_of(context, planner)
-        return (
-            0.0 if breaker is None else breaker.rest(context.clock(), retry.break_after, retry.break_seconds)
-        )
+        if (state := self._state_of(planner)) is None:
+            return 0.0
+        retry = self.context.settings.retry
+        return state.breaker.rest(self.context.clock(), retry.break_after, retry.break_seconds)
 
     async def _check_breaker(self, written: PlannerCall) -> None:
-        """Wait while another call tests the planner's model.
-
-        Raises:
-            WorkerUnavailable: the circuit breaker of the model is open.
-        """
-        planner = written.planner
-        written.breaker = breaker_of(self.context, planner)
-        while written.breaker is not None and (rest := self._rest(planner)):
+        """Wait while another call tests the model; raise `WorkerUnavailable` if its breaker is open."""
+        state = self._state_of(written.planner)
+        written.breaker = None if state is None else state.breaker
+        while written.breaker is not None and (rest := self._rest(written.planner)):
             if not isinf(rest):
-                told = f"planner {planner.name!r} failed {written.breaker.failures} times in a row"
+                told = f"planner {written.planner.name!r} failed {written.breaker.failures} times in a row"
                 told += f" and gets no calls for another {rest:.3g} s (Retry.break_seconds)"
                 raise WorkerUnavailable(told, retry_after=rest)
             await written.breaker.tried()
@@ -304,8 +278,7 @@ class PlanRequester:
     ) -> Plan:
         """Reserve the call's worst case, make the call, and parse its text."""
         context, planner = self.context, written.planner
-        may_keep = self.may_keep
-        request = plan_request(context, order, turns=turns, may_keep=may_keep, deadline=deadline)
+        request = self._request(order, turns, deadline)
         if planner.worst_case(request, context.settings.limits.answer_tokens).calls:
             await self._check_breaker(written)  # a cached plan needs no call
         request, written.reserved = await self._reserve(planner, request, order)
@@ -328,14 +301,35 @@ class PlanRequester:
         await self._read(written, request, reader, order)
         return self._judge(written, reader, order)
 
+    def _request(self, order: Sequence[int], turns: tuple[Turn, ...], deadline: float) -> PlanRequest:
+        """Return the request for one call of a planner, which sees the workers `order` of the pool."""
+        context, workers = self.context, self.context.settings.pool.workers
+        request = PlanRequest(
+            query=context.request.query,
+            context=tuple((name, len(text)) for name, text in context.request.context.items()),
+            cards=tuple(context.settings.pool.cards[number] for number in order),
+            max_steps=_most_steps(context),
+            turns=turns,
+            may_keep=self.may_keep,
+            shows_question=context.shows_question,
+            fills=tuple(place for place, number in enumerate(order) if not workers[number].reads_prose),
+            acts=tuple(place for place, number in enumerate(order) if context.settings.acts(number)),
+            done=tuple(
+                str(each) for each in context.actions.actions if each.run_id == context.request.run_id
+            ),
+            deadline=min(deadline, context.ledger.deadline),
+            middleware=context.request.middleware,
+        )
+        left, ample = context.ledger.left, 2 * request.asked_steps
+        steps = None if left.steps is None or left.steps >= ample else left.steps
+        calls = None if left.calls is None or left.calls >= ample else left.calls
+        scarce = replace(left, steps=steps, calls=calls)  # what a plan could exceed
+        return request if scarce == Remaining() else replace(request, left=scarce.rounded)
+
     async def _reserve(
         self, planner: Planner, request: PlanRequest, order: Sequence[int]
     ) -> tuple[PlanRequest, Reservation]:
-        """Reserve a call as soon as it fits the limits: calls that end may free part of their reservations.
-
-        Raises:
-            LimitExceeded: the call does not fit the limits, and no other call is running.
-        """
+        """Reserve a call as soon as it fits the limits: calls that end may free a part."""
         ledger = self.context.ledger
         while True:
             try:
@@ -432,3 +426,64 @@ def _late(planner: Planner, limit: float, written: PlannerCall) -> WorkerTimeout
         did = "was not called: the journal did not record the call"
     message = f"planner {planner.name!r} {did} within {limit:g} s (Limits.planner_seconds)"
     return WorkerTimeout(message, maybe_paid=written.is_sent)
+
+
+def order_of(context: RunContext, planner: Planner) -> list[int]:
+    """Return the workers that may see the run's data, as numbers of the pool, in the planner's order."""
+    policy, cards, labels = context.policy, context.settings.pool.cards, context.labels
+    order = list(planner.order(len(cards), context.request.run_id))
+    if policy.silent:
+        return order
+    if planner.card is not None:
+        policy.everywhere.guard(planner.card, labels)
+    admitted = [number for number in order if policy.admits(cards[number], labels)]
+    if not admitted:
+        raise PlanForbidden("the policy allows no worker of the pool to see the data of this run")
+    return admitted if planner.reads_cards else order
+
+
+def no_plan(run_id: str, error: PodiumError | None, calls: Sequence[Proposal]) -> PlannerError:
+    """Return the error for a round without a plan."""
+    return PlannerError(
+        f"there is no plan: {failures(calls)}",
+        code=_cause(error, calls),
+        run_id=run_id,
+        calls=calls,
+        usage=Usage.total(call.usage for call in calls),
+        cost=total_cost(call.cost for call in calls),
+    )
+
+
+def planned_by(calls: Sequence[Proposal]) -> PlannedBy:
+    """Return the planner of the plan that these calls gave."""
+    last = calls[-1]
+    if last.role != "fallback":
+        return PlannedBy(last.planner, last.why)
+    return PlannedBy(last.planner, failures(calls), is_fallback=True)
+
+
+def _cause(error: PodiumError | None, calls: Sequence[Proposal]) -> PlannerErrorCode:
+    match error:
+        case LimitExceeded():
+            return "planner_limit"
+        case WorkerRefused():
+            return "planner_refused"
+        case WorkerUnavailable() | WorkerTimeout() | WorkerBroken():
+            return "planner_unreachable"
+        case PlanForbidden() if not calls or not calls[-1].asked:
+            return "planner_refused"
+        case PlanError():
+            return "planner_unusable"
+        case _:
+            return "planner_failed"
+
+
+def failures(calls: Sequence[Proposal]) -> str:
+    """Return the failed planner calls as text; equal consecutive failures are listed once."""
+    said = []
+    for (planner, problem), group in groupby(calls, key=lambda call: (call.planner, call.problem)):
+        if problem is not None:
+            times = len(list(group))
+            often = f", {times} times" if times > 1 else ""
+            said.append(f"planner {planner!r}: {problem.code}{often}: {for_people(problem)}")
+    return "; ".join(said)

@@ -9,15 +9,19 @@ plan; `Limits.replans` limits these rounds. If the limits have no room for this 
 answer, an earlier plan continues in a last round, as with `on_failure="note"`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import NamedTuple
 
-from podium.errors import PlanForbidden, PlannerError, PodiumError
+from anyio import move_on_after
+
+from podium.errors import LimitExceeded, PlanForbidden, PlannerError, PodiumError
 from podium.execution.context import Pause, PreviousRound, RunContext
-from podium.execution.graph import WAITING
+from podium.execution.fit import Fit
+from podium.execution.graph import UNSEEN, WAITING, DependencyGraph
 from podium.execution.scheduler import ExternalRound, RoundScheduler
 from podium.plan_text.writer import write_plan
 from podium.planners.chat import failure_feedback, round_feedback
@@ -25,17 +29,7 @@ from podium.planners.planner import Turn
 from podium.policy import after
 from podium.prompts.subtask import shown_step
 from podium.run.approval import PAUSED, AcceptanceCheck, request_action, request_approval
-from podium.run.earlier_plan import (
-    EarlierPlan,
-    earlier_plan,
-    is_out,
-    new_plan,
-    no_answer,
-    recorded_plan,
-)
-from podium.run.no_plan import CODES, fallback_problem, planned_by
-from podium.run.plan_request import order_of
-from podium.run.planning import PlanRequester
+from podium.run.planning import CODES, PlanRequester, failures, order_of, planned_by
 from podium.run_state.action_log import remedy, undecided_problem
 from podium.run_state.reuse import PaidResults
 from podium.secrets import BUGS
@@ -47,7 +41,19 @@ from podium.types.result import RunStatus, answer_of, answer_outcome, conclusion
 from podium.workers.worker import Worker
 
 _CHANGED = PlannedBy("user", "the plan was changed in its approval")
+FALLBACK = "planner_fallback"
+"""Problem code: the fallback planner wrote a plan."""
 BETTER = "the planner may improve the answer of its plan"
+
+
+class _Earlier(NamedTuple):
+    """A round without an answer, whose plan can still give an answer without its failed steps."""
+
+    context: RunContext
+    """The context of the round."""
+    round: Round
+    failed: tuple[tuple[str, Outcome], ...]
+    """The failed steps, each with its exact key."""
 
 
 class _Next(NamedTuple):
@@ -59,7 +65,7 @@ class _Next(NamedTuple):
     """The labels of all data in the prompt."""
     paid: PaidResults | None = None
     """Results that are reused; `None` if the plan may repeat steps on purpose."""
-    earlier: EarlierPlan | None = None
+    earlier: _Earlier | None = None
     """The plan that continues; `None` for a new plan."""
 
 
@@ -91,7 +97,7 @@ class Rounds:
     """The `ok` outcomes of all rounds, each with its exact key."""
     _failures: tuple[tuple[str, Outcome], ...] = field(default=(), init=False)
     """The failed steps of the latest round, each with its exact key."""
-    _earlier: EarlierPlan | None = field(default=None, init=False)
+    _earlier: _Earlier | None = field(default=None, init=False)
     """The first plan that can still give an answer without its failed steps."""
     _improvements: int = field(default=0, init=False)
     """Number of rounds that may still follow to improve the answer."""
@@ -127,7 +133,7 @@ class Rounds:
     def conclusion(self) -> tuple[str, RunStatus, Problem | None]:
         """Return the answer so far, the run's status, and its problem."""
         answer, status, problem = conclusion(self.done)
-        own = self.problem or fallback_problem(self.done) or self._unknown(problem)
+        own = self.problem or self._fallback() or self._unknown(problem)
         if own is None:
             return answer, status, problem
         if own.code in (PAUSED, WAITING):
@@ -135,6 +141,15 @@ class Rounds:
         if problem is not None and not self._stopped and own.code not in CODES:
             return answer, status, Problem(problem.code, f"{problem.message}; {own.message}")
         return answer, "failed" if answer_outcome(self.done) is None else "partial", own
+
+    def _fallback(self) -> Problem | None:
+        """Return the problem of a run with a plan of the fallback planner."""
+        for current in self.done:
+            if current.planner is not None and current.planner.is_fallback:
+                why = failures(current.proposals) or current.planner.why
+                told = f"the fallback planner {current.planner.name!r} wrote the plan"
+                return Problem(FALLBACK, f"{told}: {why}" if why else told)
+        return None
 
     def _unknown(self, problem: Problem | None) -> Problem | None:
         """Return the problem of an action that another plan began, and whose end is unknown."""
@@ -239,14 +254,30 @@ class Rounds:
             for proposal in paid_results.proposals.get(number, ()):
                 proposals.append(proposal)
                 context.tell(PlannerEnded, round=number, proposal=proposal)
-        if (plan := recorded_plan(context, number)) is not None:
-            return plan
+        known = None if paid_results is None else paid_results.plans.get(number)
+        is_stand_in = paid_results is not None and number in paid_results.stand_ins
+        if known is not None and not is_stand_in:
+            return self._verified(known.plan)
         if given is not None:
             return given
         # A later plan may keep the answer or repeat a plan, so its steps start only when it is complete.
         on_step = execution.add if number == 1 else None
         asking = PlanRequester(context, number, turns, self._has_answer, on_step, proposals)
-        return await new_plan(asking)
+        if paid_results is None or known is None:
+            return await asking.make()
+        asking.may_fall_back = False
+        seconds = (context.ledger.deadline - context.clock()) / 2  # the other half is for the recorded plan
+        with suppress(PlannerError), move_on_after(seconds):
+            plan = await asking.make()
+            paid_results.forget_plan(number)
+            return plan
+        return self._verified(known.plan)
+
+    def _verified(self, plan: Plan) -> Plan:
+        """Return a recorded plan; raise `PlanError` if it does not fit the current policy."""
+        context = self.context
+        context.policy.verify(plan, context.settings.pool.cards, context.labels, context.previous.labels)
+        return plan
 
     def _is_repeated(self, plan: Plan) -> bool:
         if any(step.previous for step in plan.steps):
@@ -311,7 +342,7 @@ class Rounds:
             self._refused = await self._judged(current, answer.text, labels)
             if not self._refused:
                 return None
-        if not self._improvements or (not self._refused and is_out(current)):
+        if not self._improvements or (not self._refused and _is_out(current)):
             return None
         self._improvements -= 1
         if isinstance(self.context.settings.accept, Worker):
@@ -325,8 +356,8 @@ class Rounds:
         context, number = self.context, current.number + 1
         if context.settings.on_failure != "replan" or (not self._replans and self._earlier is None):
             return None
-        if self._earlier is None and not self._has_answer:
-            self._earlier = earlier_plan(context, current, self._failures)
+        if self._earlier is None and not self._has_answer and self._may_continue(current):
+            self._earlier = _Earlier(context, current, self._failures)
         earlier = None if self._has_answer else self._earlier
         if current.plan is not None and (failed := self._failed(current)):
             plan, spelling = current.plan, context.settings.planner.spelling
@@ -334,14 +365,41 @@ class Rounds:
             feedback = failure_feedback(plan, steps_of(current), spelling=spelling, may_keep=may_keep)
             self._replans -= 1
             labels = frozenset[str]().union(*self._labels[current.number])
-            return _Next("; ".join(map(told, failed)), feedback, labels, self._recalled())
+            return _Next("; ".join(map(told, failed)), feedback, labels, _paid_results(self._paid))
         if earlier is None:
             return None
         if current is not earlier.round and self.problem is None:
-            self.problem = no_answer(current)
+            self.problem = _no_answer(current)
         self._replans, self._improvements, self._earlier = 0, 0, None
         why = f"the plan of round {earlier.round.number} continues without its failed steps"
-        return _Next(why, "", frozenset(), earlier.paid(self._paid, number), earlier)
+        recorded = earlier.context.paid_results
+        is_recorded = recorded is not None and number in recorded.plans  # then the failed steps run again
+        paid = _paid_results(self._paid if is_recorded else (*self._paid, *earlier.failed))
+        return _Next(why, "", frozenset(), paid, earlier)
+
+    def _may_continue(self, current: Round) -> bool:
+        """Return whether the plan of a round can give an answer without its failed steps."""
+        context, plan = self.context, current.plan
+        if plan is None or not plan.steps:
+            return False
+        graph = DependencyGraph(
+            "note", acts=context.settings.acts, previous=context.previous, names=context.request.context
+        )
+        graph.take(plan)
+        for state, outcome in zip(graph, steps_of(current), strict=False):
+            if outcome.status in ("ok", "failed"):
+                state.outcome = outcome
+                state.is_whole = graph.is_whole(state)
+        able, last = graph.able, len(plan.steps) - 1
+        for state in graph:
+            if state.index not in able & plan.reaching(last):
+                state.reason = UNSEEN
+        kept = Fit(context, graph).kept()
+        try:
+            context.ledger.spare(*kept.amounts, steps=kept.steps)
+        except LimitExceeded:
+            return False
+        return last in able
 
     def _shown(self, current: Round) -> PreviousRound:
         """Return the data that steps with "previous" on their access list see in the next round."""
@@ -359,14 +417,7 @@ class Rounds:
         has_whole_answer = answer_of(current) is not None and not missing(current)
         if has_whole_answer:  # another plan may carry out an action that has failed
             failed = [outcome for outcome in failed if outcome.action in ("failed", "not_done")]
-        return [] if not self._replans or is_out(current) else failed
-
-    def _recalled(self) -> PaidResults:
-        """Return the paid results of all rounds so far."""
-        paid_results = PaidResults()
-        for key, outcome in self._paid:
-            paid_results.add(key, outcome)
-        return paid_results
+        return [] if not self._replans or _is_out(current) else failed
 
     async def _judged(self, current: Round, answer: str, labels: frozenset[str]) -> str:
         """Return why the answer is rejected; empty if it is accepted or could not be judged."""
@@ -411,3 +462,28 @@ def _order(context: RunContext) -> Sequence[int]:
         return order_of(context, context.settings.planner)
     except PlanForbidden:
         return ()
+
+
+def _paid_results(outcomes: Iterable[tuple[str, Outcome]]) -> PaidResults:
+    """Return outcomes, each with its exact key, as results that a round reuses."""
+    results = PaidResults()
+    for key, outcome in outcomes:
+        results.add(key, outcome)
+    return results
+
+
+def _is_out(current: Round) -> bool:
+    """Return whether the run's limits refused a step, so another round would also fail."""
+    return any(
+        outcome.problem is not None and outcome.problem.code == LimitExceeded.code and not outcome.attempts
+        for outcome in steps_of(current)
+    )
+
+
+def _no_answer(current: Round) -> Problem | None:
+    """Return the problem of a run whose new plan gave no answer."""
+    problem = conclusion([current])[2]
+    if problem is None:
+        return None
+    message = f"the new plan of round {current.number} gave no answer: {problem.message}"
+    return replace(problem, message=message)

@@ -18,8 +18,7 @@ from podium.policy import Policy, answer_key
 from podium.run.acquire import acquire, started
 from podium.run.delivery import Delivery, Listener
 from podium.run.forecast import forecast_plan
-from podium.run.no_plan import no_plan, planned_by, raise_unplanned, with_bill
-from podium.run.planning import PlanRequester
+from podium.run.planning import CODES, PlanRequester, no_plan, planned_by
 from podium.run.request import with_labels_of_conversation
 from podium.run.rounds import Rounds
 from podium.run_state.action_log import ActionLog
@@ -35,7 +34,7 @@ from podium.types.events import (
     RunResumed,
     RunStopped,
 )
-from podium.types.outcome import Problem, explain_proposal, tell_actions
+from podium.types.outcome import Problem, explain_proposal, spent, tell_actions
 from podium.types.plan import Plan
 from podium.types.result import Forecast, Result, answer_outcome
 
@@ -73,7 +72,7 @@ class RunSession:
         with self._within_call():
             result = await self._run()
             self._tell_call(result)
-        raise_unplanned(result, self._cause)
+        _raise_unplanned(result, self._cause)
         return result
 
     @contextmanager
@@ -150,7 +149,7 @@ class RunSession:
             try:
                 plan = await planning.make()
             except PlannerError as error:
-                with_bill(error)
+                _with_bill(error)
                 raise
             self._status = "ok"
             why = "\n".join(map(explain_proposal, planning.proposals))
@@ -159,7 +158,7 @@ class RunSession:
         late = LimitExceeded("seconds", f"there was no plan within {limit:g} s: raise Limits.seconds")
         unplanned = no_plan(self._request.run_id, late, planning.proposals)
         unplanned.args = (str(late),)
-        raise with_bill(unplanned) from late
+        raise _with_bill(unplanned) from late
 
     def _link_to_outer(self, head: Head | None) -> None:
         """Emit `NestedRunEnded` in the outer run, so that its hash chain covers this run."""
@@ -346,3 +345,29 @@ def _problem_of(error: BaseException) -> Problem:
     if isinstance(error, Exception):
         return Problem("crashed", f"{type(error).__name__} was raised")
     return STOPPED
+
+
+def _raise_unplanned(result: Result, cause: BaseException | None) -> None:
+    """Raise `PlannerError` if a run has no answer because its first round has no plan."""
+    problem = result.problem
+    is_planned = any(current.plan is not None for current in result.rounds)
+    if problem is None or result.status != "failed" or is_planned:
+        return
+    for code in CODES:
+        if code == problem.code:
+            error = PlannerError(
+                problem.message,
+                code=code,
+                run_id=result.run_id,
+                calls=result.proposals,
+                usage=result.usage,
+                cost=result.cost,
+            )
+            error.actions = result.actions
+            raise _with_bill(error) from cause
+
+
+def _with_bill(error: PlannerError) -> PlannerError:
+    """Add the run's id, tokens and cost to the message of an error, and return the error."""
+    error.args = (f"run {error.run_id}: {error.args[0]}; the run used {spent(error.usage, error.cost)}",)
+    return error

@@ -318,6 +318,11 @@ def explain_proposal(proposal: Proposal) -> str:
     return f"{who} wrote the plan{stood_in}{why}; {proposal.seconds:.2f} s, {bill}."
 
 
+def for_people(problem: Problem) -> str:
+    """Return the message of a problem of a planner, without the advice to the planner."""
+    return "its text has no plan" if problem.code == "no_plan" else problem.message
+
+
 def _did(proposal: Proposal) -> str:
     """Return what a planner did that wrote no valid plan."""
     if not proposal.asked:
