@@ -18,7 +18,6 @@ from podium.planners.planner import FixedPlanner, Planner
 from podium.planners.rule import with_direct
 from podium.policy import Policy
 from podium.run.approval import decide
-from podium.run.delivery import Listener, with_listener
 from podium.run.forecast import forecast_plan
 from podium.run.nested import run_nested
 from podium.run.request import (
@@ -31,7 +30,7 @@ from podium.run.request import (
     new_request,
     within_call,
 )
-from podium.run.runner import RunSession
+from podium.run.runner import Listener, RunSession, with_listener
 from podium.run_state.reuse import PaidResults
 from podium.types.events import ActionDecided, ApprovalGiven, Event
 from podium.types.messages import Completion, Query

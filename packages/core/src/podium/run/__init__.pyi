@@ -1,3 +1,4 @@
 from .approval import PAUSED as PAUSED, REFUSED as REFUSED
-from .delivery import Listener as Listener, StreamedAnswer as StreamedAnswer
+from .nested import StreamedAnswer as StreamedAnswer
 from .request import RunOptions as RunOptions
+from .runner import Listener as Listener

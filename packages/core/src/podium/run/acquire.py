@@ -1,7 +1,7 @@
 """Acquires the record of a run: creates it, resumes it, or waits for the process that executes the run."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import anyio
@@ -14,13 +14,14 @@ from podium.run_state.recorder import RunRecorder
 from podium.run_state.state import fold
 from podium.secrets import scrub
 from podium.types.events import Event, PlanReady, RunStarted
-from podium.types.messages import Message
 from podium.types.plan import Plan
 from podium.types.result import Result
 
 SHORTEST_LOOK = 0.05
 LONGEST_LOOK = 1.0
 """Seconds between two checks of a run that another process executes."""
+_RECORDED = ("query", "context", "asker", "tools", "sampling", "tool_messages")
+"""The fields of a request that its record has, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,7 @@ class Acquired:
     before: Result | None = None
     """The recorded result so far; `None` for a new run."""
     limits: Limits | None = None
-    """The recorded limits of the run; `None` for a new run, and for a nested run, which has the limits of
-    its conductor and of the outer run."""
+    """The recorded limits of the run; `None` for a new or a nested run."""
     head: Head | None = None
     """The head of the record, if the run has ended."""
 
@@ -63,9 +63,10 @@ async def _join(journal: Journal, request: RunRequest, workers: Sequence[str], s
             if request.caller is None:  # the id of a nested run already depends on its query
                 _check_same(request, events, workers)
             state = fold(events)
-            ended = state.result() if state.has_ended or state.is_undecided else None
-            if ended is not None and not _goes_on(request, ended):
-                return Acquired(request, before=ended, head=head_of(entries))
+            if state.has_ended or state.is_undecided:
+                ended = state.result()
+                if not _goes_on(request, ended):
+                    return Acquired(request, before=ended, head=head_of(entries))
             try:
                 return await _claim(journal, request, workers)
             except RunHeld:
@@ -88,17 +89,8 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
             return Acquired(request, before=before, head=head_of(log.entries))
         recorder = RunRecorder(log, state, workers)
         assert first is not None  # else it has no result
-        labels = first.labels | request.labels
-        request = replace(
-            request,
-            query=first.query,
-            context=first.context,
-            labels=labels,
-            asker=first.asker,
-            tools=first.tools,
-            sampling=first.sampling,
-            tool_messages=first.tool_messages,
-        )
+        facts = {name: getattr(first, name) for name in _RECORDED}
+        request = replace(request, labels=first.labels | request.labels, **facts)
         limits = state.limits if request.caller is None else None
         return Acquired(request, recorder, before, limits)
     except BaseException:  # a cancelled task must release the run, too
@@ -117,28 +109,21 @@ def _check_same(request: RunRequest, events: Sequence[Event], workers: Sequence[
     """Raise `RunExists` if the recorded run has another query, context or plan; secrets are not compared."""
     first = next((event for event in events if isinstance(event, RunStarted)), None)
     plan = next((event.plan for event in events if isinstance(event, PlanReady)), None)
-    same = first is not None and _spelled(first.query + first.tool_messages) == _spelled(
-        request.query + request.tool_messages
-    )
-    same = same and first is not None and _texts(first.context) == _texts(request.context)
+    same = first is not None and _asked(first) == _asked(request)
     if same and first is not None and request.plan is not None and plan is not None:
-        then, now = _named(plan, first.workers), _named(request.plan, workers)
-        same = scrub(json.dumps(then)) == scrub(json.dumps(now))
+        same = _named(plan, first.workers) == _named(request.plan, workers)
     if not same:
         told = f"the journal has a run {request.run_id} with another query, context or plan"
         raise RunExists(f"{told}: use another id")
 
 
-def _spelled(query: Sequence[Message]) -> str:
-    return scrub(json.dumps([message.to_wire() for message in query], sort_keys=True))
+def _asked(run: RunRequest | RunStarted) -> str:
+    messages = [message.to_wire() for message in run.query + run.tool_messages]
+    return scrub(json.dumps([messages, dict(run.context)], sort_keys=True))
 
 
-def _texts(context: Mapping[str, str]) -> str:
-    return scrub(json.dumps(dict(context), sort_keys=True))
-
-
-def _named(plan: Plan, workers: Sequence[str]) -> list[tuple[str, str, list[int | str]]]:
-    return [(workers[step.worker], step.subtask, step.access_list) for step in plan.steps]
+def _named(plan: Plan, workers: Sequence[str]) -> str:
+    return scrub(json.dumps([(workers[step.worker], step.subtask, step.access_list) for step in plan.steps]))
 
 
 def started(request: RunRequest, workers: Sequence[str], limits: Limits, name: str) -> RunStarted:
@@ -148,15 +133,10 @@ def started(request: RunRequest, workers: Sequence[str], limits: Limits, name: s
         run_id=request.run_id,
         at=0.0,
         workers=tuple(workers),
-        query=request.query,
-        context=dict(request.context),
         labels=request.labels,
-        tools=request.tools,
-        sampling=request.sampling,
-        tool_messages=request.tool_messages,
         limits=limits,
         conductor=name,
-        asker=request.asker,
         recalls=None if request.paid_results is None else request.paid_results.run_id,
         parent=None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt),
+        **{name: getattr(request, name) for name in _RECORDED},
     )

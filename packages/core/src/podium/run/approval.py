@@ -20,7 +20,7 @@ from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest, Asked
 from podium.prompts.render import judge_prompt
 from podium.run.forecast import forecast_plan
-from podium.run_state.reuse import step_key
+from podium.run_state.reuse import PaidResults, step_key
 from podium.run_state.state import RunState, fold
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunResumed
@@ -105,56 +105,38 @@ def _on_end(given: ActionDecided, state: RunState) -> ActionDecided:
 
 
 async def request_approval(
-    context: RunContext, number: int, plan: Plan, labels: frozenset[str]
+    context: RunContext, number: int, plan: Plan, labels: frozenset[str], action: Action | None = None
 ) -> Plan | Problem:
-    """Return the approved plan, which may have been changed; or the problem if it is not approved."""
-    decided = None if context.paid_results is None else context.paid_results.decisions.get(number)
-    asked = context.paid_results is not None and number in context.paid_results.asked
-    if not plan.steps or (decided is None and not asked and not context.policy.asks_plans):
+    """Return the approved plan, which may be changed; the problem if it or the action is not approved."""
+    known, policy = context.paid_results or PaidResults(), context.policy
+    where: dict[str, object] = {"round": number}
+    if action is None:
+        what, asked = f"the plan of round {number}", ""
+        waits = f"{what} waits for approval"
+        asks, was_asked, decided = policy.asks_plans, number in known.asked, known.decisions.get(number)
+    else:
+        what, asked = f"the action of step {action.step}", action.asked
+        waits = f"step {action.step} waits for approval: {action.worker} {asked}"
+        where |= {"step": action.step, "action": action.key}
+        place = action.round, action.step, action.key
+        asks, was_asked, decided = policy.asks_actions, place in known.approvals, known.approvals.get(place)
+    if not plan.steps or not (asks or was_asked or decided is not None):
         return plan
     try:
         if decided is None:
-            context.tell(ApprovalAsked, round=number, plan=plan)
-            if context.policy.asks_plans:  # without an approver, the plan keeps waiting
-                decided = await _decide(context, number, plan, labels)
+            context.tell(ApprovalAsked, plan=plan, asked=asked, **where)
+            if asks:  # without an approver, it keeps waiting
+                decided = await _decide(context, number, plan, labels, action)
             if decided is None:
-                return Problem(WAITING, f"the plan of round {number} waits for approval")
+                return Problem(WAITING, waits)
             facts = {"approved": decided.approved, "plan": decided.plan, "why": decided.why}
-            context.tell(ApprovalGiven, round=number, **facts)
+            context.tell(ApprovalGiven, **where, **facts)
         if not decided.approved:
             who, why = f" by {decided.by}" if decided.by else "", f": {decided.why}" if decided.why else ""
-            return Problem(REFUSED, f"the plan of round {number} was refused{who}{why}")
+            return Problem(REFUSED, f"{what} was refused{who}{why}")
         return plan if decided.plan is None else _checked(context, decided.plan, plan, labels)
     except PodiumError as error:
         return Problem.of(error)
-
-
-async def request_action(
-    context: RunContext, action: Action, plan: Plan, labels: frozenset[str]
-) -> Problem | None:
-    """Return why an action may not start; `None` if it is approved."""
-    known = {} if context.paid_results is None else context.paid_results.approvals
-    decided = known.get(place := (action.round, action.step, action.key))
-    if place not in known and not context.policy.asks_actions:
-        return None
-    where = {"round": action.round, "step": action.step, "action": action.key}
-    try:
-        if decided is None:
-            context.tell(ApprovalAsked, plan=plan, asked=action.asked, **where)
-            if context.policy.asks_actions:
-                decided = await _decide(context, action.round, plan, labels, action)
-            if decided is None:
-                return Problem(
-                    WAITING, f"step {action.step} waits for approval: {action.worker} {action.asked}"
-                )
-            facts = {"approved": decided.approved, "by": decided.by, "why": decided.why}
-            context.tell(ApprovalGiven, **where, **facts)
-    except PodiumError as error:
-        return Problem.of(error)
-    if decided.approved:
-        return None
-    who, why = f" by {decided.by}" if decided.by else "", f": {decided.why}" if decided.why else ""
-    return Problem(REFUSED, f"the action of step {action.step} was refused{who}{why}")
 
 
 async def _decide(

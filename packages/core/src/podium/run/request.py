@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypedDict, get_args
+from typing import Any, TypedDict, Unpack, get_args
 from uuid import uuid4
 
 from podium.budget.limits import Limits
@@ -38,9 +38,6 @@ from podium.types.names import check_name
 from podium.types.plan import Plan, is_text_name
 from podium.workers.pool import Pool
 from podium.workers.worker import CallMiddleware, Card, Worker
-
-_PLAIN = Sampling()
-_NO_TEXTS: Mapping[str, str] = {}
 
 
 class RunOptions(TypedDict, total=False):
@@ -86,54 +83,30 @@ class RunOptions(TypedDict, total=False):
     """Starts the steps of each plan; by default the run's own scheduler."""
 
 
-def new_request(  # noqa: PLR0913 - one parameter for each of `RunOptions`
-    settings: ConductorSettings,
-    asked: Query | Plan,
-    *,
-    stream: bool,
-    run_id: str | None = None,
-    is_new_id: bool = False,
-    context: Mapping[str, str] = _NO_TEXTS,
-    labels: Iterable[str] = (),
-    asker: str = "",
-    policy: Policy | None = None,
-    limits: Limits | None = None,
-    uses_cache: bool = True,
-    paid_results: PaidResults | None = None,
-    forecast: bool = False,
-    journal: Journal | None = None,
-    tools: Tools | Sequence[Part] = (),
-    sampling: Sampling = _PLAIN,
-    middleware: CallMiddleware | None = None,
-    step_starter: StepStarter | None = None,
+def new_request(
+    settings: ConductorSettings, asked: Query | Plan, *, stream: bool, **options: Unpack[RunOptions]
 ) -> RunRequest:
     """Return the request for a new run."""
+    given: dict[str, Any] = {**options}
+    run_id = given.pop("run_id", None)
     if run_id is not None:
-        journal_of(settings, journal)
-    plan = asked if isinstance(asked, Plan) else None
-    query, tool_messages = (asked.query, ()) if isinstance(asked, Plan) else read_conversation(asked)
+        journal_of(settings, options.get("journal"))
+    tools = given.pop("tools", ())
     tools = tools if isinstance(tools, Tools) else Tools(tuple(tools))
+    query, tool_messages = (asked.query, ()) if isinstance(asked, Plan) else read_conversation(asked)
     request = RunRequest(
         run_id=run_id or uuid4().hex,
-        is_new_id=is_new_id or run_id is None,
+        is_new_id=given.pop("is_new_id", False) or run_id is None,
         query=query,
-        context=_checked_texts(context),
-        plan=plan,
-        labels=checked_labels(labels) | settings.labels,
-        asker=asker,
-        policy=policy,
-        limits=limits,
-        uses_cache=uses_cache,
-        journal=journal,
-        paid_results=paid_results,
+        context=_checked_texts(given.pop("context", {})),
+        plan=asked if isinstance(asked, Plan) else None,
+        labels=checked_labels(given.pop("labels", ())) | settings.labels,
         tools=tools if tools.offered else None,
-        sampling=sampling,
         tool_messages=tool_messages,
         stream=stream,
-        forecast=forecast,
-        middleware=middleware,
-        step_starter=step_starter,
+        **given,
     )
+    policy = request.policy
     rules = settings.policy
     if policy is not None:
         rules = policy & rules

@@ -28,14 +28,14 @@ from podium.planners.chat import failure_feedback, round_feedback
 from podium.planners.planner import Turn
 from podium.policy import after
 from podium.prompts.subtask import shown_step
-from podium.run.approval import PAUSED, AcceptanceCheck, request_action, request_approval
+from podium.run.approval import PAUSED, AcceptanceCheck, request_approval
 from podium.run.planning import CODES, PlanRequester, failures, order_of, planned_by
 from podium.run_state.action_log import remedy, undecided_problem
 from podium.run_state.reuse import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import PlannerEnded, PlanReady, RoundStarted
 from podium.types.messages import Part
-from podium.types.outcome import Outcome, Problem, Proposal, Round
+from podium.types.outcome import Action, Outcome, Problem, Proposal, Round
 from podium.types.plan import Plan, PlannedBy
 from podium.types.result import RunStatus, answer_of, answer_outcome, conclusion, missing, steps_of, told
 from podium.workers.worker import Worker
@@ -180,7 +180,7 @@ class Rounds:
         last = not self._improvements and context.settings.accept is None
         context.tell(RoundStarted, round=number, why=why)
         asked = context.paid_results is not None and context.paid_results.approvals
-        approve = partial(request_action, context) if asked or context.policy.asks_actions else None
+        approve = self._approve if asked or context.policy.asks_actions else None
         execution = RoundScheduler(
             context, number, last=last, may_replan=self._replans > 0, paid=begun.paid, approve=approve
         )
@@ -226,6 +226,11 @@ class Rounds:
                 raise refused
             self.problem = Problem.of(refused)
         return self.done[-1]
+
+    async def _approve(self, action: Action, plan: Plan, labels: frozenset[str]) -> Problem | None:
+        """Return why an action may not start; `None` if it is approved."""
+        given = await request_approval(self.context, action.round, plan, labels, action)
+        return given if isinstance(given, Problem) else None
 
     def _stop(self, execution: RoundScheduler, number: int) -> None:
         """Set why the run stops after a round that a host has paused, or in which actions wait."""
