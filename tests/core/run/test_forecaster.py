@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from core.actors import plan_of
+from core.actors import boss, plan_of
 
 from podium.budget import Limits
-from podium.run.forecast import ENOUGH, forecast
-from podium.types import Call, Forecast, Interval, Outcome, Plan, Step, read_query
+from podium.conductor import Conductor
+from podium.execution import Retry
+from podium.run.forecast import ENOUGH
+from podium.types import Call, Forecast, Interval, Message, Outcome, Plan, Step, read_query
 from podium.types.result import compare, explain_forecast, within
 from podium.usage import Usage
 from podium.workers import FREE, Card, Gather, Pool, Price, ScriptedWorker, Worker
@@ -25,6 +27,21 @@ def _pool(*names: str, price: Price | None = PRICE, concurrency: int | None = No
 def _know(pool: Pool, number: int, *took: CallRecord) -> None:
     for one in took * ENOUGH:
         pool.history(number).add(one)
+
+
+def forecast(
+    plan: Plan,
+    pool: Pool,
+    limits: Limits,
+    *,
+    query: tuple[Message, ...] = (),
+    attempts: int = 3,
+    show_question: bool = True,
+) -> Forecast:
+    """Return the forecast of a conductor with these settings."""
+    retry = Retry(attempts=attempts)
+    conductor = Conductor(boss("none"), pool, limits=limits, retry=retry, show_question=show_question)
+    return conductor.forecast(replace(plan, query=query or plan.query))
 
 
 def _exactly(amount: float) -> Interval:

@@ -10,7 +10,7 @@ call decides. For four calls in sequence, the simple interval is up to 1.6 times
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heapreplace
 from random import Random
 
@@ -22,7 +22,7 @@ from podium.types.messages import Message, estimate_usage
 from podium.types.plan import Plan
 from podium.types.result import HIGH, LOW, Forecast, Interval
 from podium.usage import Usage
-from podium.workers.pool import CallRecord, Pool
+from podium.workers.pool import CallRecord
 from podium.workers.worker import VisibleStep, Worker
 
 _NO_TEXTS: Mapping[str, str] = {}
@@ -46,28 +46,25 @@ FAILING = 0.03
 """Assumed share of calls that fail."""
 
 
-def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
+def forecast_plan(
+    settings: ConductorSettings,
     plan: Plan,
-    pool: Pool,
-    limits: Limits,
-    *,
-    actions: Collection[int] = (),
-    query: Sequence[Message] = (),
-    attempts: int = 3,
-    show_question: bool = True,
+    query: tuple[Message, ...] = (),
     previous: tuple[VisibleStep, ...] = (),
     texts: Mapping[str, str] = _NO_TEXTS,
 ) -> Forecast:
-    """Return the forecast of a plan's steps."""
-    asked = (tuple(query) or plan.query) if show_question else ()
+    """Return the forecast of a plan's steps with a conductor's settings."""
+    pool, limits, actions = settings.pool, settings.limits, settings.actions_of(plan)
+    asked = (query or plan.query) if settings.show_question else ()
     needed = plan.reaching(len(plan.steps) - 1, *actions)
     order = [index for layer in plan.layers for index in layer if index in needed]
-    workers = {plan.steps[index].worker for index in order}
-    habits = {number: _Habit(pool[number], pool.history(number).calls) for number in sorted(workers)}
+    numbers = sorted({plan.steps[index].worker for index in order})
+    habits = {number: _Habit(pool[number], pool.history(number).calls) for number in numbers}
     prompts = {
         index: _prompt(plan, index, asked, pool[plan.steps[index].worker], previous, texts) for index in order
     }
-    playing = _Playing(plan, order, actions, habits, prompts, limits, attempts)
+    dice = Random(0)  # noqa: S311 - the same every time
+    playing = _Playing(plan, order, actions, habits, prompts, limits, settings.retry.attempts, dice)
     runs = [playing.play() for _ in range(DRAWS)]
     unknown = any(habit.cost_unknown for habit in habits.values())
     return Forecast(
@@ -78,27 +75,6 @@ def forecast(  # noqa: PLR0913 - one parameter for each fact of a run
         seconds=_interval([min(run.seconds, limits.seconds) for run in runs]),
         actions=len(actions),
         guessed=tuple(pool.names[number] for number, habit in habits.items() if habit.guessed),
-    )
-
-
-def forecast_plan(
-    settings: ConductorSettings,
-    plan: Plan,
-    query: Sequence[Message],
-    previous: tuple[VisibleStep, ...] = (),
-    texts: Mapping[str, str] = _NO_TEXTS,
-) -> Forecast:
-    """Return the forecast of a plan with a conductor's settings."""
-    return forecast(
-        plan,
-        settings.pool,
-        settings.limits,
-        actions=settings.actions_of(plan),
-        query=query,
-        attempts=settings.retry.attempts,
-        show_question=settings.show_question,
-        previous=previous,
-        texts=texts,
     )
 
 
@@ -118,30 +94,24 @@ class _Habit:
 
     def draw(self, dice: Random, prompt: float) -> CallRecord:
         """Return a simulated call with a prompt of `prompt` tokens."""
-        if dice.random() * ENOUGH < len(self._known):
-            took = dice.choice(self._known)
-            seconds, ok, written = took.seconds, took.ok, took.output_tokens
-            read = round(prompt) if took.input_tokens else 0
-        else:
-            ok = dice.random() >= FAILING
-            read, written, seconds = self._guess(dice, prompt)
+        is_known = dice.random() * ENOUGH < len(self._known)
+        took = dice.choice(self._known) if is_known else self._guess(dice)
+        read = round(prompt) if took.input_tokens else 0
         if self._price is not None:
-            cost: float | None = self._price.cost(Usage(read, written))
+            cost: float | None = self._price.cost(Usage(read, took.output_tokens))
         else:
             cost = dice.choice(self._costs) if self._costs else None
-        return CallRecord(seconds, ok, read, written, cost)
+        return took._replace(input_tokens=read, cost=cost)
 
-    def _guess(self, dice: Random, prompt: float) -> tuple[int, int, float]:
+    def _guess(self, dice: Random) -> CallRecord:
+        ok = dice.random() >= FAILING
         if not self._uses_tokens:
-            return 0, 0, CODE * dice.lognormvariate(0.0, CODE_SPREAD)
+            return CallRecord(CODE * dice.lognormvariate(0.0, CODE_SPREAD), ok, 0, 0)
         written = round(WRITTEN * dice.lognormvariate(0.0, WRITTEN_SPREAD))
         if self._most is not None:
             written = min(written, self._most)
-        return (
-            round(prompt),
-            written,
-            FIRST_TOKEN + written / (SPEED * dice.lognormvariate(0.0, SPEED_SPREAD)),
-        )
+        seconds = FIRST_TOKEN + written / (SPEED * dice.lognormvariate(0.0, SPEED_SPREAD))
+        return CallRecord(seconds, ok, 1, written)
 
 
 @dataclass(slots=True)
@@ -166,11 +136,13 @@ class _Playing:
     """Tokens of each step's prompt, without the outputs that it sees."""
     limits: Limits
     attempts: int
-    dice: Random = field(default_factory=lambda: Random(0))  # noqa: S311 - the same every time
+    dice: Random
 
     def play(self) -> _Run:
         """Simulate one run of the plan."""
-        run, slots = _Run(), self._slots()
+        run = _Run()
+        found = {number: habit.slots for number, habit in self.habits.items()}
+        slots = {number: [0.0] * most for number, most in found.items() if most is not None}
         room = [0.0] * min(self.limits.concurrency, len(self.order))
         ends: dict[int, float] = {}
         outputs: dict[int, int] = {}
@@ -194,11 +166,6 @@ class _Playing:
         if awaited[0] in ends:  # the other steps are stopped
             run.seconds = max(ends[index] for index in awaited if index in ends)
         return run
-
-    def _slots(self) -> dict[int, list[float]]:
-        """Return the times at which the slots of workers with limited concurrency are free."""
-        found = {number: habit.slots for number, habit in self.habits.items()}
-        return {number: [0.0] * slots for number, slots in found.items() if slots is not None}
 
     def _try(self, run: _Run, habit: _Habit, prompt: float) -> tuple[float, int | None]:
         """Simulate calls until one succeeds; return their total seconds, and the tokens of the output."""
