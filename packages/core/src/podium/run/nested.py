@@ -105,7 +105,9 @@ def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
     caller, outer = asked.caller, outer_run(asked.caller)
     if outer is not None:
         check_depth(outer)
-    run_id, is_new_id = uuid4().hex, True
+    run_id, is_new_id, policy = uuid4().hex, True, None
+    if outer is not None and not outer.context.policy.silent:
+        policy = outer.context.policy.everywhere
     if caller is not None and outer is not None and outer.context.journal is not None:
         key = step_key(settings.name, step_input_of(asked), asked.tool_messages)
         run_id, is_new_id = _nested_id(caller, key), False
@@ -115,6 +117,7 @@ def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
         query=read_query(asked.messages[: len(asked.messages) - len(asked.tool_messages)]),
         context=dict(step_input_of(asked).texts),
         labels=settings.labels if caller is None else caller.labels | settings.labels,
+        policy=policy,
         tools=asked.tools,
         sampling=asked.sampling if asked.tool_messages or asked.tools else _PLAIN,
         tool_messages=asked.tool_messages,

@@ -4,11 +4,9 @@ import asyncio
 import logging
 from asyncio import get_running_loop
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
 import anyio
 
@@ -17,9 +15,9 @@ from podium.budget.limits import Spend
 from podium.errors import JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
 from podium.execution.context import ConductorSettings, RunContext, RunRequest, WorkerRun, outer_run
 from podium.execution.graph import STOPPED
-from podium.journal.cache import Cache, MemoryCache
+from podium.journal.cache import MemoryCache
 from podium.journal.journal import Head
-from podium.policy import Policy, answer_key
+from podium.policy import answer_key
 from podium.run.acquire import acquire, started
 from podium.run.forecast import forecast_plan
 from podium.run.planning import CODES, PlanRequester, no_plan, planned_by
@@ -95,7 +93,7 @@ def _copy_notes(error: BaseException, others: Sequence[Exception]) -> None:
 
 
 class Delivery:
-    """The queue of one run's events for its listeners; an async context manager."""
+    """The queue of one run's events for its listeners."""
 
     def __init__(
         self, flush: Callable[[], Awaitable[None]], tell: Callable[[Event], None], stop: Callable[[], None]
@@ -109,22 +107,17 @@ class Delivery:
         self._put_so_far = 0
         self._told_so_far = 0
         self._woken = anyio.Event()
-        self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._deliver())
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait([self._task])
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[None]:
+        """Deliver the events during the block as soon as they are recorded."""
+        task = asyncio.create_task(self._deliver())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task])
 
     def put(self, event: Event) -> None:
         """Add an event that was just appended to the run's log."""
@@ -171,6 +164,8 @@ class RunSession:
     def __init__(self, settings: ConductorSettings, request: RunRequest, listen: Listener | None) -> None:
         self._settings = settings if request.limits is None else replace(settings, limits=request.limits)
         self._request = request
+        policy = settings.policy
+        self._policy = policy if request.policy is None else request.policy & policy
         self._outer = outer_run(request.caller or request.within)
         self._trace = start_trace(settings.name, settings.workers, settings.planners)
         self._listeners = [*observed(self._trace, start_log()), *([] if listen is None else [listen])]
@@ -183,8 +178,8 @@ class RunSession:
         """The scope of the rounds; start and end of the run are outside."""
         self._forecast: Forecast | None = None
         self._head: Head | None = None
-        self._ledger: Ledger | None = None
-        self._actions = ActionLog()
+        self._context: RunContext | None = None
+        """The context of the run; `None` until it starts."""
         self._status: str = "stopped"
         self._cause: BaseException | None = None
         """The error of the planner, if the run has no plan."""
@@ -210,20 +205,20 @@ class RunSession:
             try:
                 yield
             finally:
-                if (ledger := self._ledger) is not None:
-                    before = 0 if self._recorder is None else self._recorder.steps
-                    facts = (self._status, ledger.added.calls, ledger.steps - before)
-                    actions = self._actions.of_run(self._request.run_id)
-                    call.ended.append(WorkerRun(self._request.run_id, *facts, actions))
+                if self._context is not None:
+                    run_id, ledger = self._request.run_id, self._context.ledger
+                    steps = ledger.steps - (0 if self._recorder is None else self._recorder.steps)
+                    actions = self._context.actions.of_run(run_id)
+                    call.ended.append(WorkerRun(run_id, self._status, ledger.added.calls, steps, actions))
 
     def _tell_call(self, result: Result) -> None:
         """If a worker's code started the run, record the end of the run in the call of this worker."""
         call = outer_run(self._request.within)
-        if call is None or self._ledger is None:
+        if call is None or self._context is None:
             return
         self._status = result.status
         if result.status in ("ok", "partial"):
-            call.answered.append(self._ledger)
+            call.answered.append(self._context.ledger)
         if result.problem is not None:
             call.gaps.append(f"{result.status}: {result.problem.message}")
 
@@ -248,7 +243,7 @@ class RunSession:
             if self._listeners:
                 self._delivery = Delivery(acquired.recorder.flush, self._tell, self._scope.cancel)
             try:
-                async with self._delivery or nullcontext():
+                async with nullcontext() if self._delivery is None else self._delivery.opened():
                     return await self._carry_out()
             finally:
                 await acquired.recorder.aclose()
@@ -262,12 +257,12 @@ class RunSession:
     async def _read_conversation(self) -> None:
         """Add the labels of the conversation to the request."""
         pool, journal = self._settings.pool, self._journal
-        self._request = await with_labels_of_conversation(self._request, pool, journal, self._policy())
+        self._request = await with_labels_of_conversation(self._request, pool, journal, self._policy)
 
     async def plan_only(self) -> Plan:
         """Return the first round's plan without running it."""
         await self._read_conversation()
-        context = self._context()
+        context = self._begin()
         planning = PlanRequester(context, 1)
         with self._within_call(), anyio.CancelScope(deadline=context.ledger.deadline):
             try:
@@ -295,7 +290,7 @@ class RunSession:
 
     async def _carry_out(self) -> Result:
         request, recorder = self._request, self._recorder
-        context = self._context()
+        context = self._begin()
         rounds = Rounds(context)
         if recorder is not None and recorder.is_resumed:
             if request.caller is None:  # the outer run has counted the spending of a nested run
@@ -324,7 +319,7 @@ class RunSession:
         self._cause = rounds.cause
         return await self._end(context, rounds, out_of_time=self._scope.cancelled_caught)
 
-    def _context(self) -> RunContext:
+    def _begin(self) -> RunContext:
         """Return the context of the run, which starts now; a resumed run continues its recorded time."""
         settings, request, recorder, outer = self._settings, self._request, self._recorder, self._outer
         clock = get_running_loop().time
@@ -339,7 +334,6 @@ class RunSession:
             outer.actions.append(actions)
             if outer.reservation is not None:
                 outer.context.ledger.release(outer.reservation)
-        self._ledger = ledger
         paid_results = request.paid_results
         if recorder is not None and (paid_results is None or recorder.is_resumed):
             before, paid_results = paid_results, recorder.paid_results
@@ -348,16 +342,19 @@ class RunSession:
         if outer is None:
             recorded = () if paid_results is None else paid_results.actions
             actions = ActionLog(request.run_id, settings.pool.workers, recorded=recorded)
-        self._actions = actions
         is_heard = recorder is not None or self._listeners or request.forecast
-        return RunContext(
+        self._context = RunContext(
             settings=settings,
             request=request,
             ledger=ledger,
-            policy=self._policy(),
+            policy=self._policy,
             labels=request.labels,
             journal=self._journal,
-            cache=self._cache(),
+            cache=MemoryCache()
+            if settings.cache == "run"
+            else settings.cache
+            if request.uses_cache
+            else None,
             paid_results=paid_results,
             actions=actions,
             depth=depth,
@@ -367,19 +364,7 @@ class RunSession:
             clock=clock,
             began=now if recorder is None else now - recorder.seconds,
         )
-
-    def _cache(self) -> Cache | None:
-        cache = self._settings.cache
-        if cache == "run":
-            return MemoryCache()
-        return cache if self._request.uses_cache else None
-
-    def _policy(self) -> Policy:
-        own, besides = self._settings.policy, self._request.policy
-        nested = outer_run(self._request.caller)  # for `within`, the request already has the outer policy
-        if nested is not None and not nested.context.policy.silent:
-            besides = nested.context.policy.everywhere
-        return own if besides is None else besides & own
+        return self._context
 
     def _emit(self, event: Event) -> None:
         if self._request.forecast and isinstance(event, PlanReady) and self._forecast is None:
