@@ -34,10 +34,10 @@ def planner_calls(result: Result) -> list[int]:
 @pytest.mark.parametrize(
     ("limits", "asked", "status", "told"),
     [
-        (Limits(calls=4), [1, 1, 0], "partial", "a plan and one step need at least 2 calls"),
-        (Limits(steps=3), [1, 1, 0], "partial", "the plan needs at least 2 steps"),
-        (Limits(calls=5), [1, 1, 0], "partial", "the new plan of round 2 gave no answer"),
-        (Limits(calls=6), [1, 1], "ok", ""),
+        (Limits(calls=4), [1, 1, 0], "partial", "the rest of the earlier plan need at least 3 calls"),
+        (Limits(steps=3), [1, 1, 0], "partial", "the rest of the earlier plan need at least 2 steps"),
+        (Limits(calls=6), [1, 1, 0], "partial", "the new plan of round 2 gave no answer"),
+        (Limits(calls=7), [1, 1], "ok", ""),
     ],
 )
 async def test_the_answer_of_the_first_plan_is_not_lost(
@@ -50,6 +50,13 @@ async def test_the_answer_of_the_first_plan_is_not_lost(
         assert result.problem is not None
         assert told in result.problem.message
         assert "step 1 (b): down" in result.problem.message
+
+
+@pytest.mark.parametrize("calls", range(4, 9))
+async def test_a_new_plan_that_fails_leaves_the_calls_of_the_first(calls: int) -> None:
+    """Also if its last step uses each call that it gets."""
+    result = await conductor(FIRST, rows((1, "Fail.", ())), limits=Limits(calls=calls)).run("How tall?")
+    assert (result.status, result.answer) == ("partial", "330 m")
 
 
 @pytest.mark.parametrize("error", [WorkerUnavailable("busy", status=503), WorkerRefused("401")])

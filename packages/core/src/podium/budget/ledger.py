@@ -113,6 +113,7 @@ class Kept(NamedTuple):
     """The number of steps that are not started yet."""
 
 
+NO_NEEDS = Kept()
 TOGETHER = "the call, and the steps that the answer needs besides, need at least"
 """What needs the amounts of a call and of the calls after it, for errors."""
 

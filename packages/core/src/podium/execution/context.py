@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
 from podium.aio.calls import OpenTasks
-from podium.budget.ledger import Ledger, Reservation
+from podium.budget.ledger import NO_NEEDS, Kept, Ledger, Reservation
 from podium.budget.limits import Limits
 from podium.execution.retry import OnFailure, Retry
 from podium.journal.cache import Cache
@@ -256,6 +256,8 @@ class RunContext:
     """The labels of the query, and of the data that planners of later rounds have seen."""
     previous: PreviousRound = PreviousRound()
     """The previous round; empty in the first round."""
+    earlier: Kept = NO_NEEDS
+    """What the plan of an earlier round still needs, which continues if the current round has no answer."""
     journal: Journal | None = None
     """The journal of the run and its nested runs."""
     cache: Cache | None = None

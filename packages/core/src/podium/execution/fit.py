@@ -124,17 +124,21 @@ def planner_call(
     own = Need.of(worst, planner.card, _OF_ROW * request.asked_steps)
     if not own.least.calls:  # a cached plan, or no model
         return request, own.least
-    what = "a plan and one step need at least"
+    earlier, what = context.earlier, "a plan and one step need at least"
+    if earlier.amounts:
+        what = "a plan, one step and the rest of the earlier plan need at least"
     if not is_metered(context):
-        context.ledger.spare(own.least, Spend(1), steps=1, what=what)
+        context.ledger.spare(own.least, Spend(1), *earlier.amounts, steps=1 + earlier.steps, what=what)
         return request, worst(None)
     needs = [need_of_step(context, Step(number, "Answer."), number) for number in order]
     steps = [needs[index % len(needs)] for index in range(request.asked_steps)]
     try:
-        spare = context.ledger.spare(own.least, *(step.with_inputs(0, _BOUND) for step in steps))
+        floors = [step.with_inputs(0, _BOUND) for step in steps]
+        spare = context.ledger.spare(own.least, *floors, *earlier.amounts)
     except LimitExceeded:
         steps = [min(steps, key=lambda step: (step.least.cost or 0.0, step.least.input_tokens))]
-        spare = context.ledger.spare(own.least, steps[0].with_inputs(0, _BOUND), steps=1, what=what)
+        floors = [steps[0].with_inputs(0, _BOUND), *earlier.amounts]
+        spare = context.ledger.spare(own.least, *floors, steps=1 + earlier.steps, what=what)
     cap = cap_of(spare, own, [replace(step, usual=step.usual or _USUAL) for step in steps])
     return request if cap is None else replace(request, max_tokens=cap), worst(cap)
 
@@ -202,9 +206,9 @@ class Fit:
         """
         self._is_planned = True
         self._planned.set()
-        context, kept, whole = self._context, self.kept(), list[Spend]()
-        if not kept.steps and not kept.amounts:
+        if not self._states():
             return
+        context, kept, whole = self._context, self.kept(), list[Spend]()
         context.ledger.keep(self.kept)
         amounts = [] if context.cache is not None else list(kept.amounts)  # cached answers need no calls
         if amounts and self._is_metered:
@@ -250,7 +254,7 @@ class Fit:
         if self._is_metered or not self._is_planned or self._context.cache is not None:
             return request, self._context.ledger.reserve(worst)
         besides = [Spend(others)] if (others := len(self._states(index))) else []
-        return request, self._context.ledger.reserve(worst, *besides)
+        return request, self._context.ledger.reserve(worst, *besides, *self._context.earlier.amounts)
 
     def capped(self, index: int, number: int, request: Request, *, is_repeated: bool = False) -> Request:
         """Return the request of a call with its cap; `reserve` describes the arguments and the error."""
@@ -259,6 +263,7 @@ class Fit:
         context = self._context
         others = self._open(index) + ([] if self._is_planned else self._unseen())
         floors = [need.with_inputs(more, _BOUND) for need, more in others if context.cache is None]
+        floors += context.earlier.amounts
         own = need_of(context, number, request)
         spare = context.ledger.spare(own.least, *floors, what=TOGETHER if floors else "a call may need")
         cap = cap_of(spare, own, () if is_repeated else (need for need, _ in others))
@@ -271,8 +276,9 @@ class Fit:
 
     def kept(self) -> Kept:
         """Return the least that the steps without a call need, which nested runs leave to them."""
-        starts = sum(not state.has_started for state in self._states())
-        return Kept([need.with_inputs(more, _BOUND) for need, more in self._open()], starts)
+        earlier, starts = self._context.earlier, sum(not state.has_started for state in self._states())
+        own = [need.with_inputs(more, _BOUND) for need, more in self._open()]
+        return Kept([*own, *earlier.amounts], starts + earlier.steps)
 
     def _states(self, but: int | None = None) -> list[StepState]:
         """Return the steps that must still call a worker, without the step `but`."""

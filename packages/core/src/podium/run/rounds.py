@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from anyio import move_on_after
 
+from podium.budget.ledger import NO_NEEDS, Kept
 from podium.errors import LimitExceeded, PlanForbidden, PlannerError, PodiumError
 from podium.execution.context import Pause, PreviousRound, RunContext
 from podium.execution.fit import Fit
@@ -34,7 +35,6 @@ from podium.run_state.action_log import remedy, undecided_problem
 from podium.run_state.reuse import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import PlannerEnded, PlanReady, RoundStarted
-from podium.types.messages import Part
 from podium.types.outcome import Action, Outcome, Problem, Proposal, Round
 from podium.types.plan import Plan, PlannedBy
 from podium.types.result import RunStatus, answer_of, answer_outcome, conclusion, missing, steps_of, told
@@ -54,6 +54,8 @@ class _Earlier(NamedTuple):
     round: Round
     failed: tuple[tuple[str, Outcome], ...]
     """The failed steps, each with its exact key."""
+    needs: Kept
+    """What the plan still needs."""
 
 
 class _Next(NamedTuple):
@@ -67,6 +69,8 @@ class _Next(NamedTuple):
     """Results that are reused; `None` if the plan may repeat steps on purpose."""
     earlier: _Earlier | None = None
     """The plan that continues; `None` for a new plan."""
+    beside: Kept = NO_NEEDS
+    """What the limits must leave besides."""
 
 
 @dataclass(slots=True)
@@ -124,7 +128,7 @@ class Rounds:
                 self.context, given = begun.earlier.context, begun.earlier.round.plan
                 continue
             labels = before.labels | begun.labels
-            self.context = replace(before, labels=labels, previous=self._shown(current))
+            self.context = replace(before, labels=labels, previous=self._shown(current), earlier=begun.beside)
             turns = (*turns, Turn(self._written(current, before), begun.feedback))
         if self._refused and not self._stopped:
             words = f"no answer was accepted in {len(self.done)} round(s); the last answer was rejected: "
@@ -140,7 +144,7 @@ class Rounds:
             return answer, "waiting", own
         if problem is not None and not self._stopped and own.code not in CODES:
             return answer, status, Problem(problem.code, f"{problem.message}; {own.message}")
-        return answer, "failed" if answer_outcome(self.done) is None else "partial", own
+        return answer, "failed" if self.answer is None else "partial", own
 
     def _fallback(self) -> Problem | None:
         """Return the problem of a run with a plan of the fallback planner."""
@@ -160,20 +164,14 @@ class Rounds:
         return None if unnamed is None else undecided_problem(unnamed)
 
     @property
-    def _has_answer(self) -> bool:
-        return answer_outcome(self.done) is not None
-
-    @property
-    def tool_calls(self) -> tuple[Part, ...]:
-        """The tool calls of the worker that wrote the answer."""
-        answer = answer_outcome(self.done)
-        return () if answer is None else answer.tool_calls
+    def answer(self) -> Outcome | None:
+        """The outcome of the step that gave the answer; `None` without an answer."""
+        return answer_outcome(self.done)
 
     @property
     def answer_labels(self) -> frozenset[str]:
         """The labels of the answer; empty without an answer."""
-        answer = answer_outcome(self.done)
-        return frozenset() if answer is None else self._labels[answer.round][answer.step]
+        return frozenset() if self.answer is None else self._labels[self.answer.round][self.answer.step]
 
     async def _round(self, number: int, begun: _Next, turns: tuple[Turn, ...], given: Plan | None) -> Round:
         context, why = self.context, begun.why
@@ -222,7 +220,7 @@ class Rounds:
             )
         self._stop(execution, number)
         if refused is not None:
-            if not self._has_answer:
+            if self.answer is None:
                 raise refused
             self.problem = Problem.of(refused)
         return self.done[-1]
@@ -267,7 +265,7 @@ class Rounds:
             return given
         # A later plan may keep the answer or repeat a plan, so its steps start only when it is complete.
         on_step = execution.add if number == 1 else None
-        asking = PlanRequester(context, number, turns, self._has_answer, on_step, proposals)
+        asking = PlanRequester(context, number, turns, self.answer is not None, on_step, proposals)
         if paid_results is None or known is None:
             return await asking.make()
         asking.may_fall_back = False
@@ -361,16 +359,18 @@ class Rounds:
         context, number = self.context, current.number + 1
         if context.settings.on_failure != "replan" or (not self._replans and self._earlier is None):
             return None
-        if self._earlier is None and not self._has_answer and self._may_continue(current):
-            self._earlier = _Earlier(context, current, self._failures)
-        earlier = None if self._has_answer else self._earlier
+        if self._earlier is None and self.answer is None:
+            needs = self._needs(current)
+            self._earlier = None if needs is None else _Earlier(context, current, self._failures, needs)
+        earlier = self._earlier if self.answer is None else None
         if current.plan is not None and (failed := self._failed(current)):
             plan, spelling = current.plan, context.settings.planner.spelling
-            may_keep = self._has_answer
+            may_keep = self.answer is not None
             feedback = failure_feedback(plan, steps_of(current), spelling=spelling, may_keep=may_keep)
             self._replans -= 1
             labels = frozenset[str]().union(*self._labels[current.number])
-            return _Next("; ".join(map(told, failed)), feedback, labels, _paid_results(self._paid))
+            why, beside = "; ".join(map(told, failed)), NO_NEEDS if earlier is None else earlier.needs
+            return _Next(why, feedback, labels, _paid_results(self._paid), beside=beside)
         if earlier is None:
             return None
         if current is not earlier.round and self.problem is None:
@@ -382,11 +382,11 @@ class Rounds:
         paid = _paid_results(self._paid if is_recorded else (*self._paid, *earlier.failed))
         return _Next(why, "", frozenset(), paid, earlier)
 
-    def _may_continue(self, current: Round) -> bool:
-        """Return whether the plan of a round can give an answer without its failed steps."""
+    def _needs(self, current: Round) -> Kept | None:
+        """Return what an answer without the failed steps of a round needs; `None` if there can be none."""
         context, plan = self.context, current.plan
         if plan is None or not plan.steps:
-            return False
+            return None
         graph = DependencyGraph(
             "note", acts=context.settings.acts, previous=context.previous, names=context.request.context
         )
@@ -403,8 +403,8 @@ class Rounds:
         try:
             context.ledger.spare(*kept.amounts, steps=kept.steps)
         except LimitExceeded:
-            return False
-        return last in able
+            return None
+        return kept if last in able else None
 
     def _shown(self, current: Round) -> PreviousRound:
         """Return the data that steps with "previous" on their access list see in the next round."""

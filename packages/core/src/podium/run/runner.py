@@ -440,7 +440,7 @@ class RunSession:
             problem=problem,
             rounds=tuple(rounds.done),
             workers=context.settings.pool.names,
-            tool_calls=rounds.tool_calls,
+            tool_calls=() if rounds.answer is None else rounds.answer.tool_calls,
             actions=context.actions.of_run(self._request.run_id),
             labels=rounds.answer_labels,
             seconds=context.now(),
