@@ -15,7 +15,7 @@ from podium.planners import DirectPlanner, FixedPlanner, Planner, PlanRequest, P
 from podium.types import Message, Plan, Query, read_query
 from podium.usage import Usage
 from podium.workers import Calculator, Card, Documents, Gather
-from podium.workers.calculator import find_expressions
+from podium.workers.offline import find_expressions
 
 pytestmark = pytest.mark.anyio
 

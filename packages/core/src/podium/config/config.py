@@ -36,8 +36,7 @@ from podium.planners.chat import ChatPlanner
 from podium.planners.planner import CachedPlanner, FixedPlanner, Planner
 from podium.planners.rule import RulePlanner
 from podium.policy import Policy
-from podium.workers.calculator import Calculator
-from podium.workers.documents import Documents
+from podium.workers.offline import Calculator, Documents
 from podium.workers.openai.chat import ChatWorker
 from podium.workers.openai.endpoint import Endpoint
 from podium.workers.pool import Pool

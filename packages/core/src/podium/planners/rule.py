@@ -15,8 +15,8 @@ from podium.planners.chat import with_texts
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.types.messages import Message
 from podium.types.plan import Plan, Step, literal
-from podium.workers import calculator, simple as gather
-from podium.workers.calculator import computes_quantities, find_expressions
+from podium.workers import offline, simple as gather
+from podium.workers.offline import computes_quantities, find_expressions
 from podium.workers.rates import kind_of, measured_kinds, rate_on
 from podium.workers.worker import Card
 
@@ -155,7 +155,7 @@ def _can(card: Card, text: str, *, back: bool) -> bool:
     """Return whether a worker can do a subtask; Podium's offline workers and search workers cannot do all."""
     if card.description == gather.DESCRIPTION:
         return back
-    if card.description == calculator.DESCRIPTION:
+    if card.description == offline.CALCULATES:
         return bool(find_expressions(text, that="1" if back else None))
     return not (_only_searches(card) and computes_quantities(text))
 
@@ -166,7 +166,7 @@ def _only_searches(card: Card) -> bool:
 
 
 def _best(text: str, cards: Sequence[Card], *, back: bool) -> Match:
-    has_calculator = any(card.description == calculator.DESCRIPTION for card in cards)
+    has_calculator = any(card.description == offline.CALCULATES for card in cards)
     kind = None if has_calculator else kind_of(text, measured_kinds(cards))
     if kind is not None:
         rates = [rate_on(card, kind) for card in cards]
@@ -174,7 +174,7 @@ def _best(text: str, cards: Sequence[Card], *, back: bool) -> Match:
         return _cheapest_of_highest(measured, cards, f"its kind {kind.name!r}")
     told = [f"{card.name} {card.description[:_READ]}" for card in cards]
     if find_expressions(text, that="1" if back else None) and any(map(_CALCULATES.search, told)):
-        exact = [float(card.description == calculator.DESCRIPTION) for card in cards]
+        exact = [float(card.description == offline.CALCULATES) for card in cards]
         named = [float(bool(_CALCULATES.search(card))) for card in told]
         return _highest(exact if has_calculator else named, "its arithmetic")
     wanted = set(words(text))

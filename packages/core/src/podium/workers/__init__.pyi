@@ -1,7 +1,5 @@
-from .calculator import (
+from .offline import (
     Calculator as Calculator,
-)
-from .documents import (
     Documents as Documents,
 )
 from .openai.chat import (
