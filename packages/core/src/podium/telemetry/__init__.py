@@ -34,15 +34,7 @@ def observed(*observers: Observer | None) -> list[Callable[[Event], None]]:
 
 
 def start_trace(name: str, workers: Iterable[Worker], planners: Iterable[Planner]) -> "Trace | None":
-    """Return a trace for one run; `None` if the application has not configured OpenTelemetry.
-
-    The run's span is a child of the current span.
-
-    Args:
-        name: the conductor's name.
-        workers: the workers that the run may call, including a judge.
-        planners: the planners that the run may call.
-    """
+    """Return a trace for one run; `None` if the application has not configured OpenTelemetry."""
     if "opentelemetry" not in sys.modules:
         return None
     from podium.telemetry.instruments import configured  # noqa: PLC0415 - imports OpenTelemetry

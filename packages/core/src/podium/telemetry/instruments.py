@@ -103,14 +103,7 @@ class Instruments:
     def measure(
         self, labels: Mapping[str, AttributeValue], *, seconds: float, spent: Call | None, error: str | None
     ) -> None:
-        """Record one call, without estimated tokens and an unknown cost.
-
-        Args:
-            labels: the attributes of the measurements.
-            seconds: the duration of the call.
-            spent: the call with its usage and cost; `None` if a nested run records them.
-            error: the code of the failure; `None` for success.
-        """
+        """Record one call, without estimated tokens and an unknown cost."""
         self.seconds.record(seconds, {**labels, "error.type": error} if error is not None else labels)
         if spent is None:
             return

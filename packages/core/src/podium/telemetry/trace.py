@@ -114,11 +114,7 @@ class Trace:
         getattr(self, f"_{event.type}", lambda *_: None)(event, state)
 
     def within(self, *ids: int) -> AbstractContextManager[object]:
-        """Return a context manager that makes the span of a call the current span.
-
-        Args:
-            ids: round, step and attempt of a worker's call; the round of a planner's call.
-        """
+        """Return a context manager that makes the span of a call the current span."""
         called = self._tree.get((*ids, _PLANNER) if len(ids) == 1 else ids)
         if called is None:
             return nullcontext()

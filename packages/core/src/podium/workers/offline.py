@@ -84,11 +84,7 @@ _REWRITES = [
 
 
 def find_expressions(text: str, *, that: str | None = None) -> list[str]:
-    """Return the expressions in `text`, in order and in plain form, as in `17.5% of 2,340` or `2 ^ 10`.
-
-    The result is empty if the text computes with dates, times, units or amounts of two currencies. `that` is
-    the number for "that" and "the result".
-    """
+    """Return the expressions in `text`, in order and in plain form, as in `17.5% of 2,340` or `2 ^ 10`."""
     plain = _plain(text, that)
     if _JOINED.search(plain) or len(set(_CURRENCY.findall(text))) > 1:
         return []

@@ -53,11 +53,7 @@ class CallHistory:
         self._lengths = None
 
     def output_tokens(self, quantile: float) -> int | None:
-        """Return a quantile of the lengths of answers, in tokens; `None` if there are no answers.
-
-        Args:
-            quantile: from 0 to 1.
-        """
+        """Return a quantile of the lengths of answers, in tokens; `None` if there are no answers."""
         lengths = self._lengths
         if lengths is None:
             lengths = self._lengths = sorted(call.output_tokens for call in self._calls.copy() if call.ok)
@@ -78,13 +74,7 @@ class CircuitBreaker:
         self._probed: anyio.Event | None = None
 
     def rest(self, now: float, after: int | None, seconds: float) -> float:
-        """Return the seconds until the worker may be called; infinite during a test call.
-
-        Args:
-            now: the current time.
-            after: number of consecutive failures that open the breaker; `None` never opens it.
-            seconds: how long the breaker stays open after the latest failure.
-        """
+        """Return the seconds until the worker may be called; infinite during a test call."""
         if after is None or self.failures < after:
             return 0.0
         if self._probed is not None:
@@ -104,15 +94,7 @@ class CircuitBreaker:
             await self._probed.wait()
 
     def ended(self, now: float, *, well: bool | None, tried: bool, error: PodiumError | None = None) -> None:
-        """Record the end of a call.
-
-        Args:
-            now: the current time.
-            well: whether the call succeeded; `None` if the end of the call says nothing about the worker, as
-                after a cancellation.
-            tried: the return value of `called`.
-            error: the error of the call; `None` if it is not known, or if there is none.
-        """
+        """Record the end of a call."""
         is_local = isinstance(error, WorkerUnavailable) and error.is_local
         if well is not None and not is_local:
             self.is_down = isinstance(error, WorkerUnavailable) and error.is_down
@@ -130,13 +112,7 @@ class Overlong:
     _most: dict[str, int] = field(default_factory=dict)
 
     def note(self, card: Card | None, reserved: Spend, usage: Usage) -> None:
-        """Record an answer if it was longer than its reservation.
-
-        Args:
-            card: the card of the worker or of the planner's model; `None` for a planner without a model.
-            reserved: the reservation of the call; without output tokens, the answer has no limit.
-            usage: the usage of the call.
-        """
+        """Record an answer if it was longer than its reservation."""
         written = usage.total_output_tokens
         if card is not None and 0 < reserved.output_tokens < written:
             self._most[card.name] = max(self._most.get(card.name, 0), written)
@@ -162,16 +138,7 @@ def unpriced(cards: Iterable[Card | None]) -> tuple[str, ...]:
 
 
 def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:
-    """Check that all prices are known if the run has a cost limit.
-
-    Args:
-        limits: the limits of the run.
-        cards: the cards of all workers, planners and judges that the run may call. `None` stands for a
-            planner without a model, and is ignored.
-
-    Raises:
-        ConfigError: `Limits.cost` is set, `Limits.unpriced` is not, and some price is unknown.
-    """
+    """Check that all prices are known if the run has a cost limit."""
     if limits.cost is None or limits.unpriced is not None:
         return
     if unknown := unpriced(cards):
@@ -183,11 +150,7 @@ def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:
 
 
 class WorkerState:
-    """The concurrency limit, the circuit breaker and the call history of one worker.
-
-    Args:
-        worker: the worker.
-    """
+    """The concurrency limit, the circuit breaker and the call history of one worker."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker

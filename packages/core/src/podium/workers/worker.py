@@ -80,16 +80,7 @@ def most_tokens(
 def unreported_usage(
     messages: Sequence[Message], text: str, error: Exception | None, reserved: Spend
 ) -> tuple[Usage, Charged]:
-    """Return the tokens of a call without a complete answer, and what the call is charged for.
-
-    If the whole response was received, the tokens are the most that the call used; otherwise an estimate.
-
-    Args:
-        messages: the messages that were sent.
-        text: the text that was read so far.
-        error: why there is no answer; `None` if the call was stopped.
-        reserved: the worst case of the call.
-    """
+    """Return the tokens of a call without a complete answer, and what the call is charged for."""
     received = error.received if isinstance(error, WorkerError) else None
     if received is None:
         return estimate_usage(messages, text), "reservation"
@@ -406,15 +397,7 @@ CallMiddleware = Callable[[Worker, Request], AsyncGenerator[str | Completion, No
 
 
 def pieces_of(made: object, method: str) -> AsyncGenerator[Any, None]:
-    """Check that `call` or `plan` returned an async generator, and return it.
-
-    Args:
-        made: the returned object.
-        method: the name of the method, for the error.
-
-    Raises:
-        TypeError: the object is something else, such as the coroutine of a function without `yield`.
-    """
+    """Check that `call` or `plan` returned an async generator, and return it."""
     if isinstance(made, AsyncGenerator):
         return made
     if isinstance(made, Coroutine):
