@@ -16,11 +16,12 @@ from podium.journal import (
     SqlTables,
     anchors_of,
     export,
+    journal as journals,
     read_lines,
     verify_each,
     verify_runs,
 )
-from podium.journal.sql import runs as deletion, runs as run_list
+from podium.journal.sql import runs as sql_runs
 from podium.journal.sql.journal import SCHEMA
 
 pytestmark = pytest.mark.anyio
@@ -30,9 +31,9 @@ COUNT = 25
 @pytest.fixture(params=["sqlite", "postgres"])
 def journal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqlJournal:
     """Return an empty journal with short pages."""
-    monkeypatch.setattr(run_list, "_PAGE", 4)
-    monkeypatch.setattr(deletion, "_AT_ONCE", 4)
-    monkeypatch.setattr(deletion, "_IDS", 3)
+    monkeypatch.setattr(journals, "_PAGE", 4)
+    monkeypatch.setattr(sql_runs, "_AT_ONCE", 4)
+    monkeypatch.setattr(sql_runs, "_VALUES", 3)
     place = tmp_path / "runs.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
     return SqlJournal(place)
 

@@ -30,7 +30,7 @@ class Faulty(SqlJournal):
     """Has a fault of its own in the code that writes a run called `bad`."""
 
     async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
-        if any(log.run_id == "bad" for log in batch.counts):
+        if any(log.run_id == "bad" for log in batch.parts):
             raise ZeroDivisionError("a fault")
         return await super()._commit(store, batch)
 
@@ -194,7 +194,7 @@ class Deaf(SqlJournal):
 
     async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
         lost = await super()._commit(store, batch)
-        if any(not log.state.is_held for log in batch.counts):
+        if any(log.row is None or log.row.holder is None for log in batch.parts):
             raise JournalError("the connection was lost after the commit")
         return lost
 

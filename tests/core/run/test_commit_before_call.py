@@ -34,7 +34,7 @@ class Gated(SqlJournal):
 
     async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
         await self.gate.wait()
-        self.commits += bool(batch.counts)
+        self.commits += bool(batch.parts)
         return await super()._commit(store, batch)
 
 

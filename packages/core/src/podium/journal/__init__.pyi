@@ -26,6 +26,7 @@ from .journal import (
     Log as Log,
     Record as Record,
     RunRow as RunRow,
+    Wanted as Wanted,
     add as add,
     head_of as head_of,
     link as link,

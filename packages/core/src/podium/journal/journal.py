@@ -1,19 +1,22 @@
 """The interface between runs and journals: logs, their records, and the chain of hashes over them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from time import time
 
 from podium.aio.loops import ResourceGroup
 from podium.errors import ConfigError, JournalBroken, JournalError, RunHeld, RunUnknown
-from podium.types.events import Event, RunStarted
+from podium.types.events import AnswerDelta, Event, PlanDelta, RunEnded, RunStarted, RunStopped, StepDelta
 
-QUESTION_CHARS = 200
+_QUESTION_CHARS = 200
 """Characters of a question that a list of runs shows."""
-ID_CHARS = 200
+_ID_CHARS = 200
 """Maximum characters of a run's id."""
+_PAGE = 500
+"""Rows of a page."""
+_NOT_APPENDED = (PlanDelta, StepDelta, AnswerDelta, RunStarted)
 DAMAGED = "damaged"
 """The state of a run whose row or record cannot be read."""
 LAST_CHARACTER = "\U0010ffff"
@@ -80,13 +83,68 @@ class RunRow:
     recoveries: int
     """Number of claims after its process died."""
 
+    @classmethod
+    def begun(cls, first: Record, started: Event) -> "RunRow":
+        """Return the row of a run that has begun, from its first record and its event."""
+        parent = started.parent if isinstance(started, RunStarted) else None
+        return cls(
+            run_id=first.run_id,
+            parent=None if parent is None else parent[0],
+            question=question_of(first.text),
+            state="running",
+            began=first.at,
+            ended=None,
+            cost=None,
+            holder=None,
+            recoveries=0,
+        )
+
+    def after(self, event: Event, at: float) -> "RunRow":
+        """Return the row after another event, which was recorded at `at`."""
+        match event:
+            case RunEnded(result=result, cost=cost):
+                return replace(self, state=result.status, ended=at, cost=cost, holder=None)
+            case RunStopped():
+                return replace(self, state="stopped", ended=at, cost=None, holder=None)
+        return self if self.state == "running" else replace(self, state="running", ended=None, cost=None)
+
+    def released(self) -> "RunRow":
+        """Return the row of the run when no process holds it."""
+        return replace(self, state="stopped" if self.state == "running" else self.state, holder=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which runs to list; see `Journal.runs` and `Journal.pages`."""
+
+    nested: bool = False
+    prefix: str = ""
+    parent: str | None = None
+    since: float | None = None
+    until: float | None = None
+    ids: Collection[str] | None = None
+    after: RunRow | None = None
+    """Only runs after this run in the list."""
+
+    def of(self, rows: Iterable[RunRow], limit: int | None) -> tuple[RunRow, ...]:
+        """Return the first of these runs among all `rows`, newest first."""
+        ordered = sorted(filter(self._fits, rows), key=lambda row: (row.began, row.run_id), reverse=True)
+        return tuple(ordered[:limit])
+
+    def _fits(self, row: RunRow) -> bool:
+        is_inside = self.nested if self.parent is None else row.parent == self.parent
+        return (
+            (is_inside or (row.parent is None and self.parent is None))
+            and row.run_id.startswith(self.prefix)
+            and (self.since is None or row.began >= self.since)
+            and (self.until is None or row.began <= self.until)
+            and (self.ids is None or row.run_id in self.ids)
+            and (self.after is None or (row.began, row.run_id) < (self.after.began, self.after.run_id))
+        )
+
 
 def question_of(record: str) -> str:
-    """Return the first characters of a run's question on one line, for a list of runs.
-
-    Args:
-        record: the text of the run's first record, from which secrets are removed.
-    """
+    """Return the first characters of a run's question on one line, from the text of its first record."""
     from podium.types.codec import decode  # noqa: PLC0415  (imports pydantic)
 
     try:
@@ -98,13 +156,13 @@ def question_of(record: str) -> str:
 
 def shortened(question: str) -> str:
     """Return the first characters of a question on one line."""
-    return " ".join(question[: 4 * QUESTION_CHARS].split())[:QUESTION_CHARS]
+    return " ".join(question[: 4 * _QUESTION_CHARS].split())[:_QUESTION_CHARS]
 
 
 def check_id(run_id: str) -> None:
     """Check an id from a caller."""
-    if not 0 < len(run_id) <= ID_CHARS or not run_id.isprintable():
-        raise ConfigError(f"run id {run_id!r:.80}: give 1 to {ID_CHARS} printable characters")
+    if not 0 < len(run_id) <= _ID_CHARS or not run_id.isprintable():
+        raise ConfigError(f"run id {run_id!r:.80}: give 1 to {_ID_CHARS} printable characters")
 
 
 def unwritable(run_id: str, event: Event, error: Exception) -> JournalError:
@@ -203,6 +261,10 @@ class Log(ABC):
         runs, and `RunStarted`, which is already recorded. `RunEnded` and `RunStopped` release the run.
         """
 
+    def _takes(self, event: Event) -> bool:
+        """Return whether `append` records an event."""
+        return event.run_id == self.run_id and not isinstance(event, _NOT_APPENDED)
+
     @property
     def head(self) -> Head | None:
         """The head of the run after a flush; `None` if the journal failed, or has no hashes."""
@@ -295,7 +357,6 @@ class Journal(ResourceGroup, ABC):
             found += await self.nested(row.run_id)
         return found
 
-    @abstractmethod
     async def runs(
         self,
         *,
@@ -317,6 +378,12 @@ class Journal(ResourceGroup, ABC):
                 all runs.
             ids: return only runs with these ids; `None` for all runs.
         """
+        wanted = Wanted(nested=nested, prefix=prefix, parent=parent, since=since, ids=ids)
+        return await self._rows(wanted, limit)
+
+    @abstractmethod
+    async def _rows(self, wanted: Wanted, limit: int | None) -> Sequence[RunRow]:
+        """Return the latest of some runs, newest first."""
 
     async def pages(
         self, *, nested: bool = False, since: float | None = None, until: float | None = None
@@ -328,8 +395,11 @@ class Journal(ResourceGroup, ABC):
             since: yield only runs that began at this time or later, in seconds of Unix time; `None` for all.
             until: yield only runs that began at this time or earlier.
         """
-        rows = await self.runs(limit=None, nested=nested, since=since)
-        yield [row for row in rows if until is None or row.began <= until]
+        wanted = Wanted(nested=nested, since=since, until=until)
+        async with self:
+            while page := await self._rows(wanted, _PAGE):
+                yield page
+                wanted = replace(wanted, after=page[-1])
 
     async def answer_labels(self, keys: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Return the labels of recorded answers: of all answers with an equal key together.

@@ -1,6 +1,7 @@
 """A journal in the memory of one process."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from threading import RLock
 from time import time
 from typing import Self
@@ -15,65 +16,51 @@ from podium.journal.journal import (
     Log,
     Record,
     RunRow,
+    Wanted,
     add,
     check_id,
     head_of,
-    question_of,
+    unwritable,
     verify,
 )
 from podium.secrets import scrub
-from podium.types.codec import PIECES, encode
+from podium.types.codec import encode
 from podium.types.events import Event, RunEnded, RunStarted, RunStopped
-
-_LEFT_OUT = (*PIECES, RunStarted)
 
 
 class _Run:
     """One run."""
 
-    def __init__(self, started: RunStarted) -> None:
-        self.run_id = started.run_id
-        self.parent = None if started.parent is None else started.parent[0]
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
         self.records: list[Record] = []
-        self.state = "running"
-        self.ended: float | None = None
-        self.cost: float | None = None
+        self.answers: list[RunEnded] = []
+        """Its ends with a key of the answer."""
         self.log: _MemoryLog | None = None
-        self.answers: list[tuple[str, frozenset[str]]] = []
-        """Keys and labels of its answers."""
+        self._row: RunRow | None = None
 
     def add(self, event: Event) -> None:
         """Record an event."""
         text, at = scrub(encode(event)), time()
         head = add(head_of(self.records), self.run_id, at, text)
-        record = Record(run_id=self.run_id, number=head.records - 1, at=at, text=text, hash=head.hash)
-        self.keep(record, event)
+        self.keep(
+            Record(run_id=self.run_id, number=head.records - 1, at=at, text=text, hash=head.hash), event
+        )
 
     def keep(self, record: Record, event: Event) -> None:
         """Keep the record of an event."""
         self.records.append(record)
-        self.state, self.ended, self.cost = "running", None, None
+        self._row = RunRow.begun(record, event) if self._row is None else self._row.after(event, record.at)
         if isinstance(event, RunEnded | RunStopped):
-            result = event.result if isinstance(event, RunEnded) else None
-            self.state, self.ended = "stopped" if result is None else result.status, record.at
-            self.cost = event.cost if isinstance(event, RunEnded) else None
             self.log = None
         if isinstance(event, RunEnded) and event.answer_key:
-            self.answers.append((event.answer_key, event.result.labels))
+            self.answers.append(event)
 
+    @property
     def row(self) -> RunRow:
-        """Return the row of a list of runs."""
-        return RunRow(
-            run_id=self.run_id,
-            parent=self.parent,
-            question=question_of(self.records[0].text),
-            state=self.state,
-            began=self.records[0].at,
-            ended=self.ended,
-            cost=self.cost,
-            holder=None if self.log is None else "this process",
-            recoveries=0,
-        )
+        """The row of a list of runs."""
+        assert self._row is not None
+        return self._row.released() if self.log is None else replace(self._row, holder="this process")
 
 
 class _MemoryLog(Log):
@@ -92,17 +79,13 @@ class _MemoryLog(Log):
 
     def append(self, event: Event) -> None:
         """Record an event at once."""
-        if event.run_id != self.run_id or isinstance(event, _LEFT_OUT):
-            return
         with self._lock:
-            if self._run.log is not self or self._failure is not None:
+            if not self._takes(event) or self._run.log is not self or self._failure is not None:
                 return
             try:
                 self._run.add(event)
             except (TypeError, ValueError) as error:
-                self._failure = JournalError(
-                    f"run {self.run_id}: its {event.type} cannot be recorded: {error}"
-                )
+                self._failure = unwritable(self.run_id, event, error)
         if self._failure is not None and self.on_lost is not None:
             self.on_lost()
 
@@ -117,8 +100,6 @@ class _MemoryLog(Log):
         with self._lock:
             if self._run.log is self:
                 self._run.log = None
-                if self._run.state == "running":
-                    self._run.state = "stopped"
         if self._failure is not None:
             raise self._failure
 
@@ -141,13 +122,11 @@ class MemoryJournal(Journal):
         for records in read_lines(lines):
             if broken := verify(records):
                 raise JournalBroken(str(broken))
-            events = [record.entry().event for record in records]
-            if not isinstance(events[0], RunStarted):
-                raise JournalBroken(f"run {records[0].run_id} does not begin with RunStarted")
-            run = _Run(events[0])
-            for record, event in zip(records, events, strict=True):
-                run.keep(record, event)
-            run.state = "stopped" if run.state == "running" else run.state
+            run = _Run(records[0].run_id)
+            if not isinstance(records[0].entry().event, RunStarted):
+                raise JournalBroken(f"run {run.run_id} does not begin with RunStarted")
+            for record in records:
+                run.keep(record, record.entry().event)
             journal._runs[run.run_id] = run
         return journal
 
@@ -158,7 +137,7 @@ class MemoryJournal(Journal):
         with self._lock:
             if started.run_id in self._runs:
                 raise RunExists(f"run {started.run_id} already exists: choose another id")
-            run = _Run(started)
+            run = _Run(started.run_id)
             run.add(started)
             self._runs[run.run_id] = run
             log = run.log = _MemoryLog(run, self._lock)
@@ -173,7 +152,7 @@ class MemoryJournal(Journal):
                 raise RunHeld(f"run {run_id} is running: wait for it to end or stop")
             entries = tuple(record.entry() for record in run.records)
             log = run.log = _MemoryLog(run, self._lock)
-        log.entries = entries
+            log.entries = entries
         return log
 
     async def records(self, run_id: str) -> Sequence[Record]:
@@ -181,34 +160,18 @@ class MemoryJournal(Journal):
         with self._lock:
             return tuple(self._find(run_id).records)
 
-    async def runs(
-        self,
-        *,
-        limit: int | None = 50,
-        nested: bool = False,
-        prefix: str = "",
-        parent: str | None = None,
-        since: float | None = None,
-        ids: Collection[str] | None = None,
-    ) -> Sequence[RunRow]:
-        """Return the latest runs, newest first."""
+    async def _rows(self, wanted: Wanted, limit: int | None) -> Sequence[RunRow]:
         with self._lock:
-            rows = [run.row() for run in reversed(self._runs.values()) if run.run_id.startswith(prefix)]
-        if parent is not None:
-            rows = [row for row in rows if row.parent == parent]
-        elif not nested:
-            rows = [row for row in rows if row.parent is None]
-        if ids is not None:
-            rows = [row for row in rows if row.run_id in ids]
-        return tuple([row for row in rows if since is None or row.began >= since][:limit])
+            rows = [run.row for run in self._runs.values()]
+        return wanted.of(rows, limit)
 
     async def answer_labels(self, keys: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Return the labels of recorded answers."""
         found: dict[str, frozenset[str]] = {}
         with self._lock:
-            for key, labels in (answer for run in self._runs.values() for answer in run.answers):
-                if key in keys:
-                    found[key] = found.get(key, labels) | labels
+            for end in (end for run in self._runs.values() for end in run.answers):
+                if end.answer_key in keys:
+                    found[end.answer_key] = found.get(end.answer_key, end.result.labels) | end.result.labels
         return found
 
     async def delete(self, run_id: str) -> None:
@@ -216,7 +179,7 @@ class MemoryJournal(Journal):
         with self._lock:
             doomed = [self._find(run_id)]
             for run in doomed:
-                doomed += [inner for inner in self._runs.values() if inner.parent == run.run_id]
+                doomed += [inner for inner in self._runs.values() if inner.row.parent == run.run_id]
             if any(run.log is not None for run in doomed):
                 raise RunHeld(f"run {run_id} is running: wait for it to end or stop")
             for run in doomed:

@@ -1,21 +1,15 @@
 """A journal in a graph's state, which the graph's checkpointer stores."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import anyio.lowlevel
 
 from podium.errors import JournalError, RunExists, RunHeld, RunUnknown
-from podium.journal import Entry, Journal, Log, Record, RunRow, add, head_of, question_of
+from podium.journal import Entry, Journal, Log, Record, RunRow, Wanted, add, head_of
 from podium.secrets import scrub
 from podium.types import (
-    AnswerDelta,
     Event,
-    PlanDelta,
-    RunEnded,
     RunStarted,
-    RunStopped,
-    StepDelta,
     StepEnded,
     StepStarted,
     decode,
@@ -24,7 +18,6 @@ from podium.types import (
 
 Keep = Callable[[Sequence[str]], Awaitable[None]]
 """Stores the lines of a journal durably."""
-_LEFT_OUT: Final = (PlanDelta, StepDelta, AnswerDelta, RunStarted)
 
 
 class StateJournal(Journal):
@@ -97,25 +90,8 @@ class StateJournal(Journal):
             made.append(Record(run_id=run_id, number=number, at=event.at, text=text, hash=head.hash))
         return made
 
-    async def runs(
-        self,
-        *,
-        limit: int | None = 50,
-        nested: bool = False,
-        prefix: str = "",
-        parent: str | None = None,
-        since: float | None = None,
-        ids: Collection[str] | None = None,
-    ) -> Sequence[RunRow]:
-        """Return the latest runs, newest first."""
-        rows = [self._row(run_id) for run_id in reversed(self._events) if run_id.startswith(prefix)]
-        if parent is not None:
-            rows = [row for row in rows if row.parent == parent]
-        elif not nested:
-            rows = [row for row in rows if row.parent is None]
-        if ids is not None:
-            rows = [row for row in rows if row.run_id in ids]
-        return [row for row in rows if since is None or row.began >= since][:limit]
+    async def _rows(self, wanted: Wanted, limit: int | None) -> Sequence[RunRow]:
+        return wanted.of([self._row(run_id) for run_id in self._events], limit)
 
     async def delete(self, run_id: str) -> None:
         """Delete a run and its nested runs."""
@@ -149,20 +125,11 @@ class StateJournal(Journal):
             await self._keep(self.lines())
 
     def _row(self, run_id: str) -> RunRow:
-        started, last = self._events[run_id][0], self._events[run_id][-1]
-        assert isinstance(started, RunStarted)
-        result = last.result if isinstance(last, RunEnded) else None
-        return RunRow(
-            run_id=run_id,
-            parent=None if started.parent is None else started.parent[0],
-            question=question_of(scrub(encode(started))),
-            state="running" if run_id in self._open else "stopped" if result is None else result.status,
-            began=0.0,
-            ended=last.at if isinstance(last, RunEnded | RunStopped) else None,
-            cost=None if result is None else result.cost,
-            holder=None,
-            recoveries=0,
-        )
+        events = self._events[run_id]
+        text = scrub(encode(events[0]))
+        first = Record(run_id=run_id, number=0, at=events[0].at, text=text, hash="")
+        row = RunRow.begun(first, events[0]).after(events[-1], events[-1].at)
+        return row if run_id in self._open else row.released()
 
 
 class _StateLog(Log):
@@ -176,7 +143,7 @@ class _StateLog(Log):
 
     def append(self, event: Event) -> None:
         """Record an event immediately."""
-        if event.run_id == self.run_id and not isinstance(event, _LEFT_OUT):
+        if self._takes(event):
             self._journal._add(event)  # noqa: SLF001 - as above
 
     async def flush(self) -> None:

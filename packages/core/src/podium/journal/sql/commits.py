@@ -11,7 +11,7 @@ import anyio
 
 from podium.aio import shielded
 from podium.errors import JournalError, RunExists, RunLost
-from podium.journal.journal import Entry, Head, Log, add, head_of, question_of, unwritable
+from podium.journal.journal import Entry, Head, Log, Record, RunRow, add, head_of, unwritable
 from podium.journal.sql.database import (
     FIRST_WAIT,
     LONGEST_WAIT,
@@ -23,21 +23,8 @@ from podium.journal.sql.database import (
 )
 from podium.journal.sql.lease import forget_fence, keep_fence, new_holder
 from podium.secrets import scrub
-from podium.types.codec import PIECES, encode
+from podium.types.codec import encode
 from podium.types.events import Event, RunEnded, RunStarted, RunStopped
-
-_LEFT_OUT = (*PIECES, RunStarted)
-_LAST = (RunEnded, RunStopped)
-
-
-@dataclass(frozen=True, slots=True)
-class RunState:
-    """The state of a run, as stored in its row of the table of runs."""
-
-    name: str = "running"
-    ended: float | None = None
-    cost: float | None = None
-    is_held: bool = True
 
 
 class SqlLog(Log):
@@ -48,17 +35,18 @@ class SqlLog(Log):
         put: "Callable[[SqlLog, Event | None], None]",
         run_id: str,
         fence: str,
+        holder: str,
         leave: Callable[[], Awaitable[None]],
     ) -> None:
         self.run_id = run_id
         self.fence = fence
+        self.holder = holder
         keep_fence(fence)
-        self.started: RunStarted | None = None
-        """The first event of a new run; `None` for a claimed run."""
+        self.is_new = False
         self.is_minted = False
         """Whether the id was generated, so that no other run can have it."""
-        self.state = RunState()
-        """The state after all queued events are committed."""
+        self.row: RunRow | None = None
+        """The row after all queued events are committed; `None` before the first event of a new run."""
         self.last: Head | None = None
         """The head after all queued events are committed."""
         self.failure: JournalError | None = None
@@ -82,18 +70,18 @@ class SqlLog(Log):
 
     def begin(self, started: RunStarted, *, minted: bool) -> None:
         """Queue the first event of a new run."""
-        self.started, self.is_minted = started, minted
+        self.is_new, self.is_minted = True, minted
         self._queue(started)
 
-    def continue_from(self, entries: tuple[Entry, ...], state: RunState, recovery: int) -> None:
+    def continue_from(self, entries: tuple[Entry, ...], row: RunRow) -> None:
         """Continue after the recorded entries of a claimed run."""
-        self.entries, self.state, self.recovery = entries, state, recovery
-        self.last = head_of(entries)
+        self.entries, self.recovery = entries, row.recoveries
+        self.row, self.last = replace(row, holder=self.holder), head_of(entries)
 
     def append(self, event: Event) -> None:
         """Queue an event."""
-        if self._open and event.run_id == self.run_id and not isinstance(event, _LEFT_OUT):
-            self._open = not isinstance(event, _LAST)
+        if self._open and self._takes(event):
+            self._open = not isinstance(event, RunEnded | RunStopped)
             self._queue(event)
 
     def _queue(self, event: Event | None) -> None:
@@ -138,7 +126,7 @@ class SqlLog(Log):
     def fail(self, error: JournalError) -> None:
         """Mark the run as failed: no more events of it can be recorded."""
         if self.failure is None:
-            if self.started is not None and not self._written:
+            if self.is_new and not self._written:
                 error = not_recorded(self.run_id, error)
             self.failure = error
             self._open = False
@@ -172,88 +160,82 @@ RecordRow = tuple[str, int, float, str, str]
 
 
 @dataclass(slots=True)
+class Part:
+    """What one transaction commits of one log."""
+
+    count: int = 0
+    """Number of queue items of the log."""
+    begins: bool = False
+    """Whether the run begins with this batch."""
+    records: list[RecordRow] = field(default_factory=list)
+    row: RunRow | None = None
+    """The row of the run after the batch; `None` if it does not change."""
+    answers: list[tuple[str, str, str]] = field(default_factory=list)
+    """Key, run id and labels of each answer."""
+
+    def add(self, log: SqlLog, at: float, event: Event, text: str) -> None:
+        """Add an event, and hash its record with the record before."""
+        last = log.last = add(log.last, log.run_id, at, text)
+        self.records.append((log.run_id, last.records - 1, at, text, last.hash))
+        if log.row is None:
+            first = Record(run_id=log.run_id, number=0, at=at, text=text, hash=last.hash)
+            log.row = self.row = replace(RunRow.begun(first, event), holder=log.holder)
+            self.begins = True
+        elif (row := log.row.after(event, at)) is not log.row:
+            log.row = self.row = row
+        if isinstance(event, RunEnded) and event.answer_key:
+            labels = json.dumps(sorted(event.result.labels))
+            self.answers.append((event.answer_key, log.run_id, labels))
+
+    def release(self, log: SqlLog) -> None:
+        """Release the run. A claimed run without new events keeps its state."""
+        if log.row is not None:
+            log.row = self.row = log.row.released()
+
+
+@dataclass(slots=True)
 class Batch:
     """The rows that one transaction commits."""
 
-    counts: dict[SqlLog, int] = field(default_factory=dict)
-    """Number of queue items of each log in the batch."""
-    new: list[SqlLog] = field(default_factory=list)
-    """The logs whose run begins with this batch."""
-    records: dict[SqlLog, list[RecordRow]] = field(default_factory=dict)
-    """The records of each log, in order."""
-    states: dict[SqlLog, RunState] = field(default_factory=dict)
-    """The state of each changed run after the batch."""
-    answers: dict[SqlLog, list[tuple[str, str, str]]] = field(default_factory=dict)
-    """Key, run id and labels of the answers of each log."""
+    parts: dict[SqlLog, Part] = field(default_factory=dict)
     released: set[SqlLog] = field(default_factory=set)
     """Logs of an earlier batch that failed or was not acknowledged; their runs are released."""
     is_retry: bool = False
     """Whether an earlier attempt may have committed the batch already."""
 
-    def only(self, logs: Collection[SqlLog]) -> "Batch":
+    def only(self, logs: Iterable[SqlLog]) -> "Batch":
         """Return the part of the batch for some logs, to be retried."""
-        return Batch(
-            counts={log: count for log, count in self.counts.items() if log in logs},
-            new=[log for log in self.new if log in logs],
-            records={log: rows for log, rows in self.records.items() if log in logs},
-            states={log: state for log, state in self.states.items() if log in logs},
-            answers={log: rows for log, rows in self.answers.items() if log in logs},
-            is_retry=True,
-        )
+        return Batch({log: self.parts[log] for log in logs}, is_retry=True)
 
 
 def make_batch(queue: Iterable[Queued]) -> Batch:
     """Encode each event, remove secrets, and hash each record with the previous record."""
     batch = Batch()
-    encoded: list[tuple[SqlLog, float, str]] = []
+    items: list[tuple[SqlLog, float, Event | None]] = []
+    texts: list[str] = []
     for log, at, event in queue:
         if log.failure is not None:
             continue
-        batch.counts[log] = batch.counts.get(log, 0) + 1
-        if event is None:
-            _release(batch, log)
-            continue
-        try:
-            encoded.append((log, at, encode(event)))
-        except Exception as error:  # noqa: BLE001 - reported to its run; other runs continue
-            _release(batch, log)
-            log.fail(unwritable(log.run_id, event, error))
-            continue
-        _update_state(batch, log, at, event)
-    texts = [text for *_, text in encoded]
+        batch.parts.setdefault(log, Part()).count += 1
+        text, written = "", event
+        if event is not None:
+            try:
+                text = encode(event)
+            except Exception as error:  # noqa: BLE001 - reported to its run; other runs continue
+                log.fail(unwritable(log.run_id, event, error))
+                written = None
+        items.append((log, at, written))
+        texts.append(text)
     joined = "\n".join(texts)
     if scrub(joined) != joined:  # rare, and one pass over the whole batch is cheaper than one for each text
         texts = [scrub(text) for text in texts]
-    for (log, at, _), text in zip(encoded, texts, strict=True):
-        last = log.last = add(log.last, log.run_id, at, text)
-        batch.records.setdefault(log, []).append((log.run_id, last.records - 1, at, text, last.hash))
+    for (log, at, event), text in zip(items, texts, strict=True):
+        part = batch.parts[log]
+        if event is None:
+            part.release(log)
+        else:
+            part.add(log, at, event, text)
     return batch
-
-
-def _update_state(batch: Batch, log: SqlLog, at: float, event: Event) -> None:
-    """Update the state of a run after an event."""
-    match event:
-        case RunStarted():
-            batch.new.append(log)
-            return
-        case RunEnded(result=result, cost=cost, answer_key=key):
-            log.state = RunState(result.status, at, cost, is_held=False)
-            if key:
-                row = (key, log.run_id, json.dumps(sorted(result.labels)))
-                batch.answers.setdefault(log, []).append(row)
-        case RunStopped():
-            log.state = RunState("stopped", at, is_held=False)
-        case _ if log.state.name != "running":
-            log.state = RunState()
-        case _:
-            return
-    batch.states[log] = log.state
-
-
-def _release(batch: Batch, log: SqlLog) -> None:
-    """Release a run. A claimed run without new events keeps its state."""
-    name = "stopped" if log.state.name == "running" else log.state.name
-    batch.states[log] = log.state = replace(log.state, name=name, is_held=False)
 
 
 _FORGET_SECONDS = 86400.0
@@ -295,52 +277,50 @@ class FencedStore:
         if now - self._renewed_at >= self._lease / 3:
             await self.database.attempt(self.renew)  # a held run needs a lease
             self._renewed_at = now
-        if not batch.counts and not batch.released:
+        if not batch.parts and not batch.released:
             return ()
         written = await self._hashes(batch) if batch.is_retry else frozenset[str]()
         lost: set[SqlLog] = set()
         while True:
-            fences = await self.database.write(self._rows(batch, lost, written))
+            fences = await self.database.write(_rows(batch, lost, written))
             if not fences:
                 return lost
-            lost |= {log for log in batch.counts if log.fence in fences}
+            lost |= {log for log in batch.parts if log.fence in fences}
 
     async def _hashes(self, batch: Batch) -> frozenset[str]:
         """Return the hashes of the recorded events of the batch's runs."""
 
         async def read(transaction: Transaction) -> frozenset[str]:
             hashes: set[str] = set()
-            for log in batch.records:
+            for log in batch.parts:
                 rows = await transaction.fetch("SELECT hash FROM podium_events WHERE run_id = ?", log.run_id)
                 hashes |= {row["hash"] for row in rows}
             return frozenset(hashes)
 
         return await self.database.attempt(read, reads=True)
 
-    def _rows(self, batch: Batch, lost: Collection[SqlLog], written: Collection[str]) -> BatchRows:
-        logs = [log for log in batch.counts if log not in lost]
-        new = {log for log in batch.new if log not in lost}
-        changed = [log for log in batch.states if log not in new and log not in lost]
-        return BatchRows(
-            new_runs=[self._new_run(log, batch) for log in batch.new if log in new],
-            ids_are_new=not batch.is_retry and all(log.is_minted for log in new),
-            fences=[(log.run_id, log.fence) for log in logs if log not in new],
-            records=[row for log in logs for row in batch.records.get(log, ()) if row[4] not in written],
-            changes=[self._change(log, batch.states[log]) for log in changed],
-            answers=[row for log in logs for row in batch.answers.get(log, ())],
-            releases=[(log.run_id, log.fence) for log in batch.released],
-        )
 
-    def _new_run(self, log: SqlLog, batch: Batch) -> tuple[Value, ...]:
-        assert log.started is not None
-        parent = None if log.started.parent is None else log.started.parent[0]
-        _, _, began, text, _ = batch.records[log][0]
-        name, ended, cost, holder, run_id, fence = self._change(log, batch.states.get(log, RunState()))
-        return run_id, parent, question_of(text), name, began, ended, cost, holder, fence, 0
+def _rows(batch: Batch, lost: Collection[SqlLog], written: Collection[str]) -> BatchRows:
+    parts = {log: part for log, part in batch.parts.items() if log not in lost}
+    new = [log for log, part in parts.items() if part.begins]
+    return BatchRows(
+        new_runs=[_new_run(log, part.row) for log, part in parts.items() if part.begins and part.row],
+        ids_are_new=not batch.is_retry and all(log.is_minted for log in new),
+        fences=[(log.run_id, log.fence) for log in parts if log not in new],
+        records=[row for part in parts.values() for row in part.records if row[4] not in written],
+        changes=[_change(log, part.row) for log, part in parts.items() if part.row and not part.begins],
+        answers=[row for part in parts.values() for row in part.answers],
+        releases=[(log.run_id, log.fence) for log in batch.released],
+    )
 
-    def _change(self, log: SqlLog, state: RunState) -> tuple[Value, ...]:
-        holder = self.holder if state.is_held else None
-        return state.name, state.ended, state.cost, holder, log.run_id, log.fence
+
+def _new_run(log: SqlLog, row: RunRow) -> tuple[Value, ...]:
+    state, ended, cost, holder, run_id, fence = _change(log, row)
+    return run_id, row.parent, row.question, state, row.began, ended, cost, holder, fence, 0
+
+
+def _change(log: SqlLog, row: RunRow) -> tuple[Value, ...]:
+    return row.state, row.ended, row.cost, row.holder, log.run_id, log.fence
 
 
 _GATHER_TURNS = 8
@@ -420,7 +400,7 @@ class GroupCommit:
             self._woken = anyio.Event()
             self._in_flight, self._queue = self._queue, []
             batch = make_batch(self._in_flight)
-            if batch.counts or self._held or self._to_release:
+            if batch.parts or self._held or self._to_release:
                 batch.released.update(self._to_release)
                 await self._write(batch)
 
@@ -437,21 +417,21 @@ class GroupCommit:
             try:
                 self._take(batch, await self._commit(batch))
             except Refused as error:
-                if len(batch.counts) > 1:
-                    for log in batch.counts:
+                if len(batch.parts) > 1:
+                    for log in batch.parts:
                         await self._write(batch.only([log]))
                     return
-                self._fail(batch.counts, error)
+                self._fail(batch.parts, error)
             except JournalError as error:
-                self._fail([log for log in batch.counts if self._left(log) <= 0], error)
+                self._fail([log for log in batch.parts if self._left(log) <= 0], error)
             except Exception as error:  # noqa: BLE001 - reported to the runs of this batch; other runs continue
-                self._fail(batch.counts, _fault(error))
+                self._fail(batch.parts, _fault(error))
             else:
                 return
-            batch = batch.only([log for log in batch.counts if log.failure is None])
-            if not batch.counts:
+            batch = batch.only([log for log in batch.parts if log.failure is None])
+            if not batch.parts:
                 return
-            await anyio.sleep(max(min(wait, *map(self._left, batch.counts)), 0.0))
+            await anyio.sleep(max(min(wait, *map(self._left, batch.parts)), 0.0))
             wait = min(2 * wait, LONGEST_WAIT)
 
     def _left(self, log: SqlLog) -> float:
@@ -461,11 +441,11 @@ class GroupCommit:
     def _take(self, batch: Batch, lost: Collection[SqlLog]) -> None:
         """Mark the logs of a batch as committed; mark the logs whose run another process holds as failed."""
         self._to_release -= batch.released
-        for log, count in batch.counts.items():
+        for log, part in batch.parts.items():
             if log in lost:
-                log.fail(_lost(log, batch))
-            log.committed(count)
-            held = log.state.is_held and log.failure is None
+                log.fail(_lost(log.run_id, begins=part.begins))
+            log.committed(part.count)
+            held = log.row is not None and log.row.holder is not None and log.failure is None
             (self._held.add if held else self._held.discard)(log)
 
     def _fail(self, logs: Collection[SqlLog], error: JournalError) -> None:
@@ -481,7 +461,7 @@ def _fault(error: BaseException) -> JournalError:
     return made
 
 
-def _lost(log: SqlLog, batch: Batch) -> JournalError:
-    if log in batch.new:
-        return RunExists(f"run {log.run_id} already exists: choose another id")
-    return RunLost(f"run {log.run_id} was claimed by another process, or deleted")
+def _lost(run_id: str, *, begins: bool) -> JournalError:
+    if begins:
+        return RunExists(f"run {run_id} already exists: choose another id")
+    return RunLost(f"run {run_id} was claimed by another process, or deleted")

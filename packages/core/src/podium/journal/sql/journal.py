@@ -7,12 +7,12 @@ from uuid import uuid4
 
 from podium.aio import PerLoop, shielded
 from podium.errors import ConfigError, JournalError
-from podium.journal.journal import Journal, Log, Record, RunRow, check_id
+from podium.journal.journal import Journal, Log, Record, RunRow, Wanted, check_id
 from podium.journal.sql.changes import Changes, Follower
 from podium.journal.sql.commits import Batch, FencedStore, GroupCommit, SqlLog, not_recorded
 from podium.journal.sql.database import Database, Synchronous
 from podium.journal.sql.lease import forget_fence
-from podium.journal.sql.runs import Deletion, RunList, RunTable, Wanted
+from podium.journal.sql.runs import Runs
 from podium.journal.sql.tables import Location, PostgresOnly, Schema, database_url, open_database, upgrade
 from podium.types.codec import prepare
 from podium.types.events import RunStarted
@@ -69,9 +69,7 @@ class _Open:
     database: Database
     store: FencedStore
     writer: GroupCommit
-    runs: RunTable
-    list: RunList
-    deletion: Deletion
+    runs: Runs
     changes: Changes
 
 
@@ -127,7 +125,7 @@ class SqlJournal(PerLoop[_Open], Journal):
             here = await self._enter()
         except JournalError as error:
             raise not_recorded(started.run_id, error) from error
-        log = SqlLog(here.writer.put, started.run_id, uuid4().hex, self._leave)
+        log = SqlLog(here.writer.put, started.run_id, uuid4().hex, here.store.holder, self._leave)
         log.begin(started, minted=minted)
         if not minted:
             try:
@@ -141,13 +139,13 @@ class SqlJournal(PerLoop[_Open], Journal):
     async def claim(self, run_id: str, *, force: bool = False) -> Log:
         """Hold an earlier run that no live process holds."""
         here = await self._enter()
-        log = SqlLog(here.writer.put, run_id, uuid4().hex, self._leave)
+        log = SqlLog(here.writer.put, run_id, uuid4().hex, here.store.holder, self._leave)
         is_ours = False
 
         async def take() -> None:
             nonlocal is_ours
-            claim = await here.runs.claim(run_id, log.fence, force=force)
-            log.continue_from(claim.entries, claim.state, claim.recoveries)
+            row, entries = await here.runs.claim(run_id, log.fence, force=force)
+            log.continue_from(entries, row)
             here.writer.hold(log)
             is_ours = True
 
@@ -168,33 +166,14 @@ class SqlJournal(PerLoop[_Open], Journal):
         async with self.opened() as here:
             return await here.runs.records(run_id)
 
-    async def runs(
-        self,
-        *,
-        limit: int | None = 50,
-        nested: bool = False,
-        prefix: str = "",
-        parent: str | None = None,
-        since: float | None = None,
-        ids: Collection[str] | None = None,
-    ) -> Sequence[RunRow]:
-        """Return the latest runs, newest first."""
+    async def _rows(self, wanted: Wanted, limit: int | None) -> Sequence[RunRow]:
         async with self.opened() as here:
-            wanted = Wanted(nested=nested, prefix=prefix, parent=parent, since=since, ids=ids)
-            return await here.list.rows(wanted, limit)
-
-    async def pages(
-        self, *, nested: bool = False, since: float | None = None, until: float | None = None
-    ) -> AsyncGenerator[Sequence[RunRow], None]:
-        """Yield all runs in pages, newest first."""
-        async with self.opened() as here:
-            async for page in here.list.pages(Wanted(nested=nested, since=since, until=until)):
-                yield page
+            return await here.runs.rows(wanted, limit)
 
     async def answer_labels(self, keys: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Return the labels of recorded answers."""
         async with self.opened() as here:
-            return await here.list.answer_labels(keys)
+            return await here.runs.answer_labels(keys)
 
     async def check(self, patience: float) -> None:
         """Check that events can be recorded: renew the lease of this process.
@@ -224,23 +203,23 @@ class SqlJournal(PerLoop[_Open], Journal):
     async def strays(self) -> Sequence[str]:
         """Return the ids that have records but no row, because somebody deleted the row."""
         async with self.opened() as here:
-            return await here.list.strays()
+            return await here.runs.strays()
 
     async def delete(self, run_id: str) -> None:
         """Delete a run and all runs nested in it."""
         async with self.opened() as here:
-            await here.deletion.delete(run_id)
+            await here.runs.delete(run_id)
             here.changes.tell([run_id])
 
     async def prune(self, older_than: float) -> int:
         """Delete old runs that no process holds, some of them in each transaction."""
         async with self.opened() as here:
-            return await here.deletion.prune(older_than)
+            return await here.runs.prune(older_than)
 
     async def count_old(self, older_than: float) -> int:
         """Return the number of runs that `prune` would delete now."""
         async with self.opened() as here:
-            return await here.deletion.count_old(older_than)
+            return await here.runs.count_old(older_than)
 
     @asynccontextmanager
     async def following(self, run_id: str) -> AsyncGenerator[Follower, None]:
@@ -270,12 +249,11 @@ class SqlJournal(PerLoop[_Open], Journal):
 
         async def commit(batch: Batch) -> Collection[SqlLog]:
             lost = await self._commit(store, batch)
-            changes.tell({log.run_id for log in (*batch.counts, *batch.released)})
+            changes.tell({log.run_id for log in (*batch.parts, *batch.released)})
             return lost
 
         writer = GroupCommit(commit, period=self.lease / 3, patience=self.patience)
-        runs = RunTable(store, self._max_recoveries)
-        return _Open(database, store, writer, runs, RunList(database), Deletion(database), changes)
+        return _Open(database, store, writer, Runs(store, self._max_recoveries), changes)
 
     async def _close(self, part: _Open) -> None:
         try:
