@@ -4,13 +4,12 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from podium.errors import JournalBroken, RunUnknown
-from podium.journal.cache import Cache, StoredAnswer
-from podium.journal.journal import Break, Entry, Head, Journal, Record, RunRow, head_of, question_of, verify
+from podium.journal.cache import Cache
+from podium.journal.journal import Break, Entry, Head, Journal, Record, RunRow, head_of, verify
 from podium.secrets import scrub
-from podium.types.events import NestedRunEnded, RunEnded, RunResumed, RunStarted, RunStopped, StepEnded
+from podium.types.events import NestedRunEnded, RunResumed, RunStarted, StepEnded
 
 Family = Sequence[RunRow]
 """A run, and then the runs nested in it; each run is before the runs nested in it."""
@@ -32,7 +31,11 @@ async def families(
             yield await _family(journal, row)
         return
     async for page in journal.pages(nested=True, since=since, until=until):
-        known = await _with_outer(journal, page)
+        known: dict[str, RunRow | None] = {row.run_id: row for row in page}
+        asked: Sequence[RunRow] = page
+        while missing := list({row.parent for row in asked if row.parent is not None} - known.keys()):
+            asked = await journal.runs(limit=None, ids=missing, nested=True)
+            known |= dict.fromkeys(missing) | {row.run_id: row for row in asked}
         for row in page:
             if _is_first(row, known):
                 yield await _family(journal, row)
@@ -53,33 +56,16 @@ async def _family(journal: Journal, first: RunRow) -> Family:
     return family
 
 
-async def _with_outer(journal: Journal, rows: Sequence[RunRow]) -> dict[str, RunRow | None]:
-    """Return rows and the rows of all their outer runs, by id; `None` for a missing run."""
-    known: dict[str, RunRow | None] = {row.run_id: row for row in rows}
-    asked: Sequence[RunRow] = rows
-    while missing := list({row.parent for row in asked if row.parent is not None} - known.keys()):
-        asked = await journal.runs(limit=None, ids=missing, nested=True)
-        known |= dict.fromkeys(missing) | {row.run_id: row for row in asked}
-    return known
-
-
 def _is_first(row: RunRow, known: dict[str, RunRow | None]) -> bool:
-    """Return whether a run is the first of a family."""
-    if row.parent is None:
-        return True
-    seen, outer = set[str](), known[row.parent]
-    while outer is not None and outer.run_id not in seen:
-        if outer.run_id == row.run_id:
-            return True
-        if outer.parent is None:
-            return False
-        seen.add(outer.run_id)
-        outer = known[outer.parent]
-    return known[row.parent] is None
-
-
-_OPEN_STATES = ("running", "stopped", "dead")
-"""States of a run whose last record is not an end. Such a state changes without a record."""
+    """Return whether a run is the first of a family: no run, or a circle of runs, is around it."""
+    seen, outer = {row.run_id}, row
+    while outer.parent is not None and outer.parent not in seen:
+        around = known[outer.parent]
+        if around is None:
+            return outer is row
+        seen.add(around.run_id)
+        outer = around
+    return row.parent is None or outer.parent == row.run_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +92,11 @@ def read_anchors(lines: Iterable[str]) -> Iterator[Anchor]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        match _json(line):
+        try:
+            read = json.loads(line)
+        except (ValueError, RecursionError):
+            read = None
+        match read:
             case {"run_id": str(run_id), "records": int(records), "hash": str(digest), **rest} if (
                 not rest and records > 0 and not isinstance(records, bool)
             ):
@@ -144,13 +134,16 @@ class Verifier:
             records[0].entry()  # first, because another schema may have other hashes
             if broken := verify(records):
                 return broken
-            entries = list[Entry]()
-            for number, record in enumerate(records):  # noqa: B007 - the number is reported below
-                entries.append(record.entry())
+            for number, record in enumerate(records):
+                entry = record.entry()
+                if entry.event.run_id != run_id:
+                    return Break(run_id, number, f"the event belongs to run {entry.event.run_id}")
+                if isinstance(entry.event, RunStarted) != (number == 0):
+                    return Break(run_id, number, "a run must begin with RunStarted, and have no other")
+                self._note(entry)
         except JournalBroken as error:
             return Break(run_id, number, str(error))
-        self._note(entries)
-        return _wrong_event(entries) or _wrong_head(records, expected)
+        return next(filter(None, (_wrong_head(records, head, source) for head, source in expected)), None)
 
     def forget(self, run_id: str) -> None:
         """Remove a run from the expected runs, because it was deleted with `delete` or `prune`."""
@@ -164,82 +157,47 @@ class Verifier:
     def _expect(self, run_id: str, head: Head, source: str) -> None:
         self._expected.setdefault(run_id, []).append((head, source))
 
-    def _note(self, entries: Sequence[Entry]) -> None:
-        """Store the nested runs and the cached answers to which a run refers."""
-        for entry in entries:
-            match entry.event:
-                case NestedRunEnded(nested=nested, records=records, hash=digest):
-                    self._expect(nested, Head(records, digest), f"its outer run {entry.run_id}")
-                case StepEnded(outcome=outcome) if outcome.cache_key:
-                    self.reused.setdefault(outcome.cache_key, []).append(entry)
+    def _note(self, entry: Entry) -> None:
+        """Store the nested run or the cached answer to which an event refers."""
+        match entry.event:
+            case NestedRunEnded(nested=nested, records=records, hash=digest):
+                self._expect(nested, Head(records, digest), f"its outer run {entry.run_id}")
+            case StepEnded(outcome=outcome) if outcome.cache_key:
+                self.reused.setdefault(outcome.cache_key, []).append(entry)
 
 
-def _wrong_event(entries: Sequence[Entry]) -> Break | None:
-    """Return a break at the first event of another run, or at a `RunStarted` in the wrong place."""
-    for entry in entries:
-        if entry.event.run_id != entry.run_id:
-            return Break(entry.run_id, entry.number, f"the event belongs to run {entry.event.run_id}")
-        if isinstance(entry.event, RunStarted) != (entry.number == 0):
-            return Break(entry.run_id, entry.number, "a run must begin with RunStarted, and have no other")
-    return None
-
-
-def _wrong_head(records: Sequence[Record], expected: Sequence[tuple[Head, str]]) -> Break | None:
-    """Return a break if the run does not have an expected head."""
+def _wrong_head(records: Sequence[Record], head: Head, source: str) -> Break | None:
     run_id = records[0].run_id
-    for head, source in expected:
-        if head.records > len(records):
-            return Break(run_id, len(records), f"records are missing: {source} has {head.records}")
-        if head.records < 1 or records[head.records - 1].hash != head.hash:
-            return Break(run_id, head.records - 1, f"the record differs from the record of {source}")
+    if head.records > len(records):
+        return Break(run_id, len(records), f"records are missing: {source} has {head.records}")
+    if head.records < 1 or records[head.records - 1].hash != head.hash:
+        return Break(run_id, head.records - 1, f"the record differs from the record of {source}")
     return None
 
 
-def wrong_row(row: RunRow, records: Sequence[Record]) -> Break | None:
+_OPEN_STATES = ("running", "stopped", "dead")
+"""States of a run whose last record is not an end. Such a state changes without a record."""
+
+
+def _wrong_row(row: RunRow, records: Sequence[Record]) -> Break | None:
     """Return a break if a run's row differs from its records, whose chain is valid."""
-    started, last = records[0].entry().event, records[-1].entry()
+    expected, last = RunRow.begun(records[0], records[0].entry().event), records[-1]
+    if len(records) > 1:
+        expected = expected.after(last.entry().event, last.at)
     resumed = [record.entry().event for record in records if RunResumed.type in record.text[:60]]
-    assert isinstance(started, RunStarted)
-    states: tuple[str, ...] = _OPEN_STATES
-    ended = cost = None
-    if isinstance(last.event, RunEnded):
-        states, ended, cost = (last.event.result.status, "dead"), last.at, last.event.cost
-    elif isinstance(last.event, RunStopped):
-        states, ended = ("stopped", "dead"), last.at
     recoveries = max((event.recovery for event in resumed if isinstance(event, RunResumed)), default=0)
-    if row.state == "dead":  # the refused claim counts too
-        recoveries += 1
-    parent = None if started.parent is None else started.parent[0]
-    wrong = [
-        (row.parent != parent, "parent"),
-        (row.question != question_of(records[0].text), "question"),
-        (row.began != records[0].at, "began"),
-        (row.state not in states, "state"),
-        (row.ended != ended, "ended"),
-        (row.cost != cost, "cost"),
-        (row.recoveries < recoveries, "recoveries"),
-    ]
-    names = [name for is_wrong, name in wrong if is_wrong]
+    compared = ("parent", "question", "began", "ended", "cost")
+    names = [name for name in compared if getattr(row, name) != getattr(expected, name)]
+    if row.state not in (_OPEN_STATES if expected.state == "running" else (expected.state, "dead")):
+        names.append("state")
+    if row.recoveries < recoveries + (row.state == "dead"):  # the refused claim counts too
+        names.append("recoveries")
     if not names:
         return None
     return Break(row.run_id, None, f"its row differs from its records: {', '.join(names)}")
 
 
-def is_other_answer(entry: Entry, stored: StoredAnswer) -> bool:
-    """Return whether a step's answer differs from the cached answer that was stored before the step ended."""
-    assert isinstance(entry.event, StepEnded)
-    return stored.at <= entry.at and scrub(entry.event.outcome.text) != scrub(stored.answer.text)
-
-
-def _json(line: str) -> object:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-
-
 _EVENT = ',"event":'
-_FACTS: dict[str, type | tuple[type, ...]] = {"run_id": str, "number": int, "at": (int, float), "hash": str}
 
 
 async def export(journal: Journal, run_ids: Sequence[str] | None = None) -> AsyncGenerator[str, None]:
@@ -265,7 +223,7 @@ async def export(journal: Journal, run_ids: Sequence[str] | None = None) -> Asyn
 
 def to_line(record: Record) -> str:
     """Return a record as a JSON line, without a line break."""
-    facts = {name: getattr(record, name) for name in _FACTS}
+    facts = {name: getattr(record, name) for name in ("run_id", "number", "at", "hash")}
     return json.dumps(facts, ensure_ascii=False, separators=(",", ":"))[:-1] + _EVENT + record.text + "}"
 
 
@@ -308,20 +266,23 @@ def verify_lines(
 
 def _read_line(line: str, number: int) -> Record:
     head, found, text = line.partition(_EVENT)
-    facts: Any = None
-    if found and text.endswith("}"):
-        try:
-            facts = json.loads(head + "}")
-        except ValueError:
-            facts = None
-    if not isinstance(facts, dict) or facts.keys() != _FACTS.keys():
-        raise JournalBroken(
-            f"line {number} is not a record of a run: the line was changed, or the file is not an export"
-        )
-    for name, kind in _FACTS.items():
-        if not isinstance(facts[name], kind) or isinstance(facts[name], bool):
-            raise JournalBroken(f"line {number}: {name} is {facts[name]!r:.60}")
-    return Record(**facts, text=text[:-1])
+    try:
+        facts = json.loads(head + "}") if found and text.endswith("}") else None
+    except ValueError:
+        facts = None
+    match facts:
+        case {
+            "run_id": str(run),
+            "number": int(place),
+            "at": int() | float() as at,
+            "hash": str(digest),
+            **rest,
+        }:
+            if not rest:
+                return Record(run_id=run, number=place, at=at, text=text[:-1], hash=digest)
+    raise JournalBroken(
+        f"line {number} is not a record of a run: the line was changed, or the file is not an export"
+    )
 
 
 async def verify_runs(
@@ -411,7 +372,7 @@ async def _verify_run(journal: Journal, verifier: Verifier, row: RunRow) -> Brea
     try:
         records = await journal.records(row.run_id)
         broken = verifier.take(records) if records else Break(row.run_id, None, "its records are missing")
-        while broken is None and (broken := wrong_row(row, records)) is not None:
+        while broken is None and (broken := _wrong_row(row, records)) is not None:
             before, row = row, await find(journal, row.run_id) or row
             if row == before:
                 break
@@ -424,14 +385,21 @@ async def _verify_run(journal: Journal, verifier: Verifier, row: RunRow) -> Brea
 
 async def _wrong_answers(cache: Cache, key: str, entries: Sequence[Entry]) -> Sequence[Break]:
     """Return a break for each step that reused an answer that differs from the stored answer."""
+    told = f"the cached answer {key}, which the step reused, was changed"
     try:
         stored = await cache.stored(key)
     except JournalBroken:
-        wrong = entries
-    else:
-        wrong = [] if stored is None else [each for each in entries if is_other_answer(each, stored)]
-    told = f"the cached answer {key}, which the step reused, was changed"
-    return [Break(each.run_id, each.number, told) for each in wrong]
+        return [Break(each.run_id, each.number, told) for each in entries]
+    if stored is None:
+        return []
+    wrong: list[Break] = []
+    for entry in entries:
+        match entry.event:
+            case StepEnded(outcome=outcome) if stored.at <= entry.at and scrub(outcome.text) != scrub(
+                stored.answer.text
+            ):
+                wrong.append(Break(entry.run_id, entry.number, told))
+    return wrong
 
 
 async def anchors_of(journal: Journal, run_ids: Sequence[str] | None = None) -> AsyncGenerator[Anchor, None]:
