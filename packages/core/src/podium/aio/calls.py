@@ -41,14 +41,20 @@ async def shielded(work: Coroutine[Any, Any, _Value]) -> _Value:
             await _see_off(task)
     except asyncio.CancelledError:
         await _see_off(task)
-        if task.done() and not task.cancelled():
-            task.exception()  # retrieved, so asyncio does not log it
+        if task.done():
+            retrieve(task)
         raise
     if task.cancelled() or not task.done():
         await anyio.lowlevel.checkpoint()  # raises the cancellation of the caller, if there is one
     if not task.done():
         raise asyncio.CancelledError
     return task.result()
+
+
+def retrieve(task: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of a task that nobody awaits, so asyncio does not log it."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _see_off(task: asyncio.Task[Any]) -> None:
@@ -98,7 +104,7 @@ async def foreign_batches(
                 await pipe.written.wait()
         await task
     except asyncio.CancelledError as cancelled:
-        await _end(task, name, patience)
+        await end(task, name, patience)
         try:
             if pipe.pieces:  # an answer that has arrived is paid for
                 yield pipe.take()
@@ -108,7 +114,7 @@ async def foreign_batches(
         if timer is not None:
             timer.cancel()
         try:
-            await _end(task, name, patience)
+            await end(task, name, patience)
         finally:
             pipe.close()
             _watchdog.remove(task)
@@ -147,11 +153,11 @@ class _Pipe(Generic[_T]):
         self._has_room.set()
 
 
-async def _end(task: asyncio.Task[Any], name: str, patience: float | None) -> None:
+async def end(task: asyncio.Task[Any], name: str, patience: float | None) -> None:
     """Cancel a task, and wait until it has ended; leave it if it does not end."""
     if task in _left:
         return
-    task.add_done_callback(_ended)
+    task.add_done_callback(retrieve)
     if task.done():
         return
     task.cancel()
@@ -161,6 +167,7 @@ async def _end(task: asyncio.Task[Any], name: str, patience: float | None) -> No
     finally:
         if not task.done():
             _left.add(task)
+            task.add_done_callback(_left.discard)
             task.cancel()
             asyncio._unregister_task(task)  # noqa: SLF001 - public for implementations of tasks
             _LOG.warning(
@@ -168,12 +175,6 @@ async def _end(task: asyncio.Task[Any], name: str, patience: float | None) -> No
                 "CancelledError, or all exceptions, and continues: let it end, or raise the exception again",
                 name,
             )
-
-
-def _ended(task: asyncio.Task[Any]) -> None:
-    _left.discard(task)
-    if not task.cancelled():
-        task.exception()  # retrieved, so asyncio does not log it
 
 
 class _Watchdog:
@@ -275,54 +276,37 @@ class OpenTasks:
     """A set of tasks, from any threads and event loops; closing the set cancels its tasks."""
 
     def __init__(self) -> None:
-        self._tasks = set[_OpenTask]()
+        self._open: dict[Future[None], tuple[asyncio.Task[Any], asyncio.AbstractEventLoop]] = {}
+        """Each task with its loop, by the future that is done when the task has left the set."""
         self.is_closed = False
 
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Return a context manager in which the current task belongs to the set."""
-        task = _OpenTask()
-        self._tasks.add(task)
+        task, left = asyncio.current_task(), Future[None]()
+        assert task is not None
+        self._open[left] = task, asyncio.get_running_loop()
         try:
             if self.is_closed:  # checked after the entry, so that a concurrent `close` is not missed
                 raise asyncio.CancelledError("the work that this task belongs to has ended")
             yield
         finally:
-            self._tasks.discard(task)
-            task.ended.set_result(None)
+            del self._open[left]
+            left.set_result(None)
 
     async def close(self) -> None:
         """Cancel the tasks of the set, and wait until they have ended, at most `GRACE` seconds."""
-        self.is_closed = True
-        open_tasks = [task for task in tuple(self._tasks) if not task.is_current()]
-        if not open_tasks:
+        self.is_closed, current = True, asyncio.current_task()
+        others = [(left, *held) for left, held in tuple(self._open.items()) if held[0] is not current]
+        if not others:
             return
-        for task in open_tasks:
-            task.stop()
+        for left, task, loop in others:
+            with suppress(RuntimeError):  # the loop is closed, so the task has ended
+                loop.call_soon_threadsafe(_cancel, task, left)
         with anyio.CancelScope(shield=True):
-            await asyncio.wait([asyncio.wrap_future(task.ended) for task in open_tasks], timeout=GRACE)
+            await asyncio.wait([asyncio.wrap_future(left) for left, *_ in others], timeout=GRACE)
 
 
-class _OpenTask:
-    """A task in a set."""
-
-    def __init__(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task, self._loop = task, asyncio.get_running_loop()
-        self.ended = Future[None]()
-
-    def is_current(self) -> bool:
-        """Return whether this task is the caller."""
-        with suppress(RuntimeError):  # no event loop runs in this thread
-            return asyncio.current_task() is self._task
-        return False
-
-    def stop(self) -> None:
-        """Cancel the task in its event loop, unless it has already left the set."""
-        with suppress(RuntimeError):  # the loop is closed, so the task has ended
-            self._loop.call_soon_threadsafe(self._cancel)
-
-    def _cancel(self) -> None:
-        if not self.ended.done():
-            self._task.cancel()
+def _cancel(task: asyncio.Task[Any], left: Future[None]) -> None:
+    if not left.done():
+        task.cancel()

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing
@@ -11,8 +10,9 @@ from queue import SimpleQueue
 from threading import Event, Lock, Semaphore, Thread
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
-import anyio
 from anyio.to_thread import current_default_thread_limiter
+
+from podium.aio.calls import end, retrieve
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,42 +72,23 @@ async def events_of(
     Raises:
         BaseException: whatever `run` raises, after its events.
     """
-    events = deque[T]()
-    woken = asyncio.Event()
-
-    def emit(event: T) -> None:
-        events.append(event)
-        woken.set()
-
-    task = asyncio.create_task(run(emit))
-    task.add_done_callback(lambda _: woken.set())
+    events = asyncio.Queue[T | None]()
+    task = asyncio.create_task(run(events.put_nowait))
+    task.add_done_callback(lambda _: events.put_nowait(None))
     try:
-        while events or not task.done():
-            if events:
-                yield events.popleft()
-            else:
-                woken.clear()
-                await woken.wait()
+        while (event := await events.get()) is not None:
+            yield event
         await task
     finally:
-
-        def over(task: asyncio.Task[object]) -> None:
-            if not task.cancelled():
-                task.exception()  # retrieved, so asyncio does not log it
-
-        task.cancel()
-        task.add_done_callback(over)  # runs even if the wait below is cancelled
-        with anyio.CancelScope(shield=True):
-            await asyncio.wait([task])
+        await end(task, "", None)
 
 
 def interrupt_of(group: BaseExceptionGroup[BaseException]) -> BaseException | None:
     """Return the first `KeyboardInterrupt` or `SystemExit` in an exception group; `None` if it has none."""
-    for each in group.exceptions:
-        found = interrupt_of(each) if isinstance(each, BaseExceptionGroup) else each
-        if isinstance(found, KeyboardInterrupt | SystemExit):
-            return found
-    return None
+    found: BaseException | None = group.subgroup((KeyboardInterrupt, SystemExit))
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found
 
 
 _MAX_THREADS: Final = 256
@@ -214,13 +195,7 @@ class _Job(Generic[T]):
             self._ended.set()
             return
         self._task.cancel()
-        self._task.add_done_callback(_retrieve)
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Retrieve the exception of an abandoned task, so asyncio does not log it."""
-    if not task.cancelled():
-        task.exception()
+        self._task.add_done_callback(retrieve)
 
 
 class _LoopThread:
