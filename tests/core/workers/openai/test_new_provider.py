@@ -12,7 +12,7 @@ import podium
 from podium.config import load_config
 from podium.errors import ConfigError
 from podium.secrets import scrub
-from podium.telemetry.instruments import describe
+from podium.telemetry.trace import describe
 from podium.types import Constraint, Sampling
 from podium.workers import ChatWorker, Endpoint, Timeouts
 from podium.workers.openai import providers

@@ -37,8 +37,7 @@ def start_trace(name: str, workers: Iterable[Worker], planners: Iterable[Planner
     """Return a trace for one run; `None` if the application has not configured OpenTelemetry."""
     if "opentelemetry" not in sys.modules:
         return None
-    from podium.telemetry.instruments import configured  # noqa: PLC0415 - imports OpenTelemetry
-    from podium.telemetry.trace import Trace  # noqa: PLC0415 - as above
+    from podium.telemetry.trace import Trace, configured  # noqa: PLC0415 - imports OpenTelemetry
 
     instruments = configured()
     return None if instruments is None else Trace(instruments, name, workers, planners)
