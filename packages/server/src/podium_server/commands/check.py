@@ -152,7 +152,7 @@ async def _of_endpoint(endpoint: Endpoint, models: Sequence[str]) -> Finding:
 
 async def _listed(endpoint: Endpoint) -> set[str]:
     """Return the names of the models that an endpoint lists; empty if it answers something else."""
-    answer = await endpoint.get("/models", deadline=anyio.current_time() + _ENDPOINT_SECONDS)
+    answer = await endpoint.ask("/models", deadline=anyio.current_time() + _ENDPOINT_SECONDS)
     rows = answer.get("data")
     if not isinstance(rows, list):
         return set()
@@ -163,7 +163,7 @@ async def _has(endpoint: Endpoint, model: str) -> bool:
     """Return whether an endpoint knows a model that it does not list, such as an alias."""
     deadline = anyio.current_time() + _ENDPOINT_SECONDS
     try:
-        found = await endpoint.get(f"/models/{quote(model, safe='/:')}", deadline=deadline)
+        found = await endpoint.ask(f"/models/{quote(model, safe='/:')}", deadline=deadline)
     except WorkerError:
         return False
     return bool(found.get("id"))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from podium.errors import AnswerRefused, WorkerBroken, WorkerFailed
@@ -9,38 +10,16 @@ from podium.types.messages import Completion, FinishReason, Message, Part, stora
 from podium.types.outcome import Problem, inner_problem
 from podium.usage import MAX_COUNT, Usage
 
-_FINISHES: Mapping[str, FinishReason] = {
-    "stop": "stop",
-    "stop_sequence": "stop",
-    "end_turn": "stop",
-    "eos": "stop",
-    "eos_token": "stop",
-    "endoftext": "stop",
-    "complete": "stop",
-    "completed": "stop",
-    "length": "length",
-    "max_length": "length",
-    "max_tokens": "length",
-    "max_output_tokens": "length",
-    "model_length": "length",
-    "model_context_window_exceeded": "length",
-    "content_filter": "content_filter",
-    "content_filtered": "content_filter",
-    "guardrail_intervened": "content_filter",
-    "refusal": "content_filter",
-    "safety": "content_filter",
-    "image_safety": "content_filter",
-    "recitation": "content_filter",
-    "blocklist": "content_filter",
-    "prohibited_content": "content_filter",
-    "spii": "content_filter",
-    "sensitive": "content_filter",
-    "error_toxic": "content_filter",
-    "tool_calls": "tool_calls",
-    "tool_call": "tool_calls",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
+_WORDS: Mapping[FinishReason, str] = {
+    "stop": "stop stop_sequence end_turn eos eos_token endoftext complete completed",
+    "length": "length max_length max_tokens max_output_tokens model_length model_context_window_exceeded",
+    "content_filter": """
+        content_filter content_filtered guardrail_intervened refusal safety image_safety recitation blocklist
+        prohibited_content spii sensitive error_toxic
+    """,
+    "tool_calls": "tool_calls tool_call tool_use function_call",
 }
+_FINISHES = {word: finish for finish, words in _WORDS.items() for word in words.split()}
 _NOT_YET = ("finish_reason_unspecified", "in_progress", "null")
 """Values in the pieces of a stream before its end."""
 
@@ -168,7 +147,9 @@ class AnswerReader:
         if isinstance(model := raw.get("model"), str) and model:
             self._model = storable(model)
         self.problem = inner_problem(raw.get("podium")) or self.problem
-        self.acts = told_acts(raw, known=self.acts)
+        match raw.get("podium"):
+            case {"acts": bool(acts)}:
+                self.acts = acts
         choice = _first_choice(choices) if (choices := raw.get("choices")) else None
         if choice is None:  # the end of a stream, or a piece of a second answer
             self._check_read("", raw)
@@ -217,13 +198,13 @@ class AnswerReader:
         """
         status = place.get("status")
         if place.get("success") is False or (isinstance(status, str) and status.lower() in _FAILED):
-            raise WorkerBroken("the server says that its answer failed or is incomplete", maybe_paid=True)
+            raise broken("the server says that its answer failed or is incomplete")
         for name, value in place.items():
             if name in read or name.lower() not in _TEXT_FIELDS:
                 continue
             if not all(self._has(text, found) for found in _texts({name: value})):
                 told = f"the answer has text where no client reads it: in {storable(name)!r:.80}"
-                raise WorkerBroken(told, maybe_paid=True)
+                raise broken(told)
 
     def _has(self, text: str, found: str) -> bool:
         """Return whether a text is blank, is `text`, or is the answer so far, without or with `text`."""
@@ -241,28 +222,26 @@ class AnswerReader:
                 usage=self._usage if self._is_counted else None,
                 received=self._received() if self._is_bounding else None,
             )
-        finish = read_finish(self.finish)
-        text = "".join(self._texts)
+        finish, text = read_finish(self.finish), "".join(self._texts)
+        unread = partial(WorkerBroken, maybe_paid=True, usage=self._usage)
+        refused = partial(AnswerRefused, maybe_paid=True, usage=self._usage)
         if finish is None:
-            message = f"the answer has the unknown finish_reason {storable(self.finish)!r:.80}"
-            raise WorkerBroken(message, maybe_paid=True, usage=self._usage)
+            raise unread(f"the answer has the unknown finish_reason {storable(self.finish)!r:.80}")
         if finish == "content_filter" or self._is_filtered or self._refusal:
-            message = "the model or its content filter refused to answer"
-            if self._refusal:
-                message += f": {storable(self._refusal)[:300]!r}"
-            raise AnswerRefused(message, maybe_paid=True, usage=self._usage)
+            said = f": {storable(self._refusal)[:300]!r}" if self._refusal else ""
+            raise refused(f"the model or its content filter refused to answer{said}")
         calls = tuple(_storable_json(call) for call in self._calls.values())
-        if not text.strip() and not calls and self._other:
-            message = f"the answer has no text; {_told(self._other)}"
-            raise WorkerFailed(message, maybe_paid=True, usage=self._usage)
         if not text.strip() and not calls:
+            if self._other:
+                told = f"the answer has no text; {_told(self._other)}"
+                raise WorkerFailed(told, maybe_paid=True, usage=self._usage)
             hint = ": reasoning used all its tokens, so raise max_tokens" if finish == "length" else ""
-            raise WorkerBroken(f"the answer is empty{hint}", maybe_paid=True, usage=self._usage)
+            raise unread(f"the answer is empty{hint}")
         if finish == "tool_calls" and not calls:
-            message = f"the finish_reason is {storable(self.finish)!r:.80}, and the answer calls no tool"
-            raise AnswerRefused(message, maybe_paid=True, usage=self._usage)
+            said = storable(self.finish)
+            raise refused(f"the finish_reason is {said!r:.80}, and the answer calls no tool")
         if any(call["type"] == "function" and not call["function"]["name"] for call in calls):
-            raise WorkerBroken("the answer calls a tool without a name", maybe_paid=True, usage=self._usage)
+            raise unread("the answer calls a tool without a name")
         usage = usage_or_estimate(self._usage, messages, text, calls)
         missing = None if not self._other else _told(self._other)
         if self.problem is not None and (finish, self.problem.code) != ("length", "cut"):
@@ -292,7 +271,7 @@ class AnswerReader:
             return ""
         if not isinstance(content, list):
             kind = type(content).__name__
-            raise WorkerBroken(f"the answer's content is neither text nor parts: {kind}", maybe_paid=True)
+            raise broken(f"the answer's content is neither text nor parts: {kind}")
         texts = []
         for part in content:
             match part:
@@ -306,13 +285,13 @@ class AnswerReader:
                 case {"type": str(kind)} if kind not in _TEXT_PARTS:
                     self._other.append(f"a part of type {storable(kind)!r:.80}")
                 case _:
-                    raise WorkerBroken("a part of the answer's content has no text", maybe_paid=True)
+                    raise broken("a part of the answer's content has no text")
         return "".join(texts)
 
     def _read_calls(self, calls: object) -> None:
         for call in calls if isinstance(calls, list) else [calls] if calls else ():
             if not isinstance(call, dict) or not isinstance(call.get("function") or {}, dict):
-                raise WorkerBroken("the server's tool_calls are not a list of objects", maybe_paid=True)
+                raise broken("the server's tool_calls are not a list of objects")
             index = call.get("index")
             if not isinstance(index, int):
                 index = len(self._calls) if call.get("id") else max(0, len(self._calls) - 1)
@@ -345,16 +324,13 @@ def _texts(value: object) -> Iterator[str]:
                     yield from _texts(item)
 
 
-def told_acts(raw: Mapping[str, Any], *, known: bool | None = None) -> bool | None:
-    """Return whether a response says that its model acts, as servers of Podium do; else what is known."""
-    match raw.get("podium"):
-        case {"acts": bool(acts)}:
-            return acts
-    return known
+def broken(told: str) -> WorkerBroken:
+    """Return the error of an answer that cannot be read."""
+    return WorkerBroken(told, maybe_paid=True)
 
 
 def _no_completion() -> WorkerBroken:
-    return WorkerBroken("the server's choices are not valid for a chat completion", maybe_paid=True)
+    return broken("the server's choices are not valid for a chat completion")
 
 
 def _merge_call(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:

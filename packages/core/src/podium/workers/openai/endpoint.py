@@ -3,8 +3,7 @@
 Creating an endpoint imports no HTTP library.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -59,8 +58,11 @@ class Endpoint(PerLoop["Connections"]):
         self.timeouts = timeouts or self.provider.timeouts
         self._headers = _request_headers(api_key, headers or {})
         self._origin = Origin(self.base_url, has_key=api_key is not None)
-        for secret in _secrets(api_key, headers or {}, _PUBLIC_HEADERS | self.provider.public_headers):
+        public = _PUBLIC_HEADERS | self.provider.public_headers
+        secrets = [value for name, value in (headers or {}).items() if name.lower() not in public]
+        for secret in (api_key or "", *secrets):
             register(secret)
+            register(secret.rpartition(" ")[2])  # without the scheme of the header
 
     def __repr__(self) -> str:
         return f"Endpoint({self.base_url!r}, provider={self.provider.name!r})"
@@ -72,7 +74,7 @@ class Endpoint(PerLoop["Connections"]):
     async def ask(
         self,
         path: str,
-        body: Mapping[str, Any] | None,
+        body: Mapping[str, Any] | None = None,
         *,
         deadline: float | None = None,
         headers: Mapping[str, str] = {},
@@ -90,12 +92,8 @@ class Endpoint(PerLoop["Connections"]):
             WorkerError: the server did not return a JSON object.
         """
         async with self.opened() as connections:
-            with closing(connections.exchange(path, body, self._end(deadline), headers)) as exchange:
+            with closing(connections.exchange(path, body, deadline, headers)) as exchange:
                 return await exchange.read()
-
-    async def get(self, path: str, *, deadline: float | None = None) -> dict[str, Any]:
-        """Return the JSON object at a path, such as `/models`; `ask` describes the arguments and errors."""
-        return await self.ask(path, None, deadline=deadline)
 
     async def listen(
         self,
@@ -115,7 +113,7 @@ class Endpoint(PerLoop["Connections"]):
             WorkerError: the stream did not start, was interrupted, or has an error.
         """
         async with self.opened() as connections:
-            with closing(connections.exchange(path, body, self._end(deadline), headers)) as exchange:
+            with closing(connections.exchange(path, body, deadline, headers)) as exchange:
                 async with aclosing(exchange.events()) as events:
                     async for event in events:
                         yield event
@@ -128,32 +126,24 @@ class Endpoint(PerLoop["Connections"]):
     async def _close(self, part: "Connections") -> None:
         await part.aclose()
 
-    def _end(self, deadline: float | None) -> float:
-        end = asyncio.get_running_loop().time() + self.timeouts.total
-        return end if deadline is None else min(end, deadline)
-
 
 def _checked_url(base_url: str) -> str:
     """Return the URL without slashes at its end. Errors do not quote the URL, because it may have a key."""
     try:
         parts = urlsplit(base_url)
-        port_is_one = parts.port is None or parts.port > 0
+        is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:  # its message quotes a part of the URL
-        parts, port_is_one = None, False
-    if parts is None:
-        raise ConfigError("base_url is not a URL: write it as in https://api.openai.com/v1")
+        is_url = False
+    if not is_url or any(char.isspace() or not char.isprintable() for char in base_url):
+        raise ConfigError(
+            "base_url is not an http(s) URL with a host, or has a space: write it as in https://api.openai.com/v1"
+        )
     if parts.username is not None or parts.password is not None:
         raise ConfigError("base_url has a user name or password: leave them out and use api_key")
     if parts.query or parts.fragment:
         raise ConfigError(
             "base_url has a query or fragment: leave it out, and pass keys as api_key or headers"
         )
-    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_one:
-        raise ConfigError(
-            "base_url is not an http(s) URL with a host: write it as in https://api.openai.com/v1"
-        )
-    if any(char.isspace() or not char.isprintable() for char in base_url):
-        raise ConfigError("base_url has a space or control character")
     url = base_url.rstrip("/")
     if url.endswith("/chat/completions"):
         raise ConfigError("base_url ends in /chat/completions: leave that out, because Podium adds it")
@@ -173,13 +163,3 @@ def _request_headers(api_key: str | None, own: Mapping[str, str]) -> dict[str, s
         if not (name and name.isascii() and name.isprintable() and value.isascii() and value.isprintable()):
             raise ConfigError(f"header {name!r}: names and values must be printable ASCII")
     return headers | dict(own)
-
-
-def _secrets(api_key: str | None, headers: Mapping[str, str], public: frozenset[str]) -> Iterator[str]:
-    """Yield the secrets: the key, and the values of headers, with and without their scheme."""
-    if api_key is not None:
-        yield api_key
-    for name, value in headers.items():
-        if name.lower() not in public:
-            yield value
-            yield value.rpartition(" ")[2]

@@ -54,7 +54,7 @@ class Connections:
     def __init__(self, origin: Origin, headers: Mapping[str, str], timeouts: Timeouts) -> None:
         self.origin = origin
         self.timeouts = timeouts
-        self._headers = headers
+        self.headers = headers
         self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,  # callers limit the concurrent calls
@@ -73,17 +73,11 @@ class Connections:
             await self.session.close()
 
     def exchange(
-        self, path: str, body: Mapping[str, Any] | None, end: float, headers: Mapping[str, str]
+        self, path: str, body: Mapping[str, Any] | None, deadline: float | None, headers: Mapping[str, str]
     ) -> "Exchange":
-        """Return a request and its response, which must be complete at `end`; without a body, it is a GET."""
-        if end <= get_running_loop().time():  # an expired timeout would still send on an open connection
-            raise WorkerTimeout(f"{self.origin.url} was not called: the deadline had passed")
-        try:
-            content = None if body is None else json.dumps(body).encode()
-        except (TypeError, ValueError, RecursionError) as exc:
-            raise WorkerRefused(f"the messages have a value that is not JSON data: {exc}") from exc
-        # Headers of the session would also be sent to a proxy.
-        return Exchange(self, self.origin.url + path, content, end, {**self._headers, **headers})
+        """Return a request and its response; without a body, it is a GET."""
+        end = get_running_loop().time() + self.timeouts.total
+        return Exchange(self, path, body, end if deadline is None else min(end, deadline), headers)
 
 
 class Exchange:
@@ -92,17 +86,23 @@ class Exchange:
     def __init__(
         self,
         connections: Connections,
-        url: str,
-        content: bytes | None,
+        path: str,
+        body: Mapping[str, Any] | None,
         end: float,
-        headers: dict[str, str],
+        headers: Mapping[str, str],
     ) -> None:
         self._connections = connections
         self._origin = connections.origin
-        self._url = url
-        self._content = content
+        self._url = connections.origin.url + path
         self._end = end
-        self._headers = headers
+        # Headers of the session would also be sent to a proxy.
+        self._headers = {**connections.headers, **headers}
+        if end <= get_running_loop().time():  # an expired timeout would still send on an open connection
+            raise WorkerTimeout(f"{self._origin.url} was not called: the deadline had passed")
+        try:
+            self._content = None if body is None else json.dumps(body).encode()
+        except (TypeError, ValueError, RecursionError) as exc:
+            raise WorkerRefused(f"the messages have a value that is not JSON data: {exc}") from exc
         self._is_sent = False
         """Whether a byte may have reached the server, so that the call may be charged."""
         self._response: aiohttp.ClientResponse | None = None

@@ -190,7 +190,7 @@ class ListedModel:
 
 async def list_models(endpoint: Endpoint, *, deadline: float | None = None) -> list[ListedModel]:
     """Return the models that an endpoint lists."""
-    raw = await endpoint.get("/models", deadline=deadline)
+    raw = await endpoint.ask("/models", deadline=deadline)
     rows = raw.get("data")
     return [model for row in rows if (model := _read(row))] if isinstance(rows, list) else []
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from podium.errors import WorkerBroken, WorkerRefused
+from podium.errors import WorkerRefused
 from podium.types.messages import Constraint, Message, Part, Sampling, Tools
-from podium.workers.openai.chat_response import AnswerReader
+from podium.workers.openai.chat_response import AnswerReader, broken
 
 ANY_OBJECT = {"type": "object"}
 """The JSON schema of any object, for which APIs have a mode of their own."""
@@ -107,11 +107,11 @@ class ResponsesReader(AnswerReader):
             case {"type": "response.refusal.delta", "delta": str(text)}:
                 return super().feed(_piece({"refusal": text}))
             case {"type": "response.output_text.delta" | "response.refusal.delta" as kind}:
-                raise _broken(f"an event {kind} has no text")
+                raise broken(f"an event {kind} has no text")
             case {"type": "error" | "response.failed"}:
                 failed = raw.get("response", raw)
                 reason = (failed.get("error") or failed).get("message", "no reason given")
-                raise _broken(f"the server says that its answer failed: {self._quote(str(reason))}")
+                raise broken(f"the server says that its answer failed: {self._quote(str(reason))}")
             case {"type": "response.completed" | "response.incomplete"}:
                 return super().feed(self._as_chat(raw.get("response") or {}))
             case {"output": _} if raw.get("type") is None:
@@ -121,9 +121,9 @@ class ResponsesReader(AnswerReader):
     def _as_chat(self, whole: Mapping[str, Any]) -> dict[str, Any]:
         """Return a whole response in the form of a chat completion, without text that was streamed."""
         if failed := whole.get("error"):
-            raise _broken(f"the response has an error: {self._quote(str(failed))}")
+            raise broken(f"the response has an error: {self._quote(str(failed))}")
         if whole.get("status") not in ("completed", "incomplete"):
-            raise _broken(f"the response ended {whole.get('status')!r}")
+            raise broken(f"the response ended {whole.get('status')!r}")
         parts, calls, is_cut = list[Any](), list[Part](), whole["status"] == "incomplete"
         for item in whole.get("output") or ():
             match item:
@@ -135,13 +135,13 @@ class ResponsesReader(AnswerReader):
                 case dict() if item.get("type") != "message":
                     pass
                 case _:
-                    raise _broken("the output of the response has an item that cannot be read")
+                    raise broken("the output of the response has an item that cannot be read")
         if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
-            raise _broken("the output of the response has a part that cannot be read")
+            raise broken("the output of the response has a part that cannot be read")
         texts = [part for part in parts if part["type"] in _TEXTS and isinstance(part.get("text"), str)]
         streamed = "".join(self._texts)
         if streamed and texts and "".join(part["text"] for part in texts).split() != streamed.split():
-            raise _broken("the pieces of the stream differ from the text of the response")
+            raise broken("the pieces of the stream differ from the text of the response")
         read = [
             *(texts if streamed else ()),
             *(part for part in parts if self._refusal and "refusal" in part),
@@ -161,10 +161,6 @@ _TEXTS = ("output_text", "text")
 def _piece(delta: Part, **more: str) -> dict[str, Any]:
     """Return a piece of a streamed chat completion."""
     return {"choices": [{"index": 0, "delta": delta, **more}]}
-
-
-def _broken(told: str) -> WorkerBroken:
-    return WorkerBroken(told, maybe_paid=True)
 
 
 def _content(message: Message) -> str | list[Part]:
