@@ -3,7 +3,6 @@
 import re
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -22,7 +21,6 @@ from podium.journal import (
     verify_runs,
 )
 from podium.journal.sql import runs as sql_runs
-from podium.journal.sql.journal import SCHEMA
 
 pytestmark = pytest.mark.anyio
 COUNT = 25
@@ -168,15 +166,6 @@ async def test_a_beginning_of_an_id_is_compared_by_its_characters(journal: SqlJo
             assert found == {run_id for run_id in ids if run_id.startswith(prefix)}
             (row,) = await journal.runs(prefix=prefix, limit=1) or (None,)
             assert row is None or row.run_id in found
-
-
-async def test_the_tables_of_version_2_are_upgraded(journal: SqlJournal) -> None:
-    """Its runs are kept, and the new indexes are there."""
-    former = replace(SCHEMA, versions=SCHEMA.versions[:1])
-    add = "INSERT INTO podium_runs VALUES ('old', NULL, 'Why?', 'ok', 1.0, 2.0, 0.5, NULL, 'f', 0)"
-    await SqlTables(former, journal.url).transaction(lambda each: each.execute(add))
-    (row,) = await journal.runs()
-    assert (row.run_id, row.began, row.cost) == ("old", 1.0, 0.5)
 
 
 async def test_sqlite_lists_runs_in_the_order_of_an_index(tmp_path: Path) -> None:

@@ -149,19 +149,14 @@ _SCHEMA = Schema(
     [
         [
             """
-            CREATE TABLE podium_cache (key TEXT PRIMARY KEY, at DOUBLE PRECISION NOT NULL, text TEXT NOT NULL)
-            """
-        ],
-        [
-            "DROP TABLE podium_cache",
-            """
             CREATE TABLE podium_cache (
                 key TEXT PRIMARY KEY, at DOUBLE PRECISION NOT NULL, text TEXT NOT NULL, hash TEXT NOT NULL
             )
             """,
+            "CREATE INDEX podium_cache_at ON podium_cache (at)",
         ],
-        ["CREATE INDEX podium_cache_at ON podium_cache (at)"],
     ],
+    first=3,
 )
 _PUT = """
 INSERT INTO podium_cache (key, at, text, hash) VALUES (?, ?, ?, ?)

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import lru_cache
@@ -18,7 +18,6 @@ from podium.plan_text.literals import words
 from podium.workers.worker import Card, Kind, MeasuredRate, Worker
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-_MOST_BYTES = 16 * 2**20
 
 
 class _Table(BaseModel):
@@ -76,14 +75,11 @@ def read_measured(path: Path | str) -> MeasuredFile:
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        content = path.read_bytes()
     except FileNotFoundError as error:
         raise ConfigError(f"{path} does not exist: `podium evals calibrate` writes it") from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    if len(content) > _MOST_BYTES:
-        raise ConfigError(f"{path} cannot be read: it is longer than {_MOST_BYTES:,} bytes")
     try:
         return MeasuredFile.model_validate_json(content)
     except ValidationError as error:
@@ -126,22 +122,16 @@ def put_on_cards(measured: MeasuredFile, workers: Iterable[Worker]) -> None:
     Raises:
         ConfigError: a worker with this name was measured, but with another model, server or sampling.
     """
-    kinds = {name: Kind(name, entry.questions) for name, entry in measured.kinds.items()}
     for worker in workers:
         name, identity = worker.card.name, identity_of(worker)
-        if stale := [kind for kind, entry in _of(measured, name) if entry.rates[name].identity != identity]:
+        entries = {kind: entry for kind, entry in measured.kinds.items() if name in entry.rates}
+        if stale := [kind for kind, entry in entries.items() if entry.rates[name].identity != identity]:
             raise ConfigError(
                 f"the worker {name!r} had another model, server or sampling when it was measured on "
                 f"{', '.join(map(repr, stale))}: run `podium evals calibrate` again"
             )
-        rates = tuple(_rate(kinds[kind], entry, name) for kind, entry in _of(measured, name))
+        rates = tuple(_rate(Kind(kind, entry.questions), entry, name) for kind, entry in entries.items())
         worker.card = replace(worker.card, measured=rates)
-
-
-def _of(measured: MeasuredFile, worker: str) -> Iterator[tuple[str, KindEntry]]:
-    """Yield the kinds on which a worker was measured."""
-    kinds: Mapping[str, KindEntry] = measured.kinds
-    return ((name, entry) for name, entry in kinds.items() if worker in entry.rates)
 
 
 def _rate(kind: Kind, entry: KindEntry, worker: str) -> MeasuredRate:

@@ -28,8 +28,10 @@ SCHEMA = Schema(
                 holder TEXT, fence TEXT NOT NULL, recoveries INTEGER NOT NULL
             )
             """,
-            "CREATE INDEX podium_runs_began ON podium_runs (began)",
-            "CREATE INDEX podium_runs_parent ON podium_runs (parent)",
+            "CREATE INDEX podium_runs_began ON podium_runs (began, run_id)",
+            # without the outer runs, so that SQLite does not use it to find all of these
+            "CREATE INDEX podium_runs_parent ON podium_runs (parent) WHERE parent IS NOT NULL",
+            PostgresOnly('CREATE INDEX podium_runs_prefix ON podium_runs (run_id COLLATE "C")'),
             """
             CREATE TABLE podium_events (
                 run_id TEXT NOT NULL, number INTEGER NOT NULL, at DOUBLE PRECISION NOT NULL,
@@ -37,22 +39,12 @@ SCHEMA = Schema(
             )
             """,
             "CREATE TABLE podium_leases (holder TEXT PRIMARY KEY, until DOUBLE PRECISION NOT NULL)",
-        ],
-        [
-            "DROP INDEX podium_runs_began",
-            "CREATE INDEX podium_runs_began ON podium_runs (began, run_id)",
-            "DROP INDEX podium_runs_parent",
-            # without the outer runs, so that SQLite does not use it to find all of these
-            "CREATE INDEX podium_runs_parent ON podium_runs (parent) WHERE parent IS NOT NULL",
-            PostgresOnly('CREATE INDEX podium_runs_prefix ON podium_runs (run_id COLLATE "C")'),
-        ],
-        [
             "CREATE TABLE podium_answers (key TEXT NOT NULL, run_id TEXT NOT NULL, labels TEXT NOT NULL)",
             "CREATE INDEX podium_answers_key ON podium_answers (key)",
             "CREATE INDEX podium_answers_run ON podium_answers (run_id)",
         ],
     ],
-    first=2,
+    first=4,
 )
 """The tables of a journal.
 
@@ -78,8 +70,7 @@ class SqlJournal(PerLoop[_Open], Journal):
 
     One task commits the events of all runs of an event loop, many records at a time. Connections stay open
     while the journal is entered (any number of times, in any number of event loops and threads) and while a
-    log is open. At other times, each use opens and closes its connections to PostgreSQL. For an SQLite file,
-    the process then keeps one connection open until the process ends.
+    log is open. At other times, each use opens and closes its connections.
 
     Args:
         location: the path of an SQLite file, or a URL such as `sqlite:///runs.db` or
