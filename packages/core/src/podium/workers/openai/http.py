@@ -1,6 +1,7 @@
 """Sends JSON objects over HTTP, and reads JSON objects, whole or as server-sent events."""
 
 import asyncio
+import codecs
 import json
 import os
 import ssl
@@ -393,52 +394,39 @@ class SseReader:
     """Parses the pieces of a stream into events, as the HTML standard (section 9.2) defines."""
 
     def __init__(self) -> None:
-        self._line = bytearray()
-        self._after_cr = False
-        self._at_start = True
+        self._rest = bytearray()
+        """The last line, without its end."""
         self._size = 0
         self._name = ""
         self._data: list[str] = []
 
     def feed(self, piece: bytes) -> list[SseEvent]:
-        """Return the events that `piece` completes; raise `WorkerBroken` for what is none, or too long."""
+        """Return the events that `piece` completes."""
         self._size += len(piece)
-        if self._after_cr and piece:
-            self._after_cr = False
-            piece = piece.removeprefix(b"\n")
-        if b"\r" in piece:
-            self._after_cr = piece.endswith(b"\r")
-            piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        first, *lines = piece.split(b"\n")
-        self._line += first
-        events: list[SseEvent] = []
-        for line in lines:
-            self._end_line(events)
-            self._line += line
-        if len(self._line) > MAX_LINE or self._size > MAX_ANSWER:
+        has_end = b"\n" in piece or b"\r" in piece or self._rest.endswith(b"\r")
+        self._rest += piece
+        lines = self._rest.splitlines(keepends=True) if has_end else []
+        if lines:  # a carriage return at the end may be the first half of a line break
+            self._rest = bytearray() if lines[-1].endswith(b"\n") else lines.pop()
+        if len(self._rest) > MAX_LINE or self._size > MAX_ANSWER:
             raise WorkerBroken(
                 f"the stream has a line over {MAX_LINE:,} bytes or is over {MAX_ANSWER:,} bytes, "
                 "which is too long for an answer",
                 maybe_paid=True,
             )
-        return events
+        return [event for line in lines if (event := self._take(line))]
 
     def close(self) -> list[SseEvent]:
         """Return the event that the end of the stream truncated, if any. Its data may be incomplete."""
-        events: list[SseEvent] = []
-        self._end_line(events, cut=True)
-        self._end_event(events)
-        return events
+        return [event for line in (self._rest, bytearray()) if (event := self._take(line, cut=True))]
 
-    def _end_line(self, events: list[SseEvent], *, cut: bool = False) -> None:
-        line = bytes(self._line)
-        self._line.clear()
-        if self._at_start:
-            self._at_start = False
-            line = line.removeprefix(b"\xef\xbb\xbf")
+    def _take(self, line: bytearray, *, cut: bool = False) -> SseEvent | None:
+        """Process a line, and return the event that it completes."""
+        line = line.rstrip(b"\r\n").removeprefix(codecs.BOM_UTF8)
         if not line:
-            self._end_event(events)
-            return
+            event = SseEvent(self._name, "\n".join(self._data)) if self._data else None
+            self._name, self._data = "", []
+            return event
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
@@ -450,9 +438,4 @@ class SseReader:
             self._name = value.decode(errors="replace")
         elif field.lstrip().startswith((b"{", b"[")):  # the standard ignores unknown fields; this is data
             raise WorkerBroken("a line of the stream has JSON without `data:`", maybe_paid=True)
-
-    def _end_event(self, events: list[SseEvent]) -> None:
-        if self._data:
-            events.append(SseEvent(self._name, "\n".join(self._data)))
-            self._data = []
-        self._name = ""
+        return None
