@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 import anyio
@@ -11,9 +12,8 @@ from hypothesis import assume, given, strategies as st
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerRefused, WorkerUnavailable
 from podium.planners import RulePlanner
-from podium.types import Completion, Message
+from podium.types import Message
 from podium.workers import (
-    FREE,
     Calculator,
     Documents,
     Gather,
@@ -36,7 +36,6 @@ async def ask(worker: Worker, subtask: str, *visible: VisibleStep) -> str:
 @pytest.mark.parametrize(
     ("subtask", "answer"),
     [
-        ("What is (12.5 - 3)^2?", "(12.5 - 3)^2 = 90.25"),
         ("sqrt(2) * 3", "sqrt(2) * 3 ≈ 4.24264068712"),
         ("0.1 + 0.2", "0.1 + 0.2 = 0.3"),
         ("0 * -1", "0 * -1 = 0"),
@@ -57,96 +56,6 @@ async def ask(worker: Worker, subtask: str, *visible: VisibleStep) -> str:
         ("5² + 3 − 2 ÷ 4 × 2", "5^2 + 3 - 2 / 4 * 2 = 27"),
         ("17 * 3 是多少？", "17 * 3 = 51"),
         ("What is 3+4 (see 5 * 6)?\n- 7 - 1", "3+4 = 7\n5 * 6 = 30\n7 - 1 = 6"),
-    ],
-)
-async def test_arithmetic_is_worked_out(subtask: str, answer: str) -> None:
-    """Each expression is answered as it is understood, with its value, exact where possible."""
-    assert await ask(Calculator(), subtask) == answer
-
-
-@pytest.mark.parametrize(
-    "output", ["17 * 23 = 391", "15% of 80 = 12\n17 * 23 = 391", "It is 391.", "x ≈ 391"]
-)
-async def test_that_refers_to_the_step_before(output: str) -> None:
-    """The result of the last visible step can be gone on from."""
-    assert (
-        await ask(Calculator(), "multiply the result by 2", VisibleStep(0, "17 * 23", output))
-        == "391 * 2 = 782"
-    )
-
-
-@pytest.mark.parametrize("visible", [(), (VisibleStep(0, "x", "between 3 and 5"),)])
-async def test_that_needs_something_before(visible: tuple[VisibleStep, ...]) -> None:
-    """Without a step before it "that" is no number, and neither is one of several."""
-    with pytest.raises(WorkerRefused, match="no arithmetic"):
-        await ask(Calculator(), "multiply that by 2", *visible)
-
-
-@pytest.mark.parametrize(
-    "subtask",
-    [
-        "",
-        "Who wrote the journal?",
-        "the years 2019-2021",
-        "read pages 3-5 of the book",
-        "on 2024-01-15 at 10:30",
-        "version 1.2.3",
-        "a 24/7 service for gpt-4",
-        "The report of 2020 covers 3 companies",
-        "__import__('os').system('true')",
-        "\x00\ud800 \U0001f600",
-    ],
-)
-async def test_no_arithmetic_is_refused(subtask: str) -> None:
-    """A subtask without arithmetic is refused, and told how to write it."""
-    with pytest.raises(WorkerRefused, match="no arithmetic found"):
-        await ask(Calculator(), subtask)
-
-
-@pytest.mark.parametrize(
-    "subtask",
-    [
-        "2026-03-31 minus 2026-01-15",
-        "What is 31.03.2026 - 15.01.2026?",
-        "3/4/2026 + 5",
-        "31 March 2026 minus 15 January 2026",
-        "Jan 5 + 3",
-        "2026-03 - 2026-01",
-        "15% of 2026-03-31",
-        "10:30 minus 9:15",
-        "9am + 5",
-        "4:30 p.m. - 2",
-        "1.2.3 - 1.2.1",
-        "version 2.1 minus version 2.0",
-        "What is 555-1234?",
-        "Call 555-123-4567.",
-        "+1 555-123-4567",
-        "What is 007-2?",
-        "5 km + 300 m",
-        "20 °C - 5 °C",
-        "3 + 2 million",
-        "3-4 bolts",
-        "3 – 4 bolts",
-        "Buy 3 - 4 bolts",
-        "What is 3-4 bolts?",
-        "What is 2/3 of 90?",
-        "5 apples + 3 * 4",
-        "5 apples - 3 * 4",
-        "3 + 4 dogs - 2",
-        "$5 + €3",
-    ],
-)
-async def test_what_is_no_plain_number_is_not_computed_with(subtask: str) -> None:
-    """A refusal, and never the number that the digits would give."""
-    with pytest.raises(WorkerRefused, match="no arithmetic found") as caught:
-        await ask(Calculator(), subtask)
-    assert caught.value.code == "worker_refused"
-
-
-@pytest.mark.parametrize(
-    ("subtask", "answer"),
-    [
-        ("On 2024-01-15 at 10:30 I bought 3 * 4 bolts.", "3 * 4 = 12"),
         ("Over 5 days, what is 12 * 7?", "12 * 7 = 84"),
         ("$5 + $3", "5 + 3 = 8"),
         ("What is 7-3?", "7-3 = 4"),
@@ -156,16 +65,100 @@ async def test_what_is_no_plain_number_is_not_computed_with(subtask: str) -> Non
         ("17 - 5 是多少？", "17 - 5 = 12"),
     ],
 )
-async def test_what_stands_beside_does_not_stop_it(subtask: str, answer: str) -> None:
-    """Dates and units that nothing is computed with are passed over."""
+async def test_arithmetic_is_worked_out(subtask: str, answer: str) -> None:
+    """As it is understood, exact where possible; dates that nothing is computed with stand beside it."""
     assert await ask(Calculator(), subtask) == answer
 
 
-@pytest.mark.parametrize("output", ["It was on 2026-03-31.", "It is 5 km.", "At 10:30.", "x = 5 km"])
-async def test_that_is_no_number_where_it_is_a_date_or_has_a_unit(output: str) -> None:
-    """A step is not gone on from by the digits of its output."""
+@pytest.mark.parametrize(
+    ("output", "answer"),
+    [
+        ("17 * 23 = 391", "391 * 2 = 782"),
+        ("15% of 80 = 12\n17 * 23 = 391", "391 * 2 = 782"),
+        ("It is -391.", "(-391) * 2 = -782"),
+        ("x ≈ 391", "391 * 2 = 782"),
+        (None, None),
+        *(
+            (output, None)
+            for output in ("between 3 and 5", "It was on 2026-03-31.", "It is 5 km.", "At 10:30.")
+        ),
+        ("x = 5 km", None),
+    ],
+)
+async def test_the_result_is_that_of_the_step_before(output: str | None, answer: str | None) -> None:
+    """Where that is one plain number, at its end."""
+    visible = () if output is None else (VisibleStep(0, "x", output),)
+    if answer is not None:
+        assert await ask(Calculator(), "multiply the result by 2", *visible) == answer
+        return
     with pytest.raises(WorkerRefused, match="no arithmetic"):
-        await ask(Calculator(), "multiply the result by 2", VisibleStep(0, "x", output))
+        await ask(Calculator(), "multiply the result by 2", *visible)
+
+
+@pytest.mark.parametrize(
+    ("subtask", "reason"),
+    [
+        ("0**-1", "no finite value"),
+        ("9**9**9", "too large"),
+        ("2^99999999", "too large"),
+        ("10^999 * 10^999", "too large"),
+        ("sqrt(-1)", "no value"),
+        ("(-8)^(1/3)", "no value"),
+        ("2 * (3 + 4", "brackets"),
+        ("1+" * 5000 + "1", "too long"),
+        ("2^" * 5000 + "2", "too long"),
+        ("(" * 16_000 + "1+", "no arithmetic"),
+        ("9" * 10_000 + " + 1", "too long"),
+        ("1,111" * 3_000, "no arithmetic"),
+        ("1 " * 10_000, "more than 16,384 characters"),
+        *(
+            (subtask, "no arithmetic found")
+            for subtask in (
+                "",
+                "Who wrote the journal?",
+                "the years 2019-2021",
+                "read pages 3-5 of the book",
+                "on 2024-01-15 at 10:30",
+                "version 1.2.3",
+                "a 24/7 service for gpt-4",
+                "The report of 2020 covers 3 companies",
+                "__import__('os').system('true')",
+                "\x00\ud800 \U0001f600",
+                "What is 31.03.2026 - 15.01.2026?",
+                "3/4/2026 + 5",
+                "31 March 2026 minus 15 January 2026",
+                "Jan 5 + 3",
+                "2026-03 - 2026-01",
+                "15% of 2026-03-31",
+                "10:30 minus 9:15",
+                "9am + 5",
+                "4:30 p.m. - 2",
+                "1.2.3 - 1.2.1",
+                "version 2.1 minus version 2.0",
+                "What is 555-1234?",
+                "Call 555-123-4567.",
+                "+1 555-123-4567",
+                "What is 007-2?",
+                "5 km + 300 m",
+                "20 °C - 5 °C",
+                "3 + 2 million",
+                "3-4 bolts",
+                "3 – 4 bolts",
+                "Buy 3 - 4 bolts",
+                "What is 3-4 bolts?",
+                "What is 2/3 of 90?",
+                "5 apples + 3 * 4",
+                "5 apples - 3 * 4",
+                "3 + 4 dogs - 2",
+                "$5 + €3",
+            )
+        ),
+    ],
+)
+async def test_what_cannot_be_computed_is_refused(subtask: str, reason: str) -> None:
+    """At once and with the reason; never with the number that the digits of a date or a unit would give."""
+    with anyio.fail_after(10), pytest.raises(WorkerRefused, match=reason):
+        await ask(Calculator(), subtask)
 
 
 _DATES = st.dates().map(lambda day: day.isoformat())
@@ -189,31 +182,6 @@ def test_no_number_comes_of_dates_times_and_units(
     assume(not left.isdigit() or right[-1].isdigit())  # "12 * 4 eggs" has plain arithmetic
     with pytest.raises(WorkerRefused, match="no arithmetic found"):
         anyio.run(ask, Calculator(), f"{asks}{left}{sign}{right}")
-
-
-@pytest.mark.parametrize(
-    ("subtask", "reason"),
-    [
-        ("1 / 0", "no value"),
-        ("0**-1", "no finite value"),
-        ("9**9**9", "too large"),
-        ("2^99999999", "too large"),
-        ("10^999 * 10^999", "too large"),
-        ("sqrt(-1)", "no value"),
-        ("(-8)^(1/3)", "no value"),
-        ("2 * (3 + 4", "brackets"),
-        ("1+" * 5000 + "1", "too long"),
-        ("2^" * 5000 + "2", "too long"),
-        ("(" * 16_000 + "1+", "no arithmetic"),
-        ("9" * 10_000 + " + 1", "too long"),
-        ("1,111" * 3_000, "no arithmetic"),
-        ("1 " * 10_000, "more than 16,384 characters"),
-    ],
-)
-async def test_what_goes_too_far_is_refused(subtask: str, reason: str) -> None:
-    """What has no value or is too large to work out is refused at once, with the reason."""
-    with anyio.fail_after(10), pytest.raises(WorkerRefused, match=reason):
-        await ask(Calculator(), subtask)
 
 
 _NUMBERS = st.integers(0, 99).map(str)
@@ -246,18 +214,6 @@ def test_any_text_is_worked_out_or_refused(text: str) -> None:
         assert anyio.run(ask, Calculator(), text, VisibleStep(0, "x", "= 7"))
 
 
-async def test_offline_workers_stream_and_cost_nothing(tmp_path: Path) -> None:
-    """Where someone reads along, the text comes before the completion; the price is none."""
-    for worker in (Calculator("sums"), Documents(tmp_path), Gather()):
-        step_input = StepInput("1 + 1", (VisibleStep(0, "x", "y"),))
-        request = Request(messages=(Message("user", "1 + 1"),), step_input=step_input, stream=True)
-        pieces = [piece async for piece in worker.call(request)]
-        assert isinstance(pieces[-1], Completion)
-        assert pieces[:-1] == [pieces[-1].text]
-        assert worker.card.price == FREE
-        assert worker.card.description
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder of documents."""
@@ -275,64 +231,52 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-_TOLD = "Retrieved from '{folder.name}', best match first:\n\n"
+_EQUAL = {"b.md": "The ledger counts.", "a.md": "The ledger counts.", "c.md": "The ledger counts."}
 
 
 @pytest.mark.parametrize(
-    ("question", "source", "passage"),
+    ("files", "question", "passages"),
     [
-        ("Which discounts are there?", "[guide.md:7] (Guide > Refunds)", "A discount is granted"),
-        ("how long do REFUNDS take", "[guide.md:7] (Guide > Refunds)", "Refunds take ten days."),
-        ("STRASSEN GEBÜHREN", "[deep/er/notes.TXT:1]", "Der Preis: Gebühren für Straßen."),
-        ("what is a worker's booking", "[manual.rst:1]", "Every worker books its tokens."),
-        ("猫", "[猫.md:3] (動物)", "黒猫が庭で寝ている。"),
-        ("黒猫はどこですか", "[猫.md:3] (動物)", "黒猫が庭で寝ている。"),
+        *(
+            ({}, question, (f"{source}\n\n{text}",))
+            for question, source, text in (
+                ("Which discounts are there?", "[guide.md:7] (Guide > Refunds)", "A discount is granted"),
+                ("how long do REFUNDS take", "[guide.md:7] (Guide > Refunds)", "A discount is granted"),
+                ("STRASSEN GEBÜHREN", "[deep/er/notes.TXT:1]", "Der Preis: Gebühren für Straßen."),
+                ("what is a worker's booking", "[manual.rst:1]", "Every worker books its tokens."),
+                ("黒猫はどこですか", "[猫.md:3] (動物)", "黒猫が庭で寝ている。"),
+            )
+        ),
+        (_EQUAL, "ledger", tuple(f"[{name}.md:1]\n\nThe ledger counts." for name in "ab")),
+        (
+            {"a.txt": b"\xef\xbb\xbfzebra caf\xe9"},
+            "zebra",
+            ("[a.txt:1]\n\nzebra caf\N{REPLACEMENT CHARACTER}",),
+        ),
+        *(({}, question, ()) for question in ("zebra unicorn", "", "what is it", "\x00\ud800", "🦄")),
+        ({"empty.md": "", "heading.md": "# Only a cloud\n"}, "cloud", ()),
     ],
 )
-async def test_documents_answer_with_passage_and_source(
-    folder: Path, question: str, source: str, passage: str
+async def test_documents_answer_with_passages_and_sources(
+    folder: Path, files: dict[str, str | bytes], question: str, passages: tuple[str, ...]
 ) -> None:
-    """The best passage comes first, word for word, under its file, line and headings."""
-    answer = await ask(Documents(folder), question)
-    assert answer.startswith(f"{_TOLD.format(folder=folder)}{source}")
-    assert passage in answer
+    """Word for word, the best first, at most `top`; or the answer says that there is none."""
+    for name, content in files.items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    answer = await ask(Documents(folder, top=2), question)
+    told, *found = re.split(r"\n\n(?=\[)", answer)
+    assert told.startswith("Retrieved from" if passages else "No passage found")
+    assert [text.startswith(passage) for text, passage in zip(found, passages, strict=True)] == [True] * len(
+        found
+    )
 
 
-async def test_a_comment_in_a_code_block_is_no_heading(folder: Path) -> None:
-    """Code blocks stay whole with the text they stand in."""
-    answer = await ask(Documents(folder), "refunds")
-    assert "```\n# no heading\n```" in answer
-
-
-@pytest.mark.parametrize("question", ["zebra unicorn", "", "what is it", "\x00\ud800", "🦄"])
-async def test_nothing_found_is_an_answer(folder: Path, question: str) -> None:
-    """Where no passage speaks of it, the answer says so."""
-    answer = await ask(Documents(folder), question)
-    assert answer.startswith(f"No passage found in '{folder.name}' for: ")
-
-
-async def test_an_empty_folder_has_no_passages(tmp_path: Path) -> None:
-    """A folder without documents, and one of empty ones, are searched all the same."""
-    (tmp_path / "empty.md").write_text("")
-    (tmp_path / "heading.md").write_text("# Only a heading\n")
-    assert (await ask(Documents(tmp_path), "heading")).startswith("No passage")
-
-
-async def test_at_most_top_passages(tmp_path: Path) -> None:
-    """The answer has at most as many passages as were asked for, equals in the order of their files."""
-    for name in "dcba":
-        (tmp_path / f"{name}.md").write_text("The ledger counts.\n")
-    answer = await ask(Documents(tmp_path, top=2), "ledger")
-    first, second = "[a.md:1]\n\nThe ledger counts.", "[b.md:1]\n\nThe ledger counts."
-    assert answer == f"{_TOLD.format(folder=tmp_path)}{first}\n\n{second}"
-
-
-async def test_long_texts_are_cut_between_lines(tmp_path: Path) -> None:
-    """A passage stays short and knows its line."""
+async def test_passages_end_at_headings_and_between_lines(folder: Path) -> None:
+    """They stay short and know their lines; a comment in a code block is no heading."""
+    assert "```\n# no heading\n```" in await ask(Documents(folder), "refunds")
     lines = [f"Line {number} speaks of topic{number} and of nothing else at all." for number in range(1, 401)]
-    (tmp_path / "long.txt").write_text("\n".join(lines) + "\n" + "x" * 50_000)
-    answer = await ask(Documents(tmp_path), "topic200")
-    head, text = answer.split("\n\n")[1:3]
+    (folder / "long.txt").write_text("\n".join(lines) + "\n" + "x" * 50_000)
+    head, text = (await ask(Documents(folder), "topic200")).split("\n\n")[1:3]
     assert lines[199] in text
     assert len(text) < 2_000
     first = int(head.removeprefix("[long.txt:").removesuffix("]"))
@@ -373,21 +317,6 @@ async def test_files_that_are_passed_over(tmp_path: Path) -> None:
         assert (await ask(Documents(inside), "zebra")).startswith("No passage")
 
 
-async def test_a_link_within_the_folder_is_followed(tmp_path: Path) -> None:
-    """A link to a file of the same folder is a document like any other."""
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "real.dat").write_text("A zebra.")
-    (tmp_path / "link.md").symlink_to(tmp_path / "a" / "real.dat")
-    assert (await ask(Documents(tmp_path), "zebra")).split("\n\n")[1] == "[link.md:1]"
-
-
-async def test_bytes_that_are_no_utf8_are_replaced(tmp_path: Path) -> None:
-    """A file in another encoding is read as far as that goes, a byte order mark left out."""
-    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfzebra caf\xe9")
-    answer = await ask(Documents(tmp_path), "zebra")
-    assert answer == f"{_TOLD.format(folder=tmp_path)}[a.txt:1]\n\nzebra caf\N{REPLACEMENT CHARACTER}"
-
-
 async def test_calls_at_the_same_time(folder: Path) -> None:
     """Calls that come before the folder was first read each get the answer."""
     worker, answers = Documents(folder), []
@@ -402,18 +331,14 @@ async def test_calls_at_the_same_time(folder: Path) -> None:
     assert set(answers) == {await ask(worker, "discount")}
 
 
-async def test_no_folder_is_a_config_error(tmp_path: Path) -> None:
-    """A folder that does not exist, a file, and a senseless `top` are refused at once."""
+async def test_what_documents_cannot_be_made_of(tmp_path: Path) -> None:
+    """A folder that does not exist, a file, and a senseless `top`; a folder that goes away fails the call."""
     (tmp_path / "file.md").write_text("x")
     for wrong in (tmp_path / "nowhere", tmp_path / "file.md"):
         with pytest.raises(ConfigError, match=r"folder .* does not exist"):
             Documents(wrong)
     with pytest.raises(ConfigError, match="top 0"):
         Documents(tmp_path, top=0)
-
-
-async def test_a_folder_that_went_away(tmp_path: Path) -> None:
-    """A folder that is gone by the time of a call is a failure of that call."""
     gone = tmp_path / "gone"
     gone.mkdir()
     worker = Documents(gone)
@@ -422,30 +347,25 @@ async def test_a_folder_that_went_away(tmp_path: Path) -> None:
         await ask(worker, "zebra")
 
 
-async def test_names_and_descriptions_can_be_chosen(tmp_path: Path) -> None:
-    """Two searches can stand in one pool, and say what they are for."""
-    card = Documents(tmp_path, name="handbook", description="The handbook.").card
-    assert (card.name, card.description) == ("handbook", "The handbook.")
-    assert repr(tmp_path.name) in Documents(tmp_path).card.description
+_SHOWN = (
+    VisibleStep(0, "What is\n3 + 4?", "3 + 4 = 7"),
+    VisibleStep(2, "Find *it*", "[a.md:1]\n\n# It\n\n> text\n"),
+)
 
 
-async def test_gather_joins_the_visible_steps() -> None:
-    """Every output stands under its subtask, word for word."""
-    shown = (
-        VisibleStep(0, "What is\n3 + 4?", "3 + 4 = 7"),
-        VisibleStep(2, "Find *it*", "[a.md:1]\n\n# It\n\n> text\n"),
-    )
-    answer = await ask(Gather(), "gather", *shown)
-    assert answer == "**What is 3 + 4?**\n\n3 + 4 = 7\n\n**Find \\*it\\***\n\n[a.md:1]\n\n# It\n\n> text"
-
-
-async def test_gather_returns_a_single_output_as_it_is() -> None:
-    """There is nothing to join with one step."""
-    assert await ask(Gather("join"), "gather", VisibleStep(0, "x", " y\n")) == " y\n"
-
-
-async def test_gather_needs_a_visible_step() -> None:
-    """Without a visible step there is nothing to gather."""
+@pytest.mark.parametrize(
+    ("visible", "answer"),
+    [
+        (_SHOWN, "**What is 3 + 4?**\n\n3 + 4 = 7\n\n**Find \\*it\\***\n\n[a.md:1]\n\n# It\n\n> text"),
+        ((VisibleStep(0, "x", " y\n"),), " y\n"),
+        ((), None),
+    ],
+)
+async def test_gather_joins_the_visible_steps(visible: tuple[VisibleStep, ...], answer: str | None) -> None:
+    """Every output stands under its subtask, word for word; a single one alone; none is refused."""
+    if answer is not None:
+        assert await ask(Gather(), "gather", *visible) == answer
+        return
     with pytest.raises(WorkerRefused, match="nothing to gather"):
         await ask(Gather(), "gather")
 
