@@ -24,10 +24,9 @@ from podium.journal import (
     Anchor,
     Break,
     Journal,
-    Verifier,
     read_anchors,
-    read_lines,
     verify_each,
+    verify_lines,
 )
 from podium.secrets import escaped
 from podium.types.events import RunEnded, RunStopped
@@ -172,22 +171,21 @@ def _verify_file(screen: Screen, path: Path, anchors: Sequence[Anchor]) -> None:
     A run without an end is reported too, because its last records may have been removed.
     """
     runs, breaks, unfinished = 0, list[Break](), 0
-    verifier = Verifier(anchors)
     try:
         with path.open(encoding="utf-8") as lines:
-            for runs, records in enumerate(read_lines(lines), 1):  # noqa: B007 - counts them
-                if broken := verifier.take(records):
+            for run_id, records, broken in verify_lines(lines, anchors=anchors):
+                runs += bool(records)
+                if broken is not None:
                     breaks.append(broken)
                 elif not isinstance(records[-1].entry().event, RunEnded | RunStopped):
                     unfinished += 1
                     told = "unfinished when it was exported, or its last records were removed"
                     last = f"the hash of record {len(records) - 1} is {records[-1].hash}"
-                    screen.result(f"? run {records[0].run_id}: {told}; {last}")
+                    screen.result(f"? run {run_id}: {told}; {last}")
     except (OSError, UnicodeDecodeError) as error:
         raise QueryError(f"{path} cannot be read: {why_unreadable(error)}") from error
     if not runs:
         raise JournalBroken(f"{path} has no runs: it is not an export, or its records were removed")
-    breaks += verifier.missing()
     _tell_breaks(screen, breaks)
     _conclude(screen, runs, f", {unfinished} without an end" if unfinished else "", is_changed=bool(breaks))
 

@@ -1,6 +1,5 @@
 from .audit import (
     Anchor as Anchor,
-    Verifier as Verifier,
     anchors_of as anchors_of,
     export as export,
     read_anchors as read_anchors,

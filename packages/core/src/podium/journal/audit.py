@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal.cache import Cache
@@ -107,23 +107,16 @@ def read_anchors(lines: Iterable[str]) -> Iterator[Anchor]:
                 )
 
 
-@dataclass(slots=True)
 class Verifier:
-    """Finds changes in runs. The caller passes each outer run before the runs nested in it.
+    """Finds changes in runs. The caller passes each outer run before the runs nested in it."""
 
-    Args:
-        anchors: earlier heads of the runs.
-    """
-
-    anchors: Iterable[Anchor] = ()
-    reused: dict[str, list[Entry]] = field(default_factory=dict)
-    """The ends of steps that reused a cached answer, by the answer's key."""
-    _expected: dict[str, list[tuple[Head, str]]] = field(default_factory=dict)
-    """Earlier heads of each run, with their sources."""
-
-    def __post_init__(self) -> None:
-        for anchor in self.anchors:
-            self._expect(anchor.run_id, anchor.head, "the anchor")
+    def __init__(self, anchors: Iterable[Anchor]) -> None:
+        self.reused: defaultdict[str, list[Entry]] = defaultdict(list)
+        """The ends of steps that reused a cached answer, by the answer's key."""
+        self._expected: defaultdict[str, list[tuple[Head, str]]] = defaultdict(list)
+        """Earlier heads of each run, with their sources."""
+        for anchor in anchors:
+            self._expected[anchor.run_id].append((anchor.head, "the anchor"))
 
     def take(self, records: Sequence[Record]) -> Break | None:
         """Return the first break in a run, which has at least one record; `None` if there is none."""
@@ -154,16 +147,13 @@ class Verifier:
         for run_id, expected in self._expected.items():
             yield Break(run_id, None, f"the run is missing: {expected[0][1]} refers to it")
 
-    def _expect(self, run_id: str, head: Head, source: str) -> None:
-        self._expected.setdefault(run_id, []).append((head, source))
-
     def _note(self, entry: Entry) -> None:
         """Store the nested run or the cached answer to which an event refers."""
         match entry.event:
             case NestedRunEnded(nested=nested, records=records, hash=digest):
-                self._expect(nested, Head(records, digest), f"its outer run {entry.run_id}")
+                self._expected[nested].append((Head(records, digest), f"its outer run {entry.run_id}"))
             case StepEnded(outcome=outcome) if outcome.cache_key:
-                self.reused.setdefault(outcome.cache_key, []).append(entry)
+                self.reused[outcome.cache_key].append(entry)
 
 
 def _wrong_head(records: Sequence[Record], head: Head, source: str) -> Break | None:
@@ -248,10 +238,10 @@ def read_lines(lines: Iterable[str]) -> Iterator[Sequence[Record]]:
 
 def verify_lines(
     lines: Iterable[str], *, anchors: Iterable[Anchor] = ()
-) -> Iterator[tuple[str, int, Break | None]]:
-    """Yield, for each exported run, its id, the number of its records, and the place where it was changed.
+) -> Iterator[tuple[str, Sequence[Record], Break | None]]:
+    """Yield, for each exported run, its id, its records, and the place where it was changed.
 
-    A missing run has 0 records. A run is missing if an outer run or an anchor refers to it, and the lines do
+    A missing run has no records. A run is missing if an outer run or an anchor refers to it, and the lines do
     not have it.
 
     Raises:
@@ -259,9 +249,9 @@ def verify_lines(
     """
     verifier = Verifier(anchors)
     for records in read_lines(lines):
-        yield records[0].run_id, len(records), verifier.take(records)
+        yield records[0].run_id, records, verifier.take(records)
     for missing in verifier.missing():
-        yield missing.run_id, 0, missing
+        yield missing.run_id, (), missing
 
 
 def _read_line(line: str, number: int) -> Record:

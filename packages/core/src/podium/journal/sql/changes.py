@@ -12,7 +12,6 @@ from contextlib import contextmanager
 
 import anyio
 
-from podium.errors import JournalError
 from podium.journal.sql.database import LONGEST_WAIT, Database
 
 PERIOD = 2.0
@@ -70,8 +69,8 @@ class Changes:
         self._telling: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._closing = anyio.Event()
-        self._failing: set[str] = set()
-        """The tasks whose failure was logged, and which have not worked since."""
+        self._is_failing = False
+        """Whether a failure was logged, and nothing has worked since."""
 
     def tell(self, run_ids: Collection[str]) -> None:
         """Wake the followers of runs in this process at once, and then those in other processes."""
@@ -122,9 +121,9 @@ class Changes:
                 run_ids, self._untold = self._untold, set()
                 try:
                     await self._database.notify(run_ids)
-                    self._failing.discard("notify")
+                    self._is_failing = False
                 except Exception as error:  # noqa: BLE001 - drivers raise many types; `failure` translates them
-                    self._log("notify", self._database.failure(error))
+                    self._log(error)
                 with anyio.move_on_after(_GATHER_SECONDS):
                     await self._closing.wait()
         finally:
@@ -135,16 +134,16 @@ class Changes:
             try:
                 await self._database.watch(self._heard)
             except Exception as error:  # noqa: BLE001 - as above
-                self._log("watch", self._database.failure(error))
+                self._log(error)
             await anyio.sleep(LONGEST_WAIT)
 
     def _heard(self, run_id: str | None) -> None:
         """Wake followers after a change by another process."""
-        self._failing.discard("watch")
+        self._is_failing = False
         self._changed(run_id)
 
-    def _log(self, task: str, error: JournalError) -> None:
-        if task not in self._failing:
-            self._failing.add(task)
+    def _log(self, error: Exception) -> None:
+        if not self._is_failing:
             told = "changes of runs by other processes are seen up to %g seconds later until this ends: %s"
-            _logger.warning(told, PERIOD, error)
+            _logger.warning(told, PERIOD, self._database.failure(error))
+        self._is_failing = True

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from errno import EACCES, EISDIR
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import anyio
 import anyio.to_thread
@@ -27,15 +28,15 @@ from podium.journal.sql.database import (
 FileId = tuple[int, int]
 """Device and inode of a file."""
 
-_open: dict[int, FileId] = {}
-"""The file of each open connection of this process, by the `id` of the connection."""
+_open: WeakSet["_Connection"] = WeakSet()
+"""The open connections of this process."""
 _inherited: set[FileId] = set()
 """Files that the parent of this process had open when this process was forked."""
 
 
 def _inherit() -> None:
     """Remember the files that the parent had open: SQLite's locks do not hold across a fork."""
-    _inherited.update(_open.values())
+    _inherited.update(connection.file for connection in _open if connection.file is not None)
     _open.clear()
 
 
@@ -47,18 +48,14 @@ class _Connection(sqlite3.Connection):
     """A connection that is registered while it is open."""
 
     def __init__(self, path: Path, **settings: Any) -> None:
-        if (file := file_id(path)) is not None:
-            _open[id(self)] = file
-        try:
-            super().__init__(path, **settings)
-        except BaseException:  # in any case: nothing is open
-            _open.pop(id(self), None)
-            raise
+        self.file = file_id(path)
+        _open.add(self)
+        super().__init__(path, **settings)
 
     def close(self) -> None:
         """Close the connection."""
         super().close()
-        _open.pop(id(self), None)
+        _open.discard(self)
 
 
 def file_id(path: Path) -> FileId | None:
