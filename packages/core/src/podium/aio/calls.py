@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
 from time import monotonic, sleep
 from typing import Any, Final, Generic, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
 import anyio
 import anyio.lowlevel
@@ -182,12 +183,17 @@ class _Watchdog:
 
     def __init__(self) -> None:
         self._calls: dict[asyncio.Task[Any], tuple[str, asyncio.AbstractEventLoop]] = {}
+        self._ran: WeakKeyDictionary[asyncio.AbstractEventLoop, float] = WeakKeyDictionary()
+        """When each event loop was last seen to run."""
+        self._told = WeakSet[asyncio.AbstractEventLoop]()
+        """The event loops that were reported, and have not run since."""
         self._lock = Lock()
         self._has_calls = Event()
         self._thread: Thread | None = None
 
     def add(self, task: asyncio.Task[Any], name: str, loop: asyncio.AbstractEventLoop) -> None:
         """Watch the event loop of a call until `remove`."""
+        self._runs(loop)
         self._calls[task] = name, loop
         if self._thread is None:
             with self._lock:
@@ -201,29 +207,30 @@ class _Watchdog:
         """Forget a call."""
         self._calls.pop(task, None)
 
+    def _runs(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Note that an event loop runs; called in this loop."""
+        self._ran[loop] = monotonic()
+        self._told.discard(loop)
+
     def _watch(self) -> None:
-        looks: _Looks = {}
         while True:
             self._has_calls.wait()
-            looks = self._look(looks)
-            if not looks:
+            if not self._look():
                 self._has_calls.clear()
                 if self._calls:  # added meanwhile
                     self._has_calls.set()
             sleep(BLOCKED / _LOOKS)
 
-    def _look(self, before: "_Looks") -> "_Looks":
-        """Look at the event loop of each call; report a loop that has not answered an earlier look."""
-        looks: _Looks = {}
-        for loop in {loop for _, loop in list(self._calls.values())}:
-            look = before.get(loop)
-            if look is None or look.answered.is_set():
-                look = _Look(loop)
-            elif look.is_late:
-                look.is_told = True
+    def _look(self) -> bool:
+        """Look whether the event loops of the calls run; return whether there are calls."""
+        loops = {loop for _, loop in list(self._calls.values())}
+        for loop in loops:
+            if loop not in self._told and monotonic() - self._ran[loop] > BLOCKED:
+                self._told.add(loop)
                 self._tell(loop)
-            looks[loop] = look
-        return looks
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._runs, loop)
+        return bool(loops)
 
     def _tell(self, loop: asyncio.AbstractEventLoop) -> None:
         running = asyncio.current_task(loop)
@@ -240,25 +247,6 @@ class _Watchdog:
         )
 
 
-class _Look:
-    """One look whether an event loop runs."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.answered = Event()
-        self.is_told = False
-        self._began = monotonic()
-        try:
-            loop.call_soon_threadsafe(self.answered.set)
-        except RuntimeError:  # the loop is closed
-            self.answered.set()
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the loop has not answered for too long, and this is not told yet."""
-        return not self.is_told and monotonic() - self._began > BLOCKED
-
-
-_Looks = dict[asyncio.AbstractEventLoop, _Look]
 _watchdog = _Watchdog()
 
 
