@@ -82,7 +82,7 @@ async def test_commits_reach_the_disk_as_it_was_said(tmp_path: Path, synchronous
         ("sqlite://host/runs.db", "has a host"),
         ("sqlite://user:hunter2hunter2@host/runs.db", "has a host"),
         (Path("postgresql://user:hunter2hunter2@host/name"), "is a URL"),
-        ("sqlite:///runs.db?mode=ro", "has options"),
+        ("sqlite:///runs.db?mode=ro", "host or options"),
         ("mysql://user:hunter2hunter2@host/name", "'mysql'"),
         ("postgresql+asyncpg://user:hunter2hunter2@host/name", "'postgresql.asyncpg'"),
         ("postgresql://user:hunter2#hunter2@host/name", "percent-encode"),

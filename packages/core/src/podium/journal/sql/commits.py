@@ -21,7 +21,7 @@ from podium.journal.sql.database import (
     Transaction,
     Value,
 )
-from podium.journal.sql.lease import forget_fence, keep_fence, new_holder
+from podium.journal.sql.lease import new_holder, open_fences
 from podium.secrets import scrub
 from podium.types.codec import encode
 from podium.types.events import Event, RunEnded, RunStarted, RunStopped
@@ -41,7 +41,7 @@ class SqlLog(Log):
         self.run_id = run_id
         self.fence = fence
         self.holder = holder
-        keep_fence(fence)
+        open_fences.add(fence)
         self.is_new = False
         self.is_minted = False
         """Whether the id was generated, so that no other run can have it."""
@@ -114,7 +114,7 @@ class SqlLog(Log):
             elif self.failure is not None:
                 raise self.failure
         finally:
-            forget_fence(self.fence)
+            open_fences.discard(self.fence)
             await self._leave()
 
     def committed(self, count: int) -> None:

@@ -11,7 +11,7 @@ from podium.journal.journal import Journal, Log, Record, RunRow, Wanted, check_i
 from podium.journal.sql.changes import Changes, Follower
 from podium.journal.sql.commits import Batch, FencedStore, GroupCommit, SqlLog, not_recorded
 from podium.journal.sql.database import Database, Synchronous
-from podium.journal.sql.lease import forget_fence
+from podium.journal.sql.lease import open_fences
 from podium.journal.sql.runs import Runs
 from podium.journal.sql.tables import Location, PostgresOnly, Schema, database_url, open_database, upgrade
 from podium.types.codec import prepare
@@ -147,7 +147,7 @@ class SqlJournal(PerLoop[_Open], Journal):
                 with suppress(JournalError):  # as above
                     await log.aclose()
             else:
-                forget_fence(log.fence)
+                open_fences.discard(log.fence)
                 await self._leave()
             raise
         return log

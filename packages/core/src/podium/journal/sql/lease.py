@@ -12,23 +12,13 @@ from uuid import uuid4
 
 PROC = Path("/proc")
 
-_open_fences: set[str] = set()
+open_fences: set[str] = set()
 """The fences of the runs that this process is running."""
-
-
-def keep_fence(fence: str) -> None:
-    """Store the fence of a run that this process is running."""
-    _open_fences.add(fence)
-
-
-def forget_fence(fence: str) -> None:
-    """Remove the fence of a run that this process no longer runs."""
-    _open_fences.discard(fence)
 
 
 def is_given_up(holder: str, fence: str) -> bool:
     """Return whether this process held a run and released it while the database failed."""
-    return holder.rpartition(":")[2].startswith(_token(os.getpid())) and fence not in _open_fences
+    return holder.rpartition(":")[2].startswith(_token(os.getpid())) and fence not in open_fences
 
 
 def new_holder() -> str:

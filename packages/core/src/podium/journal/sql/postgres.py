@@ -99,12 +99,25 @@ created a run and its acknowledgement was lost, the run counts as created by thi
 _Result = TypeVar("_Result")
 
 
-class PostgresPool(PerLoop[Any]):
-    """The pool of connections that all users of a `PostgresUrl` share in one event loop."""
+async def _keep_session(connection: Any) -> None:
+    """Change nothing: transactions leave nothing in their session, and a reset would be a round trip."""
 
-    def __init__(self, url: str) -> None:
+
+class PostgresUrl(DatabaseUrl, PerLoop[Any]):
+    """A database of a server, and the pool of connections that all its users share in one event loop."""
+
+    def __init__(self, url: str, name: str) -> None:
         super().__init__()
         self._url = url
+        self._name = name
+
+    def __str__(self) -> str:
+        return self._name
+
+    def connect(self, patience: float, synchronous: Synchronous) -> "PostgresDatabase":
+        """Return the database without opening a connection."""
+        del synchronous
+        return PostgresDatabase(self._name, patience, self._url, self)
 
     async def _open(self) -> Any:
         return await asyncpg.create_pool(
@@ -117,27 +130,6 @@ class PostgresPool(PerLoop[Any]):
                 await part.close()
         finally:
             part.terminate()
-
-
-async def _keep_session(connection: Any) -> None:
-    """Change nothing: transactions leave nothing in their session, and a reset would be a round trip."""
-
-
-class PostgresUrl(DatabaseUrl):
-    """A database of a server."""
-
-    def __init__(self, url: str, name: str) -> None:
-        self._url = url
-        self._name = name
-        self._pool = PostgresPool(url)
-
-    def __str__(self) -> str:
-        return self._name
-
-    def connect(self, patience: float, synchronous: Synchronous) -> "PostgresDatabase":
-        """Return the database without opening a connection."""
-        del synchronous
-        return PostgresDatabase(self._name, patience, self._url, self._pool)
 
 
 class PostgresDatabase(Database):
@@ -161,7 +153,7 @@ class PostgresDatabase(Database):
     )
     notifies = True
 
-    def __init__(self, name: str, patience: float, url: str, pool: PostgresPool) -> None:
+    def __init__(self, name: str, patience: float, url: str, pool: PostgresUrl) -> None:
         super().__init__(name, patience)
         self._settings = {"dsn": url, "timeout": _CONNECT_SECONDS, "command_timeout": patience}
         self._pool = pool

@@ -45,23 +45,16 @@ def database_url(location: Location) -> DatabaseUrl:
             "write sqlite:///runs.db or postgresql://user:password@host/name"
         )
     if scheme == "sqlite":
-        return _sqlite(rest)
+        host, _, path = rest.partition("/")
+        if host or "?" in rest:
+            raise ConfigError(
+                "the URL of an SQLite file has a host or options: write three slashes and the path, "
+                "as in sqlite:///runs.db"
+            )
+        return SqliteUrl(Path(path))
     if scheme in ("postgresql", "postgres"):
         return _postgres(location)
     raise ConfigError(f"a journal needs SQLite or PostgreSQL, not {scheme!r}")
-
-
-def _sqlite(rest: str) -> DatabaseUrl:
-    if "?" in rest:
-        raise ConfigError(
-            "the URL of an SQLite file has options: remove the question mark and the text after it"
-        )
-    host, _, path = rest.partition("/")
-    if host:
-        raise ConfigError(
-            "the URL of an SQLite file has a host: write three slashes, as in sqlite:///runs.db"
-        )
-    return SqliteUrl(Path(path))
 
 
 def _postgres(url: str) -> DatabaseUrl:
