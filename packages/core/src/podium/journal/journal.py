@@ -1,7 +1,7 @@
 """The interface between runs and journals: logs, their records, and the chain of hashes over them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from time import time
@@ -126,12 +126,8 @@ class Wanted:
     after: RunRow | None = None
     """Only runs after this run in the list."""
 
-    def of(self, rows: Iterable[RunRow], limit: int | None) -> tuple[RunRow, ...]:
-        """Return the first of these runs among all `rows`, newest first."""
-        ordered = sorted(filter(self._fits, rows), key=lambda row: (row.began, row.run_id), reverse=True)
-        return tuple(ordered[:limit])
-
-    def _fits(self, row: RunRow) -> bool:
+    def fits(self, row: RunRow) -> bool:
+        """Return whether a run is to be listed."""
         is_inside = self.nested if self.parent is None else row.parent == self.parent
         return (
             (is_inside or (row.parent is None and self.parent is None))

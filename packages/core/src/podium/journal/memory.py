@@ -162,8 +162,8 @@ class MemoryJournal(Journal):
 
     async def _rows(self, wanted: Wanted, limit: int | None) -> Sequence[RunRow]:
         with self._lock:
-            rows = [run.row for run in self._runs.values()]
-        return wanted.of(rows, limit)
+            rows = [row for run in self._runs.values() if wanted.fits(row := run.row)]
+        return tuple(sorted(rows, key=lambda row: (row.began, row.run_id), reverse=True)[:limit])
 
     async def answer_labels(self, keys: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Return the labels of recorded answers."""

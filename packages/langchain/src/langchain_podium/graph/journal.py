@@ -91,7 +91,7 @@ class StateJournal(Journal):
         return made
 
     async def _rows(self, wanted: Wanted, limit: int | None) -> Sequence[RunRow]:
-        return wanted.of([self._row(run_id) for run_id in self._events], limit)
+        return [row for row in map(self._row, reversed(self._events)) if wanted.fits(row)][:limit]
 
     async def delete(self, run_id: str) -> None:
         """Delete a run and its nested runs."""

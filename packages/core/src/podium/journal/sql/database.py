@@ -7,7 +7,7 @@ cannot leave an SQLite transaction open with its locks.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from errno import errorcode
 from typing import Any, ClassVar, Literal, TypeVar
@@ -105,16 +105,10 @@ class Database(ABC):
         patience: float | None = None,
     ) -> _Result:
         """Run `work` in a transaction; retry for `patience` seconds while the database fails."""
-        return await self.retry(lambda: shielded(self.attempt(work, reads=reads, alone=alone)), patience)
-
-    async def retry(
-        self, attempt: Callable[[], Awaitable[_Result]], patience: float | None = None
-    ) -> _Result:
-        """Await `attempt()`, and call it again after transient failures."""
         end, wait = anyio.current_time() + (self.patience if patience is None else patience), FIRST_WAIT
         while True:
             try:
-                return await attempt()
+                return await shielded(self.attempt(work, reads=reads, alone=alone))
             except self.failures as error:
                 failure = self.failure(error)
                 left = end - anyio.current_time()
