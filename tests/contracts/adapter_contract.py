@@ -357,7 +357,7 @@ class AdapterContract:
         assert [told.tokens for told in answer.steps] == [adapter.tokens] * 4
 
     async def test_limits_hold(self, adapter: Adapter) -> None:
-        """No more calls are made than the run may make, and the answer says what it lacks."""
+        """No more calls are made than the run may make; the answer, or the refusal of the plan, says so."""
         called: list[str] = []
 
         async def speak(shown: str) -> str:
@@ -366,10 +366,16 @@ class AdapterContract:
 
         planner = planner_of((0, "a", ()), (0, "b", ()), (0, "c", ()), (0, "d", (0, 1, 2)))
         face = adapter.face(planner, [adapter.worker("busy", speak)], limits=Limits(calls=2), retry=ONCE)
-        answer = await face.ask("?")
+        told = list[str]()
+        try:
+            answer = await face.ask("?")
+        except Exception as refused:  # noqa: BLE001 - a host that starts no step early has the whole plan first
+            told.append(str(refused))
+        else:
+            assert answer.status == "partial"
+            told += [step.problem for step in answer.steps]
+        assert any("Limits.calls" in each for each in told)
         assert len(called) <= 2
-        assert answer.status == "partial"
-        assert any("Limits.calls" in told.problem for told in answer.steps)
 
     async def test_pieces_are_streamed_with_their_step(self, adapter: Adapter) -> None:
         """What comes of one step is told from what comes of another."""
