@@ -111,11 +111,11 @@ async def test_a_locked_journal_holds_a_chain_up(sqlite_place: str) -> None:
 
 async def test_a_limit_on_calls_holds_over_kills(place: str) -> None:
     """All lives of a run together send no more calls than `Limits.calls`."""
-    fan = [*([] for _ in range(30)), list(range(30))]
+    fan = [*([] for _ in range(8)), list(range(8))]
     moments, status = Random(3), ""  # noqa: S311
     async with serve() as server:
         for _ in range(100):
-            with _life(place, server, fan, 20) as process:
+            with _life(place, server, fan, 30) as process:
                 assert await _line(process) == "ready"
                 before = len(server.calls)
                 with anyio.move_on_after(5.0):
@@ -127,4 +127,4 @@ async def test_a_limit_on_calls_holds_over_kills(place: str) -> None:
             if status:
                 break
         assert status in ("failed", "partial")
-        assert 10 <= len(server.calls) <= 20
+        assert 10 <= len(server.calls) <= 30
