@@ -17,6 +17,7 @@ from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker
 from podium.workers.simple import Reply
 
+pytestmark = pytest.mark.timeout(180)
 Policy = Literal["note", "skip", "replan", "fail"]
 WORST = {"failed": 0, "partial": 1, "ok": 2}
 GRIDS: dict[str, list[float]] = {
