@@ -128,15 +128,30 @@ async def test_an_answer_that_is_cut_stays_if_there_is_no_longer_one() -> None:
     assert "cut" in result.problem.message
 
 
-async def test_the_caps_follow_what_answers_needed() -> None:
-    """A worker that wrote ten times as much gets about ten times as much of what is left."""
-    price = Price(input=0.0, output=10.0)
-    short, long = Model("short", price, "word" * 60), Model("long", price, "word" * 600)
+@pytest.mark.parametrize("known", ["process", "journal", "nowhere"])
+async def test_the_caps_follow_what_answers_needed(known: str) -> None:
+    """A worker that wrote ten times as much gets about ten times as much of what is left.
+
+    A new process knows the answers from the journal. Without it, each step gets an equal share.
+    """
+    price, journal = Price(input=0.0, output=10.0), MemoryJournal()
     plan = plan_of((0, "x", ()), (1, "y", ()), (0, "end", (0, 1)))
-    async with Conductor(boss("none"), [short, long]) as conductor:
-        await conductor.run(plan)
+
+    def team() -> list[Model]:
+        return [Model("short", price, "word" * 60), Model("long", price, "word" * 600)]
+
+    async with Conductor(boss("none"), team(), journal=journal) as first:
+        await first.run(plan)
+        workers = team()
+        new = Conductor(boss("none"), workers, journal=None if known == "nowhere" else journal)
+        conductor = first if known == "process" else new
         result = await conductor.run(plan, limits=Limits(output_tokens=1_200))
-    assert result.status == "ok"
-    caps = [worker.requests[-1].sampling.max_tokens or 0 for worker in (long, short)]
-    assert caps[0] > 600
-    assert short.requests[2].sampling.max_tokens in range(64, 300)
+    asked = [outcome.attempts for outcome in result.outcomes]
+    if known == "nowhere":
+        assert asked == [1, 2, 1]
+    else:
+        assert (result.status, asked) == ("ok", [1, 1, 1])
+    if known == "journal":
+        caps = [worker.requests[0].sampling.max_tokens for worker in workers]
+        assert caps[0] in range(64, 300)
+        assert caps[1] in range(600, 1_100)

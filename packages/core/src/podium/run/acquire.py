@@ -7,19 +7,22 @@ from dataclasses import dataclass, replace
 import anyio
 
 from podium.budget.limits import Limits
-from podium.errors import LimitExceeded, RunExists, RunHeld
+from podium.errors import JournalError, LimitExceeded, RunExists, RunHeld
 from podium.execution.context import RunRequest
 from podium.journal.journal import Head, Journal, head_of
 from podium.run_state.recorder import RunRecorder
 from podium.run_state.state import fold
 from podium.secrets import scrub
-from podium.types.events import Event, PlanReady, RunStarted
+from podium.types.events import Event, PlanReady, RunStarted, StepEnded
 from podium.types.plan import Plan
 from podium.types.result import Result
+from podium.workers.pool import CallRecord, Pool
 
 SHORTEST_LOOK = 0.05
 LONGEST_LOOK = 1.0
 """Seconds between two checks of a run that another process executes."""
+_RECALLED = 20
+"""Runs whose calls are read for workers without history."""
 _RECORDED = ("query", "context", "asker", "tools", "sampling", "tool_messages")
 """The fields of a request that its record has, too."""
 
@@ -51,6 +54,29 @@ async def acquire(
     except RunExists:
         return await _join(journal, request, workers, limits.seconds)
     return Acquired(request, RunRecorder(log, None, workers))
+
+
+async def recall_calls(journal: Journal, pool: Pool) -> None:
+    """Add the calls of the latest recorded runs to the histories of workers without calls, once."""
+    if pool.is_recalled:
+        return
+    pool.is_recalled = True
+    histories = {name: pool.history(number) for number, name in enumerate(pool.names)}
+    unknown = {name: history for name, history in histories.items() if not history.calls}
+    for row in reversed(await journal.runs(limit=_RECALLED) if unknown else ()):
+        try:
+            entries = await journal.read(row.run_id)
+        except JournalError:  # the run that begins does not need this one, whose reader is told
+            continue
+        ended = [entry.event.outcome for entry in entries if isinstance(entry.event, StepEnded)]
+        for outcome in ended:
+            if outcome.worker in unknown and outcome.status == "ok" and outcome.attempts:
+                call = outcome.calls[-1] if outcome.calls else outcome.as_call()
+                read, written = call.usage.total_input_tokens, call.usage.total_output_tokens
+                took = CallRecord(
+                    outcome.seconds, ok=True, input_tokens=read, output_tokens=written, cost=call.cost
+                )
+                unknown[outcome.worker].add(took)
 
 
 async def _join(journal: Journal, request: RunRequest, workers: Sequence[str], seconds: float) -> Acquired:

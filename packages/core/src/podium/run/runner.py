@@ -14,11 +14,12 @@ from podium.budget.ledger import Ledger
 from podium.budget.limits import Spend
 from podium.errors import JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
 from podium.execution.context import ConductorSettings, RunContext, RunRequest, WorkerRun, outer_run
+from podium.execution.fit import is_metered
 from podium.execution.graph import STOPPED
 from podium.journal.cache import MemoryCache
 from podium.journal.journal import Head
 from podium.policy import answer_key
-from podium.run.acquire import acquire, started
+from podium.run.acquire import acquire, recall_calls, started
 from podium.run.forecast import forecast_plan
 from podium.run.planning import CODES, PlanRequester, no_plan, planned_by
 from podium.run.request import with_labels_of_conversation
@@ -291,6 +292,8 @@ class RunSession:
     async def _carry_out(self) -> Result:
         request, recorder = self._request, self._recorder
         context = self._begin()
+        if self._journal is not None and is_metered(context):
+            await recall_calls(self._journal, context.settings.pool)
         rounds = Rounds(context)
         if recorder is not None and recorder.is_resumed:
             if request.caller is None:  # the outer run has counted the spending of a nested run

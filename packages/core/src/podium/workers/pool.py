@@ -214,6 +214,8 @@ class Pool(ResourceGroup):
         """The states of these workers, and after them those of the other workers of the shared pool."""
         self.answers: AnswerLabels = (answers or AnswerLabels()) if shares is None else shares.answers
         """The labels of the latest answers, in memory."""
+        self.is_recalled = False
+        """Whether the histories have the calls in the journal's latest runs."""
 
     def __len__(self) -> int:
         return len(self.workers)
