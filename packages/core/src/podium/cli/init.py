@@ -103,7 +103,7 @@ class Proposal:
         if not key:
             self.problem = f"{self.key_env} is not set"
             return
-        headers = {**row.list_headers, **({row.key_header: key} if row.key_header else {})}
+        headers = {**row.list_headers, **({row.list_key_header: key} if row.list_key_header else {})}
         try:
             endpoint = Endpoint(self.base_url, api_key=key, provider=row, headers=headers)
             listed = await list_models(endpoint, deadline=anyio.current_time() + SECONDS)

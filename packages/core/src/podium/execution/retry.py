@@ -1,6 +1,6 @@
 """The settings of retries and fallbacks.
 
-`step_runner` makes the calls, and `fallback` picks the next worker.
+`step` makes the calls, and `fallback` picks the next worker.
 """
 
 from collections.abc import Mapping, Sequence

@@ -44,7 +44,7 @@ class Provider:
     """Its name, in `Endpoint(provider=…)` and in `podium.toml`."""
     telemetry_name: str | None = None
     """Its `gen_ai.provider.name` in OpenTelemetry's conventions; `None` for `name`."""
-    key_header: str | None = None
+    list_key_header: str | None = None
     """The header with the key that the list of models needs in addition to the bearer token."""
     list_headers: Mapping[str, str] = field(default_factory=dict)
     """Other headers that its list of models needs."""
@@ -109,7 +109,7 @@ _ROWS = (
     # Opus 4.7 refuse sampling too.
     Provider(
         name="anthropic",
-        key_header="x-api-key",
+        list_key_header="x-api-key",
         list_headers={"anthropic-version": "2023-06-01"},
         public_headers=frozenset({"anthropic-beta", "anthropic-version"}),
         effort=None,
