@@ -1,12 +1,9 @@
 """A conductor as an MCP server, called by the SDK's own client."""
 
-import asyncio
-import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,13 +12,13 @@ import anyio
 import pytest
 from core.actors import plan_of
 from servers.mcp_client import User, approves, connect, declines, dismisses, http_of, stdio_of
+from servers.mcp_server import serving_http
 from typer.testing import CliRunner
 
 from podium import Card, Conductor, FunctionWorker
 from podium.cli.root import app
-from podium.errors import ConfigError
 from podium.journal import SqlJournal
-from podium.mcp import McpServer, StreamableHttp, serve_http
+from podium.mcp import McpServer, StreamableHttp, make_server
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.workers import FREE, StepInput
@@ -30,37 +27,11 @@ pytestmark = pytest.mark.anyio
 CONFIG = '[workers.calculator]\ntype = "calculator"\n[planner]\ntype = "rule"\n[journal]\npath = "runs.db"\n'
 
 
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        port: int = listening.getsockname()[1]
-        return port
-
-
 @contextmanager
-def served(conductor: Conductor, key: str | None = None) -> Iterator[str]:
+def served(conductor: Conductor) -> Iterator[str]:
     """Serve a conductor over HTTP, from a thread; yield its URL."""
-    port = free_port()
-    stops: list[Callable[[], object]] = []
-
-    async def main() -> None:
-        with anyio.CancelScope() as running:
-            stops.append(partial(asyncio.get_running_loop().call_soon_threadsafe, running.cancel))
-            await serve_http(conductor, host="127.0.0.1", port=port, key=key)
-
-    thread = threading.Thread(target=partial(anyio.run, main))
-    thread.start()
-    try:
-        for _ in range(1000):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.02)
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        stops[0]()
-        thread.join(15)
+    with serving_http(make_server(conductor)) as serving:
+        yield serving.url
 
 
 def greet(step_input: StepInput) -> str:
@@ -111,20 +82,6 @@ async def test_unknown_arguments_are_refused() -> None:
                 assert refused["isError"]
                 assert "label" in refused["content"][0]["text"]
             assert not (await client.call("ask", question="Who?", labels=["eu"])).get("isError")
-
-
-def test_a_port_that_is_taken_is_told_in_a_line(tmp_path: Path) -> None:
-    """With the exit code of a wrong command."""
-    config = tmp_path / "podium.toml"
-    config.write_text(CONFIG, encoding="utf-8")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        place = ["--config", str(config), "--port", str(taken.getsockname()[1])]
-        refused = CliRunner().invoke(app, ["serve", "--mcp", *place])
-    assert refused.exit_code == 2
-    assert refused.stderr.count("\n") == 1
-    assert "cannot listen on 127.0.0.1" in refused.stderr
 
 
 @pytest.mark.long
@@ -261,34 +218,11 @@ async def test_a_cancelled_call_cancels_the_run() -> None:
             assert await anyio.to_thread.run_sync(ended.wait, 10)
 
 
-async def test_http_with_a_key() -> None:
-    """Without it nothing is answered; without any, only loopback is served."""
-    with served(team(), key="key-for-clients") as url:
-        async with connect(http_of(url, "key-for-clients")) as client:
-            assert (await client.call("ask", question="q"))["structuredContent"]["status"] == "ok"
-        for wrong in ("", "another-key-here"):
-            with pytest.raises(BaseException) as raised:  # noqa: PT011 - SDKs raise groups of several kinds
-                async with connect(http_of(url, wrong)):
-                    pass
-            assert isinstance(raised.value, Exception)
-    with pytest.raises(ConfigError, match="not loopback"):
-        await serve_http(team(), host="0.0.0.0", port=1)  # noqa: S104 - it is refused
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["--mcp", "--check"], "--mcp does not go with --check"),
-        (["--mcp", "--key-env", "NO_SUCH_KEY"], "needs --host or --port"),
-        (["--mcp", "--port", "8400", "--key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
-        (["--key-env", "NO_SUCH_KEY"], "--key-env needs --mcp"),
-    ],
-)
-def test_wrong_options(options: list[str], told: str) -> None:
+def test_options_of_http_do_not_go_with_mcp() -> None:
     """They are told before anything is served."""
-    done = CliRunner().invoke(app, ["serve", *options])
+    done = CliRunner().invoke(app, ["serve", "--mcp", "--port", "8400", "--check"])
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert "--mcp does not go with --port and --check" in done.stderr
 
 
 @pytest.mark.long

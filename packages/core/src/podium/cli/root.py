@@ -32,7 +32,7 @@ COMMANDS = {
     "runs": "List the recorded runs, or delete some.",
     "show": "Show a recorded run, or how two runs differ.",
     "audit": "Verify recorded runs, anchor and export them.",
-    "serve": "Serve the conductor over HTTP, or to MCP clients.",
+    "serve": "Serve the conductor over HTTP, or to an MCP client.",
 }
 """The name and the summary of each command of core."""
 STORY = {

@@ -1,7 +1,6 @@
 from .server import (
     make_server as make_server,
     new_server as new_server,
-    serve_http as serve_http,
     serve_stdio as serve_stdio,
     tool_answer as tool_answer,
     tool_failure as tool_failure,

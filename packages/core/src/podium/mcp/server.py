@@ -1,18 +1,15 @@
-"""Serves a conductor to MCP clients: the tools `ask`, `plan`, `run_plan`, on stdio or streamable HTTP.
+"""Serves a conductor to MCP clients: the tools `ask`, `plan`, `run_plan`, on stdio.
 
 The import raises `ConfigError` if the SDK is not installed, or if its version is not 1.
 """
 
-import hmac
 import json
 import logging
 import os
-import socket
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout, suppress
 from dataclasses import asdict, replace
-from ipaddress import ip_address
 from math import inf
 from typing import Annotated, Any, TextIO
 
@@ -21,18 +18,17 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from pydantic import BaseModel, Field
 
 from podium.conductor import Conductor
-from podium.errors import ConfigError, PodiumError, RunWaiting
+from podium.errors import PodiumError, RunWaiting
 from podium.hosts import plan_lines, result_metadata
 from podium.mcp.workers import check_sdk
 from podium.plan_text import read_saved_plan
 from podium.run.approval import how_to_decide
-from podium.secrets import register, scrub
+from podium.secrets import scrub
 from podium.types import Plan, Result, read_query
 from podium.types.events import ApprovalAsked, Event, PlanReady, StepEnded, StepStarted
 from podium.types.result import explain_forecast
 
 try:
-    import uvicorn
     from mcp.server.fastmcp import Context, FastMCP
     from mcp.server.stdio import stdio_server
     from mcp.types import CallToolResult, ToolAnnotations
@@ -131,13 +127,12 @@ def _answered(result: Result) -> CallToolResult:
     return tool_answer({**metadata, "answer": result.answer})
 
 
-def make_server(conductor: Conductor, *, name: str = "podium", host: str = "127.0.0.1") -> FastMCP[Any]:
+def make_server(conductor: Conductor, *, name: str = "podium") -> FastMCP[Any]:
     """Return an MCP server for a conductor, a `FastMCP` of the SDK.
 
     Args:
         conductor: the conductor, which stays open while the server runs.
         name: the server's name.
-        host: the host on which the server listens, if it serves HTTP.
     """
 
     @asynccontextmanager
@@ -145,11 +140,13 @@ def make_server(conductor: Conductor, *, name: str = "podium", host: str = "127.
         async with conductor:
             yield
 
-    reads_only = not conductor.acts
-    tools: list[tuple[Callable[..., Awaitable[CallToolResult]], bool]]
-    own = _Tools(conductor)
-    tools = [(own.ask, reads_only), (own.plan, True), (own.run_plan, reads_only)]
-    return new_server(name, tools, instructions=_INSTRUCTIONS, host=host, lifespan=lifespan)
+    own, reads_only = _Tools(conductor), not conductor.acts
+    return new_server(
+        name,
+        [(own.ask, reads_only), (own.plan, True), (own.run_plan, reads_only)],
+        instructions=_INSTRUCTIONS,
+        lifespan=lifespan,
+    )
 
 
 class _Tools:
@@ -318,82 +315,3 @@ def _own_stdout() -> Iterator[TextIO]:
     finally:
         os.dup2(wire, 1)
         os.close(wire)
-
-
-async def serve_http(conductor: Conductor, *, host: str, port: int, key: str | None = None) -> None:
-    """Serve clients of streamable HTTP at the path `/mcp`, until the task is cancelled or interrupted.
-
-    Args:
-        conductor: the conductor.
-        host: the host on which the server listens.
-        port: the port on which it listens.
-        key: the bearer token that clients must send; `None` for no token, which only loopback allows.
-
-    Raises:
-        ConfigError: the key is missing although the host is not loopback, or the server cannot listen on the
-            host and port.
-    """
-    if key is None and not _is_loopback(host):
-        raise ConfigError(f"{host} is not loopback, and others could run queries at your cost: give a key")
-    app = make_server(conductor, host=host).streamable_http_app()
-    config = uvicorn.Config(
-        app if key is None else _Guarded(app, key),
-        host=host,
-        port=port,
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=5,
-    )
-    with _listening(host, port) as listening:
-        await _until_cancelled(uvicorn.Server(config), listening)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    """Return a listening socket, because uvicorn would exit the process if it cannot listen."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family)
-    except OSError as error:
-        raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
-
-
-async def _until_cancelled(server: uvicorn.Server, listening: socket.socket) -> None:
-    """Run a uvicorn server; after a cancellation, close its connections before returning."""
-
-    async def serve() -> None:
-        with anyio.CancelScope(shield=True):
-            await server.serve(sockets=[listening])
-        tasks.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(serve)
-        try:
-            await anyio.sleep_forever()
-        finally:
-            server.should_exit = True
-
-
-class _Guarded:
-    """An ASGI application that answers requests without the key with 401."""
-
-    def __init__(self, app: Any, key: str) -> None:
-        register(key)
-        self._app = app
-        self._wanted = f"Bearer {key}".encode()
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "lifespan":
-            given = dict(scope.get("headers") or ()).get(b"authorization", b"")
-            if scope["type"] != "http" or not hmac.compare_digest(given, self._wanted):
-                headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0")]
-                await send({"type": "http.response.start", "status": 401, "headers": headers})
-                await send({"type": "http.response.body", "body": b""})
-                return
-        await self._app(scope, receive, send)
