@@ -11,7 +11,7 @@ from rich.console import Console
 
 from podium import ChatPlanner, Conductor, ScriptedWorker
 from podium.cli.answer import status_line
-from podium.cli.drawing.run_table import RunTable
+from podium.cli.drawing import RunTable
 from podium.cli.live import LiveState, follow, run_notes
 from podium.plan_text import write_plan
 from podium.types import Plan, Step

@@ -1,8 +1,7 @@
-"""`podium plan --parse`: any bytes in, a plan or a reason out."""
+"""`podium plan --parse`: any text in, a plan or a reason out."""
 
 import json
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ def parse(podium: Podium, tmp_path: Path) -> Podium:
 
     def run(text: str | bytes, *args: str) -> Result:
         path = tmp_path / "plan.txt"
-        path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return podium("plan", "--parse", str(path), "--workers", "3", *args)
 
     return run
@@ -59,37 +58,21 @@ def test_names_stand_for_workers(podium: Podium) -> None:
     assert json.loads(result.stdout)["plan"]["steps"][0]["worker"] == 1
 
 
-def test_max_steps_is_kept(parse: Podium) -> None:
-    """A plan longer than `--max-steps` is refused."""
-    error = json.loads(parse(LISTS, "--json", "--max-steps", "1").stdout)["error"]
-    assert error["code"] == "too_many_steps"
-
-
 @pytest.mark.parametrize(
     "data",
     [
         b"",
         b"\0" * 1000,
         b"[" * 2**18,
-        b"\xff\xfe" * 2**17,
         b'{"steps": [' * 2**14,
-        b"".join(sha256(bytes([n % 256, n // 256])).digest() for n in range(2**13)),
-        "{\ud800".encode("utf-8", "surrogatepass"),
-        b"x" * 2**21,
     ],
-    ids=["empty", "nul", "brackets", "no-utf8", "objects", "random", "surrogate", "too-long"],
+    ids=["empty", "nul", "brackets", "objects"],
 )
 def test_any_bytes_give_a_reason(parse: Podium, data: bytes) -> None:
     """Bytes that are no plan give an error object, for programs and for people."""
     result = parse(data, "--json")
     assert (result.exit_code, json.loads(result.stdout)["ok"]) == (2, False)
     assert parse(data).exit_code == 2
-
-
-def test_lone_surrogate_survives(parse: Podium) -> None:
-    """Half a surrogate pair in a subtask is replaced, and the plan read."""
-    result = parse(LISTS.replace("é", "\ud800"), "--json")
-    assert json.loads(result.stdout)["plan"]["steps"][0]["subtask"] == "Add \N{REPLACEMENT CHARACTER}"
 
 
 @pytest.mark.parametrize("workers", ["0", "-1", "", "a,,b", "a,a"])
@@ -100,8 +83,15 @@ def test_unusable_workers_are_refused(podium: Podium, workers: str) -> None:
     assert "--workers" in result.stderr
 
 
-def test_missing_file_is_told(podium: Podium) -> None:
-    """A file that is not there is no plan and no traceback."""
-    result = podium("plan", "--parse", "/nowhere/plan.txt", "--workers", "2")
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [(None, "it does not exist"), (b"\xff\xfe", "it is not UTF-8 text"), (b"x" * 2**21, "it is longer than")],
+)
+def test_unreadable_file_is_told(podium: Podium, tmp_path: Path, data: bytes | None, told: str) -> None:
+    """A file that is not there, or no text, is no plan and no traceback."""
+    path = tmp_path / "plan.txt"
+    if data is not None:
+        path.write_bytes(data)
+    result = podium("plan", "--parse", str(path), "--workers", "2")
     assert result.exit_code == 2
-    assert "cannot be read" in result.stderr
+    assert f"cannot be read: {told}" in result.stderr

@@ -1,4 +1,4 @@
-"""`podium policy test`: what the policy does with flows, and with the plans of recorded runs."""
+"""`podium policy test`: what the policy does with flows."""
 
 import json
 from collections.abc import Callable
@@ -7,17 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from podium.aio import run_sync
-from podium.conductor import Conductor
-from podium.journal import SqlJournal
-from podium.planners import FixedPlanner
-from podium.types import Plan, Step
-from podium.workers import ScriptedWorker
-
 Podium = Callable[..., Result]
 CONFIG = """
-[journal]
-path = "runs.db"
 [workers.web]
 type = "gather"
 labels = ["untrusted"]
@@ -98,23 +89,3 @@ def test_a_policy_that_is_wrong(podium: Podium, config: Path) -> None:
     tested = podium("policy", "test", "flows.toml")
     assert tested.exit_code == 2
     assert "did you mean 'mailer'?" in tested.stderr
-
-
-def test_recorded_runs(podium: Podium, config: Path) -> None:
-    """Their plans must be allowed, too; one with a worker that is gone cannot be tested."""
-    Path("flows.toml").write_text(FLOW.format(workers=["writer"], labels=["secret"], expect="allowed"))
-    journal = SqlJournal(Path("runs.db"))
-    pool = [ScriptedWorker(name, "x") for name in ("mailer", "web", "old")]
-    for run_id, numbers in {"bad": (1, 0), "good": (0, 1), "gone": (2,)}.items():
-        steps = (Step(number, "x", (index - 1,) if index else ()) for index, number in enumerate(numbers))
-        conductor = Conductor(FixedPlanner(Plan(tuple(steps))), pool, journal=journal)
-        run_sync(lambda: conductor.run("Why?", run_id=run_id))  # noqa: B023 - called at once
-    tested = podium("policy", "test", "flows.toml", "--since", "1h", "--json")
-    found = {flow["flow"]: (flow["found"], flow["why"]) for flow in json.loads(tested.stdout)["flows"]}
-    assert found["writer"][0] == found["run good, round 1"][0] == "allowed"
-    assert found["run bad, round 1"][0] == "refused"
-    assert "(web: untrusted) → step 1 (mailer: write-tools)" in found["run bad, round 1"][1]
-    assert found["run gone, round 1"] == ("unknown", "the file has no worker old")
-    assert tested.exit_code == 1
-    config.write_text(CONFIG.replace('path = "runs.db"', "off = true"))
-    assert podium("policy", "test", "flows.toml", "--since", "1h").exit_code == 2

@@ -214,10 +214,10 @@ def test_two_packages_cannot_announce_one_command(podium: Podium, install: Insta
         ("show a --no-browser", "a run without --open does not go with --no-browser"),
         ("resume a --replay --steps 1", "--replay does not go with a limit"),
         ("resume a --replay --approve --force", "--replay does not go with --approve and --force"),
-        ("plan --parse p.txt --workers 1 --labels eu --mermaid", "--parse does not go with --labels and"),
+        ("plan --parse p.txt --workers 1 --labels eu -o x", "--parse does not go with --labels and --out"),
         ("plan Why? --parse p.txt --workers 1", "--parse does not go with a question"),
         ("plan --parse p.txt", "--parse needs --workers"),
-        ("plan Why? --max-steps 3", "--workers and --max-steps need --parse"),
+        ("plan Why? --workers 3", "--workers needs --parse"),
         ("serve --mcp --openapi", "--mcp does not go with --openapi"),
     ],
 )
@@ -275,13 +275,6 @@ def test_the_help_imports_no_library_but_typer(tmp_path: Path, group: tuple[str,
     modules = loaded(tmp_path, *group, "--help")
     assert modules & (HEAVY - {"pydantic"} if group else HEAVY) == set()
     assert not {f"podium.cli.{name}" for name in COMMANDS} & modules
-
-
-def test_parse_imports_little_for_programs(tmp_path: Path) -> None:
-    """No config and no terminal; Typer itself reads arguments with pydantic."""
-    (tmp_path / "plan.txt").write_text('{"worker": 0, "subtask": "Think.", "access": []}\n')
-    modules = loaded(tmp_path, "plan", "--parse", "plan.txt", "--workers", "1", "--json")
-    assert modules & (HEAVY - {"pydantic"}) == set()
 
 
 @pytest.mark.long

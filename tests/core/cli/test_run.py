@@ -59,13 +59,6 @@ def test_json_holds_the_whole_result(podium: Podium, config: Path) -> None:
     assert json.loads(podium("show", said["run_id"], "--json").stdout)["forecast"] == said["forecast"]
 
 
-def test_explain_goes_to_stderr(podium: Podium, config: Path) -> None:
-    """The account of a run does not mix with its answer."""
-    result = podium("run", "What is it?", "--explain")
-    assert result.stdout == "forty-two\n"
-    assert "Step 1, speaker, seeing 0: ok" in result.stderr
-
-
 def test_saved_plan_is_run_with_its_question(podium: Podium, config: Path, server: ChatServer) -> None:
     """What `plan --json` printed can be run without another call of the planner."""
     Path("plan.json").write_text(podium("plan", "What is it?", "--json").stdout)

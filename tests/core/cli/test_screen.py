@@ -21,7 +21,7 @@ KEY = "sk-loopback-0123456789"
 def test_key_in_an_error_is_hidden(podium: Podium, config: Path, server: ChatServer) -> None:
     """A server that quotes the key in its refusal does not bring it to the screen."""
     server.reply = lambda call: whole({"error": {"message": f"bad key {KEY}"}}, status=401)
-    for args in ("run Why?", "run Why? --json", "run Why? --explain", "check --json"):
+    for args in ("run Why?", "run Why? --json", "check --json"):
         result = podium(*args.split())
         assert result.exit_code == 1
         assert KEY not in result.output
@@ -48,7 +48,6 @@ def test_control_characters_reach_no_pipe(podium: Podium, config: Path, server: 
     asked = [
         "run What?",
         "run What? --json",
-        "run What? --explain",
         "plan What?",
         "plan What? --json",
         "runs",

@@ -1,7 +1,6 @@
 """MCP servers in `podium.toml`, and what `podium check` shows of them."""
 
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -112,4 +111,4 @@ def test_a_plan_marks_the_steps_that_act(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "test.send (acts)" in done.stdout
     assert "test.send (action)" in done.stdout
-    assert re.search(r"^actions +1", done.stderr, re.MULTILINE)
+    assert "Expected: 1 action, " in done.stderr

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio
 import anyio.to_thread
 import typer
+from pydantic_core import to_jsonable_python
 
-from podium.cli import drawing
 from podium.cli.arguments import OPTION_OF_LIMIT, command, edited
 from podium.cli.live import Job, LiveState, follow
 from podium.cli.lookup import short_id
@@ -24,10 +24,10 @@ from podium.errors import ConfigError, JournalError, LimitExceeded, ListenerFail
 from podium.policy import ApprovalRequest, Policy
 from podium.run.rounds import FALLBACK
 from podium.types.plan import Plan
-from podium.types.result import STALE, Result, missing, steps_of, within
+from podium.types.result import STALE, Result, explain_forecast, missing, steps_of, within
 
 if TYPE_CHECKING:
-    from podium.cli.drawing.run_table import View
+    from podium.cli.drawing import View
 
 
 _ENDS = {
@@ -38,39 +38,38 @@ _ENDS = {
 }
 
 
+_FACTS = (
+    "run_id",
+    "status",
+    "answer",
+    "problem",
+    "planner",
+    "workers",
+    "proposals",
+    "outcomes",
+    "actions",
+    "usage",
+    "estimated_usage",
+    "usage_by_worker",
+    "cost",
+    "cost_by_worker",
+    "maybe_paid",
+    "usage_note",
+    "seconds",
+    "tool_calls",
+)
+
+
 def result_json(result: Result) -> dict[str, Any]:
-    """Return a result as JSON data."""
-    return {
-        "run_id": result.run_id,
-        "status": result.status,
-        "answer": result.answer,
-        "problem": None if result.problem is None else asdict(result.problem),
-        "planner": None if result.planner is None else asdict(result.planner),
-        "workers": list(result.workers),
-        "plans": [plan.to_json() for plan in result.plans],
-        "proposals": [asdict(proposal) for proposal in result.proposals],
-        "outcomes": [asdict(outcome) for outcome in result.outcomes],
-        "actions": [asdict(action) for action in result.actions],
-        "usage": asdict(result.usage),
-        "estimated_usage": asdict(result.estimated_usage),
-        "usage_by_worker": {name: asdict(usage) for name, usage in result.usage_by_worker.items()},
-        "cost": result.cost,
-        "cost_by_worker": result.cost_by_worker,
-        "maybe_paid": result.maybe_paid,
-        "usage_note": result.usage_note,
-        "seconds": result.seconds,
-        "forecast": _forecast_json(result),
-        "tool_calls": [dict(call) for call in result.tool_calls],
-        "explain": result.explain(),
-    }
-
-
-def _forecast_json(result: Result) -> dict[str, Any] | None:
-    """Return the forecast of the first plan, and whether the run stayed within it, as JSON data."""
-    if result.forecast is None:
-        return None
-    outcomes = result.rounds[0].outcomes if result.rounds else ()
-    return {**asdict(result.forecast), "within": within(result.forecast, outcomes) if outcomes else None}
+    """Return a result as JSON data; the forecast has whether the run stayed within it."""
+    facts: dict[str, Any] = to_jsonable_python({name: getattr(result, name) for name in _FACTS})
+    forecast = None
+    if result.forecast is not None:
+        outcomes = result.rounds[0].outcomes if result.rounds else ()
+        is_within = within(result.forecast, outcomes) if outcomes else None
+        forecast = {**asdict(result.forecast), "within": is_within}
+    plans = [plan.to_json() for plan in result.plans]
+    return {**facts, "plans": plans, "forecast": forecast, "explain": result.explain()}
 
 
 def step_outputs(result: Result) -> list[str]:
@@ -171,10 +170,12 @@ async def verdict_on_action(screen: Screen, step: int, action: str) -> bool | st
 
 async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Literal[True] | str | Plan:
     """Ask the person at the terminal whether a plan may run; a text refuses it, a plan replaces it."""
+    from podium.cli.drawing import plan_table  # noqa: PLC0415 - rich is slow to import
+
     plan, workers = shown, conductor.pool.names
     while True:
-        screen.draw_note(drawing.plan_table(plan, workers, screen.shown, conductor.actions_of(plan)))
-        screen.draw_note(*drawing.forecast(conductor.forecast(plan), screen.shown))
+        screen.draw_note(plan_table(plan, workers, screen.shown, conductor.actions_of(plan)))
+        screen.note(explain_forecast(conductor.forecast(plan)))
         said = await _answer(screen)
         if said == "yes":
             return True if plan is shown else plan
@@ -208,19 +209,21 @@ class Answering:
         screen: Screen,
         *,
         as_json: bool,
-        explain: bool = False,
         outputs: bool = False,
         recorded: bool,
         config: Path | None = None,
     ) -> None:
         self._screen = screen
         self._as_json = as_json
-        self._explain = explain
         self._outputs = outputs
         self._recorded = recorded
         self._config = config
         self._state = LiveState()
-        self.view = drawing.View(screen, self._state) if screen.interactive and not as_json else None
+        self.view: View | None = None
+        if screen.interactive and not as_json:
+            from podium.cli import drawing  # noqa: PLC0415 - rich is slow to import
+
+            self.view = drawing.View(screen, self._state)
 
     def carry_out(self, job: Job) -> None:
         """Run the job, show its result, and exit with its exit code."""
@@ -261,14 +264,14 @@ class Answering:
                 self._screen.note(f"podium: {line}")
         if self._recorded:
             self._screen.note(f"podium: run {result.run_id}{_hint(result, self._config)}")
-        if self._explain:
-            self._screen.note(result.explain())
 
 
 def show_answer(screen: Screen, result: Result) -> None:
     """Write the answer, if there is one, to stdout: as Markdown in a terminal, else verbatim."""
     if result.answer and screen.interactive:
-        screen.draw(drawing.markdown(screen.shown(result.answer)))
+        from rich.markdown import Markdown  # noqa: PLC0415 - it is slow to import
+
+        screen.draw(Markdown(screen.shown(result.answer), hyperlinks=False))
     elif result.answer:
         screen.result(result.answer)
 

@@ -19,7 +19,7 @@ import typer
 
 from podium.config.source import read_text, why_unreadable
 from podium.errors import ConfigError, QueryError
-from podium.plan_text.edits import Change, Edit, edit_plan, read_edits, read_saved_plan, worker_number
+from podium.plan_text.edits import Change, edit_plan, read_saved_plan, worker_number
 from podium.types.messages import MAX_QUERY_CHARS
 from podium.types.plan import Plan
 
@@ -121,8 +121,9 @@ Rounds = Annotated[
 Seconds = Annotated[
     float | None, typer.Option(callback=above_zero, help="Time limit of the run, in seconds.")
 ]
-MaxCost = Annotated[
-    float | None, typer.Option(callback=above_zero, metavar="USD", help="Cost limit of the run, in USD.")
+Cost = Annotated[
+    float | None,
+    typer.Option("--max-cost", callback=above_zero, metavar="USD", help="Cost limit of the run, in USD."),
 ]
 InputTokens = Annotated[
     int | None, typer.Option(min=1, help="Maximum tokens that all calls of the run read.")
@@ -140,13 +141,11 @@ OPTION_OF_LIMIT = {
     "steps": "--steps",
 }
 """The option of each limit of the whole run that has one."""
+
+
 Run = Annotated[str, typer.Argument(metavar="RUN", help="The run's id, or its first characters.")]
 NewPlan = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="Replace the run's last plan with this one.")
-]
-Edits = Annotated[
-    Path | None,
-    typer.Option("--edits", metavar="FILE", help="Apply these edits (JSON) to the run's last plan."),
 ]
 InEditor = Annotated[bool, typer.Option("--edit", help="Open the run's last plan in $EDITOR.")]
 Step = Annotated[int | None, typer.Option("--step", min=0, help="The step of the run's last plan to change.")]
@@ -167,14 +166,15 @@ def read_question(typed: str | None, files: Sequence[Path] = ()) -> str:
     has_stdin = sys.stdin is not None  # a parent may have closed it
     is_piped = typed is None and not files and has_stdin and not sys.stdin.isatty()
     if is_piped or (typed == "-" and has_stdin):
-        typed = _stdin_text().strip("\r\n")
+        typed = read_stdin().strip("\r\n")
     if typed is None and not files:
         raise QueryError("the question is missing: give it as an argument, or pipe it in")
     asked = [typed] if typed else []
     return "\n\n".join([*asked, *(_fenced(file) for file in files)])
 
 
-def _stdin_text() -> str:
+def read_stdin() -> str:
+    """Return the text at stdin, cut to the longest question and a little more."""
     read = sys.stdin.buffer.read(_QUESTION_BYTES)
     try:
         # The limit may cut a character in two; such a question is refused later, because it is too long.
@@ -202,8 +202,6 @@ class PlanChange:
 
     file: Path | None = None
     """A file with a new plan."""
-    edits: Path | None = None
-    """A file with edits for `read_edits`."""
     edit: bool = False
     """Whether to open the plan in an editor."""
     step: int | None = None
@@ -216,12 +214,10 @@ class PlanChange:
         has_step = self.step is not None
         if has_step != (self.subtask is not None or self.worker is not None):
             raise ConfigError("--step needs --subtask or --worker or both, and these need --step")
-        if (self.file is not None) + (self.edits is not None) + self.edit + has_step > 1:
-            raise ConfigError("--plan, --edits, --edit and --step exclude each other: give one of them")
+        if (self.file is not None) + self.edit + has_step > 1:
+            raise ConfigError("--plan, --edit and --step exclude each other: give one of them")
         if self.file is not None:
             return replace(read_plan(self.file, workers, max_steps), query=plan.query)
-        if self.edits is not None:
-            return edit_plan(plan, *_read_edits(self.edits, workers))
         if self.step is not None:
             worker = None if self.worker is None else worker_number(self.worker, workers, self.step)
             return edit_plan(plan, Change(step=self.step, worker=worker, subtask=self.subtask))
@@ -230,7 +226,11 @@ class PlanChange:
 
 def read_plan(path: Path, workers: Sequence[str], max_steps: int) -> Plan:
     """Read a file that `podium plan --json` wrote, or a plan in any of the three spellings."""
-    return read_saved_plan(_text(path, "the plan"), workers, max_steps)
+    try:
+        text = read_text(path, _PLAN_BYTES)
+    except (OSError, ValueError) as error:
+        raise QueryError(f"the plan {path} cannot be read: {why_unreadable(error)}") from error
+    return read_saved_plan(text, workers, max_steps)
 
 
 def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
@@ -252,19 +252,3 @@ def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
     if changed == text:
         return None
     return replace(read_saved_plan(changed, workers, max_steps), query=plan.query)
-
-
-def _read_edits(path: Path, workers: Sequence[str]) -> tuple[Edit, ...]:
-    text = _text(path, "the edits")
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise QueryError(f"the edits {path} are invalid JSON: {error}") from error
-    return read_edits(data, workers)
-
-
-def _text(path: Path, what: str) -> str:
-    try:
-        return read_text(path, _PLAN_BYTES)
-    except (OSError, ValueError) as error:
-        raise QueryError(f"{what} {path} cannot be read: {why_unreadable(error)}") from error

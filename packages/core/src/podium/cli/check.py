@@ -12,6 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from podium.cli.arguments import AsJson, ConfigPath
+from podium.cli.drawing import plain_table
 from podium.cli.screen import NO_ANSWER, Screen, remedies, reporting
 from podium.config import Config, find_config, load_config
 from podium.config.source import in_toml
@@ -369,7 +370,7 @@ def _told(error: PodiumError | TimeoutError) -> str:
 
 def _table(screen: Screen, probes: Sequence[Probe]) -> Table:
     amounts = (Column(head, justify="right") for head in ("latency", "tokens"))
-    table = Table("", "part", "name", "model", *amounts, box=None, header_style="dim", pad_edge=False)
+    table = plain_table("", "part", "name", "model", *amounts)
     for probe in probes:
         mark = Text("✓", style="green") if probe.error is None else Text("✗", style="red")
         about = "about " if probe.usage.estimated else ""

@@ -2,7 +2,7 @@
 
 import re
 from asyncio import get_running_loop
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TypeVar
 
@@ -10,8 +10,7 @@ import anyio
 
 from podium.cli.screen import Screen
 from podium.errors import JournalError, RunUnknown
-from podium.journal import Entry, Journal, RunRow, SqlJournal
-from podium.types.events import Event
+from podium.journal import Journal, RunRow, SqlJournal
 
 T = TypeVar("T")
 
@@ -73,29 +72,6 @@ async def find_run(journal: Journal, typed: str) -> RunRow:
     if not rows:
         raise RunUnknown(f"no run begins with {typed!r}: see `podium runs`")
     return (exact or rows)[0]
-
-
-async def family(journal: Journal, run_id: str) -> list[str]:
-    """Return the ids of a run and of all runs nested in it."""
-    found = [run_id]
-    for nested in await journal.runs(limit=None, nested=True, parent=run_id):
-        found += await family(journal, nested.run_id)
-    return found
-
-
-async def read_family(journal: Journal, run_id: str) -> Sequence[Entry]:
-    """Return the entries of a run and of the runs nested in it, oldest first."""
-    entries = [entry for each in await family(journal, run_id) for entry in await journal.read(each)]
-    return sorted(entries, key=lambda entry: entry.at)
-
-
-def nested_events(entries: Sequence[Entry], run_id: str) -> list[list[Event]]:
-    """Return the events of each run in `entries` that is nested in `run_id`."""
-    runs: dict[str, list[Event]] = {}
-    for entry in entries:
-        if entry.run_id != run_id:
-            runs.setdefault(entry.run_id, []).append(entry.event)
-    return list(runs.values())
 
 
 def local_time(at: float) -> str:

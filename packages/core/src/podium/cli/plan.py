@@ -1,30 +1,40 @@
 """`podium plan`: plan a question without running the plan, or read plan text."""
 
 import json
-import sys
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import anyio
 import typer
+from rich.cells import cell_len
 
-from podium.cli import drawing
-from podium.cli.arguments import AsJson, ConfigPath, Labels, Question, command, exclude, names, read_question
+from podium.cli.arguments import (
+    AsJson,
+    ConfigPath,
+    Labels,
+    Question,
+    command,
+    exclude,
+    names,
+    read_question,
+    read_stdin,
+)
+from podium.cli.drawing import plan_table
 from podium.cli.screen import BAD_INPUT, Screen, reporting
-from podium.config.source import why_unreadable, why_unwritable
+from podium.config import find_config, load_config
+from podium.config.source import read_text, why_unreadable, why_unwritable
 from podium.errors import ConfigError, PlanError, PlanInvalid, PlanSyntaxError, QueryError
 from podium.plan_text.parser import MAX_CHARS, parse_plan
 from podium.secrets import scrub
-
-if TYPE_CHECKING:
-    from podium.conductor import Conductor
-    from podium.types.plan import Plan
+from podium.types.plan import Plan
+from podium.types.result import explain_forecast
 
 _EXCERPT = 64
 """Longest excerpt of the line with the error, in characters."""
 _MAX_STEPS = 32
+"""Maximum number of steps of a parsed plan text."""
 
 
 def plan(  # noqa: PLR0913 - one parameter for each argument and option
@@ -37,7 +47,6 @@ def plan(  # noqa: PLR0913 - one parameter for each argument and option
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="A new file for the plan, for `podium run --plan`."),
     ] = None,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="Draw only the mermaid flowchart.")] = False,
     parse: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Only read this plan text; - for stdin. Needs --workers."),
@@ -47,9 +56,6 @@ def plan(  # noqa: PLR0913 - one parameter for each argument and option
         typer.Option(
             metavar="N|NAMES", help="With --parse: the number of workers, or their names, as in gpt,claude."
         ),
-    ] = None,
-    max_steps: Annotated[
-        int | None, typer.Option(min=1, help=f"With --parse: maximum number of steps. Default: {_MAX_STEPS}.")
     ] = None,
 ) -> None:
     """Show the plan for a question, and run nothing.
@@ -62,72 +68,60 @@ def plan(  # noqa: PLR0913 - one parameter for each argument and option
     """
     with reporting() as screen:
         if parse is not None:
-            others = {"a question": question, "--labels": labels, "--config": config, "--out": out}
-            exclude("--parse", others | {"--mermaid": mermaid})
+            exclude("--parse", {"a question": question, "--labels": labels, "--config": config, "--out": out})
             if workers is None:
                 raise ConfigError("--parse needs --workers: their number, or their names, as in gpt,claude")
-            _parse(screen, parse, read_roster(workers), max_steps or _MAX_STEPS, as_json=as_json)
-            return
-        if workers is not None or max_steps is not None:
-            raise ConfigError("--workers and --max-steps need --parse FILE: leave them out")
-        if out is not None and out.exists():
-            raise ConfigError(f"{out} already exists: name another file")
-        made = _plan(screen, config, question, labels, as_json=as_json, mermaid=mermaid)
-        if out is not None:
-            _save(made, out)
-        run = command(f"run --plan {quote(str(out or 'plan.json'))}", config)
-        first = "" if out is not None else "save the plan with `-o plan.json`, then "
-        screen.note(f"podium: {first}run it with `{run}`")
+            _parse(screen, parse, _read_roster(workers), as_json=as_json)
+        elif workers is not None:
+            raise ConfigError("--workers needs --parse FILE: leave it out")
+        else:
+            _plan(screen, config, question, labels, out, as_json=as_json)
 
 
 def _plan(
-    screen: Screen, config: Path | None, question: str | None, labels: str, *, as_json: bool, mermaid: bool
-) -> "Plan":
-    from podium.config import find_config, load_config  # noqa: PLC0415 - --parse does not wait for them
-
-    found = load_config(find_config(config))
-    conductor = found.conductor(journaled=False)
+    screen: Screen, config: Path | None, question: str | None, labels: str, out: Path | None, *, as_json: bool
+) -> None:
+    """Write the plan to stdout, or also to a file; its reason and its forecast to stderr."""
+    if out is not None and out.exists():
+        raise ConfigError(f"{out} already exists: name another file")
+    loaded = load_config(find_config(config))
+    conductor = loaded.conductor(journaled=False)
     asked = read_question(question)
-    if found.is_hosted:
-        raise ConfigError(
-            "a hosted conductor does not show its plans: use a config with a planner and workers"
-        )
+    if loaded.is_hosted:
+        told = "a hosted conductor does not show its plans: use a config with a planner and workers"
+        raise ConfigError(told)
     screen.warn(conductor.warnings)
     made = anyio.run(partial(conductor.plan, asked, labels=names(labels)))
-    _show(screen, conductor, made, as_json=as_json, mermaid=mermaid)
-    return made
-
-
-def _show(screen: Screen, conductor: "Conductor", made: "Plan", *, as_json: bool, mermaid: bool) -> None:
-    """Write the plan to stdout; its planner and its forecast to stderr."""
     workers, actions = conductor.pool.names, conductor.actions_of(made)
     if as_json:
         screen.result_json(made.to_json())
     else:
-        if not mermaid:
-            screen.draw(drawing.plan_table(made, workers, screen.shown, actions), "")
+        screen.draw(plan_table(made, workers, screen.shown, actions), "")
         screen.result(made.to_mermaid(workers, actions))
     if made.why:
-        screen.note(f"\n{made.why}" if screen.interactive else made.why)
-    screen.draw_note(*drawing.forecast(conductor.forecast(made), screen.shown))
+        screen.note(made.why)
+    screen.note(explain_forecast(conductor.forecast(made)))
+    if out is not None:
+        _save(made, out)
+    run = command(f"run --plan {quote(str(out or 'plan.json'))}", config)
+    first = "" if out is not None else "save the plan with `-o plan.json`, then "
+    screen.note(f"podium: {first}run it with `{run}`")
 
 
-def _save(plan: "Plan", path: Path) -> None:
+def _save(plan: Plan, path: Path) -> None:
     """Write a plan to a new file, or raise `ConfigError`."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(scrub(json.dumps(plan.to_json(), indent=2)) + "\n")
-    except FileExistsError as error:
-        raise ConfigError(f"{path} already exists: name another file") from error
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {why_unwritable(error)}") from error
 
 
-def _parse(screen: Screen, source: str, roster: int | list[str], max_steps: int, *, as_json: bool) -> None:
+def _parse(screen: Screen, source: str, roster: int | list[str], *, as_json: bool) -> None:
     """Show the plan in `source`, or its error."""
-    text = _read(source)
+    text = read_stdin() if source == "-" else _read(Path(source))
     try:
-        read = parse_plan(text, workers=roster, max_steps=max_steps)
+        read = parse_plan(text, workers=roster, max_steps=_MAX_STEPS)
     except PlanError as error:
         position = error.position if isinstance(error, PlanSyntaxError | PlanInvalid) else None
         if as_json:
@@ -141,10 +135,10 @@ def _parse(screen: Screen, source: str, roster: int | list[str], max_steps: int,
     if as_json:
         screen.result_json({"ok": True, "plan": {"steps": read.to_json()["steps"]}})
     else:
-        screen.draw(drawing.plan_table(read, None if isinstance(roster, int) else roster, screen.shown))
+        screen.draw(plan_table(read, None if isinstance(roster, int) else roster, screen.shown))
 
 
-def read_roster(text: str) -> int | list[str]:
+def _read_roster(text: str) -> int | list[str]:
     """Parse the number of workers, or their names, or raise `ConfigError`."""
     text = text.strip()
     if text.isdecimal() and text.isascii() and int(text[:9]) > 0:
@@ -155,20 +149,11 @@ def read_roster(text: str) -> int | list[str]:
     return found
 
 
-def _read(source: str) -> str:
-    most = 4 * (MAX_CHARS + 1)  # UTF-8 has at most 4 bytes per character
+def _read(path: Path) -> str:
     try:
-        if source == "-":
-            data = sys.stdin.buffer.read(most)
-        else:
-            with Path(source).open("rb") as file:
-                data = file.read(most)
+        return read_text(path, 4 * MAX_CHARS)  # UTF-8 has at most 4 bytes per character
     except (OSError, ValueError) as error:
-        raise QueryError(f"the plan text {source!r} cannot be read: {why_unreadable(error)}") from error
-    try:
-        return data.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return data.decode("utf-8", "replace")
+        raise QueryError(f"the plan text {path} cannot be read: {why_unreadable(error)}") from error
 
 
 def _pointed(text: str, position: int) -> str:
@@ -180,4 +165,4 @@ def _pointed(text: str, position: int) -> str:
     cut = max(0, column - _EXCERPT // 2)
     before = line[cut:column].replace("\t", " ")
     excerpt = before + line[column : cut + _EXCERPT].replace("\t", " ")
-    return f"{number:>6} | {excerpt}\n       | {' ' * drawing.width(before)}^ column {column + 1}"
+    return f"{number:>6} | {excerpt}\n       | {' ' * cell_len(before)}^ column {column + 1}"

@@ -6,43 +6,23 @@ from functools import partial
 from getpass import getuser
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import anyio
 import typer
 
 from podium import replay as replays
 from podium.budget.limits import OF_RUN, Limits
+from podium.cli import arguments
 from podium.cli.answer import Answering, at_the_terminal, verdict_on, verdict_on_action
-from podium.cli.arguments import (
-    Approve,
-    AsJson,
-    Calls,
-    ConfigPath,
-    Edits,
-    InEditor,
-    InputTokens,
-    MaxCost,
-    NewPlan,
-    Outputs,
-    OutputTokens,
-    PlanChange,
-    Rounds,
-    Run,
-    Seconds,
-    Step,
-    Steps,
-    Subtask,
-    Worker,
-    command,
-    exclude,
-)
+from podium.cli.arguments import PlanChange, command, exclude
 from podium.cli.lookup import find_run, look, short_id
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError
 from podium.run_state import fold, renumbered
+from podium.run_state.state import RunState
 from podium.types.events import ApprovalAsked, Event, RunEnded
 from podium.types.plan import Plan
 
@@ -50,22 +30,21 @@ Verdict = Literal["approve", "refuse", "done", "not-done"]
 
 
 def resume(  # noqa: PLR0913 - one parameter for each argument and option
-    run: Run,
+    run: arguments.Run,
     *,
-    plan: NewPlan = None,
-    edits: Edits = None,
-    edit: InEditor = False,
-    step: Step = None,
-    subtask: Subtask = None,
-    worker: Worker = None,
-    steps: Steps = None,
-    calls: Calls = None,
-    rounds: Rounds = None,
-    seconds: Seconds = None,
-    max_cost: MaxCost = None,
-    input_tokens: InputTokens = None,
-    output_tokens: OutputTokens = None,
-    approve: Approve = False,
+    plan: arguments.NewPlan = None,
+    edit: arguments.InEditor = False,
+    step: arguments.Step = None,
+    subtask: arguments.Subtask = None,
+    worker: arguments.Worker = None,
+    steps: arguments.Steps = None,
+    calls: arguments.Calls = None,
+    rounds: arguments.Rounds = None,
+    seconds: arguments.Seconds = None,
+    cost: arguments.Cost = None,
+    input_tokens: arguments.InputTokens = None,
+    output_tokens: arguments.OutputTokens = None,
+    approve: arguments.Approve = False,
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Repeat steps that lacked an input which exists by now.")
     ] = False,
@@ -76,9 +55,9 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
         bool,
         typer.Option("--replay", help="Repeat the run as a new run, from its recorded outputs, at no cost."),
     ] = False,
-    config: ConfigPath = None,
-    outputs: Outputs = False,
-    as_json: AsJson = False,
+    config: arguments.ConfigPath = None,
+    outputs: arguments.Outputs = False,
+    as_json: arguments.AsJson = False,
 ) -> None:
     """Continue, change or replay a recorded run.
 
@@ -86,21 +65,14 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
     limits; options replace them. With a changed plan, only the steps whose input differs are called.
     """
     with reporting() as screen:
-        limits = {
-            "steps": steps,
-            "calls": calls,
-            "rounds": rounds,
-            "seconds": seconds,
-            "cost": max_cost,
-            "input_tokens": input_tokens,
-            "output_tokens": output_tokens,
-        }
+        limits = {"steps": steps, "calls": calls, "rounds": rounds, "seconds": seconds, "cost": cost}
+        limits |= {"input_tokens": input_tokens, "output_tokens": output_tokens}
         if replay:
             others = {"--approve": approve, "--refresh": refresh, "--force": force}
-            exclude("--replay", others | {"a limit": any(each is not None for each in limits.values())})
-        recorded = find_recorded_run(config, run)
-        conductor = recorded.conductor
-        change = PlanChange(file=plan, edits=edits, edit=edit, step=step, subtask=subtask, worker=worker)
+            exclude("--replay", others | {"a limit": any(limits.values())})
+        recorded = _find(config, run)
+        conductor, state = recorded.conductor, recorded.state
+        change = PlanChange(file=plan, edit=edit, step=step, subtask=subtask, worker=worker)
         answering = Answering(screen, as_json=as_json, outputs=outputs, recorded=True, config=config)
         new_plan, policy = recorded.changed(change), None
         if replay:
@@ -109,21 +81,28 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
             return
         if approve:
             policy = at_the_terminal(screen, answering.view, conductor)
-            for asked in fold(recorded.events).waiting:
+            for asked in state.waiting:
                 anyio.run(_decide_at_the_terminal, screen, recorded, asked, new_plan)
                 new_plan = None
-        if recorded.is_complete:
+        if isinstance(state.end, RunEnded) and state.end.result.status == "ok":
             screen.note("podium: the run is complete: this is its recorded answer, and nothing is called")
-        changed = recorded.limits(**limits)
-        if changed is None and recorded.kept:
-            told = ", ".join(recorded.kept)
-            screen.note(f"podium: the run keeps its original limits: {told}")
+        own = conductor.limits.keeping(state.limits)
+        new: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
+        if not new and (kept := _differences(own, conductor.limits)):
+            screen.note(f"podium: the run keeps its original limits: {kept}")
+        changed = replace(own, **new) if new else None
         go_on = partial(conductor.resume, recorded.run_id, plan=new_plan, policy=policy, limits=changed)
         answering.carry_out(lambda listen: go_on(refresh=refresh, force=force, on_event=listen))
 
 
+def _differences(own: Limits, config: Limits) -> str:
+    """Return the limits of a run that differ from those of the config, as text."""
+    values = {name: getattr(own, name) for name in OF_RUN if getattr(own, name) != getattr(config, name)}
+    return ", ".join(f"no {name}" if value is None else f"{name} {value:g}" for name, value in values.items())
+
+
 def decide(  # noqa: PLR0913 - one parameter for each argument and option
-    run: Run,
+    run: arguments.Run,
     verdict: Annotated[
         Verdict,
         typer.Argument(
@@ -137,17 +116,16 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
     round_: Annotated[
         int | None, typer.Option("--round", min=1, metavar="R", help="The round of the action.")
     ] = None,
-    plan: NewPlan = None,
-    edits: Edits = None,
-    edit: InEditor = False,
-    step: Step = None,
-    subtask: Subtask = None,
-    worker: Worker = None,
+    plan: arguments.NewPlan = None,
+    edit: arguments.InEditor = False,
+    step: arguments.Step = None,
+    subtask: arguments.Subtask = None,
+    worker: arguments.Worker = None,
     by: Annotated[
         str, typer.Option(metavar="NAME", default_factory=getuser, help="Name recorded with the decision.")
     ],
     why: Annotated[str, typer.Option(metavar="TEXT", help="Reason; a refusal needs one.")] = "",
-    config: ConfigPath = None,
+    config: arguments.ConfigPath = None,
 ) -> None:
     """Approve or refuse what a run waits for.
 
@@ -155,7 +133,7 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
     takes it as carried out; after `not-done`, `podium resume` carries it out.
     """
     with reporting() as screen:
-        change = PlanChange(file=plan, edits=edits, edit=edit, step=step, subtask=subtask, worker=worker)
+        change = PlanChange(file=plan, edit=edit, step=step, subtask=subtask, worker=worker)
         if verdict == "refuse" and not why:
             raise ConfigError("a refusal needs a reason: add --why TEXT")
         if verdict in ("done", "not-done") and action is None:
@@ -163,7 +141,7 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
         if change != PlanChange() and (verdict != "approve" or action is not None):
             told = "only an approved plan can be changed: leave out the options that change the plan"
             raise ConfigError(told)
-        recorded = find_recorded_run(config, run)
+        recorded = _find(config, run)
         facts = (
             {"approved": verdict == "approve", "plan": recorded.changed(change)}
             if verdict in ("approve", "refuse")
@@ -177,7 +155,7 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
 
 
 async def _decide_at_the_terminal(
-    screen: Screen, recorded: "RecordedRun", asked: ApprovalAsked, changed: Plan | None
+    screen: Screen, recorded: "_Recorded", asked: ApprovalAsked, changed: Plan | None
 ) -> None:
     """Show the changed or waiting plan of a run, or an action, ask for approval, and record the decision."""
     plan: Plan | None = None
@@ -199,11 +177,12 @@ async def _decide_at_the_terminal(
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedRun:
+class _Recorded:
     """A recorded run with the conductor of the config."""
 
     run_id: str
     events: Sequence[Event]
+    state: RunState
     conductor: Conductor
 
     def changed(self, change: PlanChange) -> Plan | None:
@@ -212,36 +191,17 @@ class RecordedRun:
             return None
         return change.apply(self.plan, self.conductor.pool.names, self.conductor.limits.plan_steps)
 
-    def limits(self, **given: float | None) -> Limits | None:
-        """Return the run's limits with the given limits, by name, replaced; `None` if none is given."""
-        new = {name: value for name, value in given.items() if value is not None}
-        own = self.conductor.limits.keeping(fold(self.events).limits)
-        return replace(own, **cast("Any", new)) if new else None
-
-    @property
-    def kept(self) -> list[str]:
-        """The limits of the run that differ from the config's limits, as text."""
-        config = self.conductor.limits
-        own = config.keeping(fold(self.events).limits)
-        values = {name: getattr(own, name) for name in OF_RUN if getattr(own, name) != getattr(config, name)}
-        return [f"no {name}" if value is None else f"{name} {value:g}" for name, value in values.items()]
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the run ended with a complete answer, so that it has nothing left to do."""
-        return any(isinstance(event, RunEnded) and event.result.status == "ok" for event in self.events[-1:])
-
     @property
     def plan(self) -> Plan:
         """The plan of the last round; `ConfigError` if there is none, or a worker is not in the pool."""
-        state = fold(self.events)
-        ready = [current.ready for _, current in sorted(state.rounds.items()) if current.ready is not None]
-        if not ready:
+        rounds = sorted(self.state.rounds.items(), reverse=True)
+        ready = next((current.ready for _, current in rounds if current.ready is not None), None)
+        if ready is None:
             raise ConfigError(f"run {self.run_id} has no plan yet")
-        return renumbered(ready[-1].plan, state.names, self.conductor.pool.names)
+        return renumbered(ready.plan, self.state.names, self.conductor.pool.names)
 
 
-def find_recorded_run(path: Path | None, typed: str) -> RecordedRun:
+def _find(path: Path | None, typed: str) -> _Recorded:
     """Return the run whose id begins with `typed`, from the journal of the config at `path`."""
     config = load_config(find_config(path))
     journal = config.journal()
@@ -253,4 +213,4 @@ def find_recorded_run(path: Path | None, typed: str) -> RecordedRun:
         return row.run_id, [entry.event for entry in await journal.read(row.run_id)]
 
     run_id, events = look(journal, read)  # before MCP servers start
-    return RecordedRun(run_id, events, config.conductor())
+    return _Recorded(run_id, events, fold(events), config.conductor())

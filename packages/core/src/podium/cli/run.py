@@ -11,25 +11,9 @@ from typing import Annotated
 import anyio
 import typer
 
+from podium.cli import arguments
 from podium.cli.answer import Answering, at_the_terminal, problem_line, show_answer, status_line
-from podium.cli.arguments import (
-    Approve,
-    AsJson,
-    Calls,
-    ConfigPath,
-    InputTokens,
-    Labels,
-    MaxCost,
-    Outputs,
-    OutputTokens,
-    Question,
-    Rounds,
-    Seconds,
-    Steps,
-    names,
-    read_plan,
-    read_question,
-)
+from podium.cli.arguments import names, read_plan, read_question
 from podium.cli.live import LiveState, follow, run_notes
 from podium.cli.lookup import check_journal
 from podium.cli.screen import NO_ANSWER, PARTIAL, Screen, reporting
@@ -43,7 +27,7 @@ from podium.types.result import Result
 
 
 def run(  # noqa: PLR0913 - one parameter for each argument and option
-    question: Question = None,
+    question: arguments.Question = None,
     *,
     file: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="Add a text file to the question. Repeatable.")
@@ -52,25 +36,22 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         Path | None,
         typer.Option(metavar="FILE", help="Run a saved plan, for its own question by default."),
     ] = None,
-    config: ConfigPath = None,
-    as_json: AsJson = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Write the decisions and their reasons to stderr.")
-    ] = False,
-    steps: Steps = None,
-    calls: Calls = None,
-    rounds: Rounds = None,
-    seconds: Seconds = None,
-    max_cost: MaxCost = None,
-    input_tokens: InputTokens = None,
-    output_tokens: OutputTokens = None,
-    outputs: Outputs = False,
-    approve: Approve = False,
+    config: arguments.ConfigPath = None,
+    as_json: arguments.AsJson = False,
+    steps: arguments.Steps = None,
+    calls: arguments.Calls = None,
+    rounds: arguments.Rounds = None,
+    seconds: arguments.Seconds = None,
+    cost: arguments.Cost = None,
+    input_tokens: arguments.InputTokens = None,
+    output_tokens: arguments.OutputTokens = None,
+    outputs: arguments.Outputs = False,
+    approve: arguments.Approve = False,
     run_id: Annotated[
         str | None,
         typer.Option(metavar="ID", help="The run's id. An id that was used before continues that run."),
     ] = None,
-    labels: Labels = "",
+    labels: arguments.Labels = "",
     no_journal: Annotated[bool, typer.Option("--no-journal", help="Do not record the run.")] = False,
 ) -> None:
     """Answer a question, or run a saved plan."""
@@ -82,20 +63,12 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             raise ConfigError(f"--run-id needs a journal, and this run is not recorded: {off}, or --run-id")
         if journal is not None:
             check_journal(screen, journal)  # before MCP servers start
-        limits = {
-            "steps": steps,
-            "calls": calls,
-            "rounds": rounds,
-            "seconds": seconds,
-            "cost": max_cost,
-            "input_tokens": input_tokens,
-            "output_tokens": output_tokens,
-        }
+        limits = {"steps": steps, "calls": calls, "rounds": rounds, "seconds": seconds, "cost": cost}
+        limits |= {"input_tokens": input_tokens, "output_tokens": output_tokens}
         conductor = loaded.conductor(limits=limits, journaled=not no_journal)
         answering = Answering(
             screen,
             as_json=as_json,
-            explain=explain,
             outputs=outputs,
             recorded=journal is not None,
             config=config,
@@ -132,7 +105,7 @@ def demo(
     ] = _PAGES,
 ) -> None:
     """Answer a question without a model, key or network."""
-    from podium.cli.drawing.run_table import RunTable, View  # noqa: PLC0415 - rich is slow to import
+    from podium.cli.drawing import RunTable, View  # noqa: PLC0415 - rich is slow to import
     from podium.planners.rule import RulePlanner  # noqa: PLC0415 - only the demo needs it
     from podium.workers import Calculator, Documents, Gather  # noqa: PLC0415 - only the demo needs them
 
@@ -162,7 +135,7 @@ def _conclude(screen: Screen, question: str, result: Result) -> None:
             screen.result(f"Steps {steps} ran in parallel, because none depends on another.")
     screen.result("")
     show_answer(screen, result)
-    podium = _own_command()
+    podium = "podium" if shutil.which("podium") else f"{shlex.quote(sys.executable)} -m podium"
     more = [
         "\nTo run it with real models:",
         "export the key of a provider, then",
@@ -174,15 +147,3 @@ def _conclude(screen: Screen, question: str, result: Result) -> None:
     screen.result("\n".join(["", status_line(result), *filter(None, [problem_line(result)]), *more]))
     if result.status != "ok":
         raise typer.Exit(PARTIAL if result.status == "partial" else NO_ANSWER)
-
-
-def _own_command() -> str:
-    """Return the shell command that starts this program from the current folder."""
-    if shutil.which("podium") is not None:
-        return "podium"
-    script, is_module = Path(sys.argv[0]).absolute(), sys.argv[0].endswith("__main__.py")
-    path = Path(sys.executable) if is_module else script
-    if path.is_relative_to(Path.cwd()):
-        path = path.relative_to(Path.cwd())
-    typed = shlex.quote(str(path) if len(path.parts) > 1 else f"./{path}")
-    return f"{typed} -m podium" if is_module else typed

@@ -12,6 +12,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from podium.cli.arguments import AsJson, ConfigPath, Run, Since, age
+from podium.cli.drawing import plain_table
 from podium.cli.lookup import SHORT, find_run, local_time, look, short_id
 from podium.cli.root import command_group
 from podium.cli.screen import Screen, counted, duration, money, reporting
@@ -156,7 +157,8 @@ def _table(screen: Screen, rows: Sequence[tuple[RunRow, float | None]]) -> Table
     question = Column("question", no_wrap=True, overflow="ellipsis", ratio=1)  # takes the remaining width
     amounts = (Column(head, no_wrap=True, justify="right") for head in ("cost", "time"))
     heads = (Column(head, no_wrap=True) for head in ("run", "when", "state"))
-    table = Table(*heads, question, *amounts, expand=True, box=None, header_style="dim", pad_edge=False)
+    table = plain_table(*heads, question, *amounts)
+    table.expand = True
     for row, seconds in rows:
         table.add_row(
             Text(screen.shown(short_id(row.run_id, SHORT if wide else _NARROW_ID)[:_WIDE_ID])),

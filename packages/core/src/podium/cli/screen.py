@@ -7,13 +7,12 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import StringIO
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import anyio
 import anyio.to_thread
 import typer
 
-from podium.cli import drawing
 from podium.config.source import in_toml
 from podium.errors import (
     ConfigError,
@@ -170,14 +169,20 @@ class Screen:
         """Draw on the console if it is a terminal; otherwise return the drawings as text."""
         drawn = StringIO()
         if not console.is_terminal:
-            console = drawing.console(file=drawn, width=console.width)
+            console = Screen._console(file=drawn, width=console.width)
         for each in drawings:
             console.print(each, soft_wrap=isinstance(each, str))
         return "".join(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines())
 
     def console(self, *, stderr: bool = False) -> "Console":
         """Return a rich console on stdout, or on stderr."""
-        return drawing.console(stderr=stderr)
+        return self._console(stderr=stderr)
+
+    @staticmethod
+    def _console(**settings: Any) -> "Console":
+        from rich.console import Console  # noqa: PLC0415 - it is slow to import
+
+        return Console(highlight=False, markup=False, **settings)
 
     def _result(self, text: str) -> None:
         """Write to stdout; if that fails, exit with a message, except when the reader closed the pipe."""

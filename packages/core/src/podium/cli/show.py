@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import chain
 from typing import Annotated, Any
 
 import typer
@@ -10,19 +11,18 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from podium import replay
-from podium.cli import drawing
 from podium.cli.answer import charge_line, problem_line, result_json, status_line, step_outputs
 from podium.cli.arguments import AsJson, ConfigPath, Run, exclude
-from podium.cli.drawing.run_table import RunTable
+from podium.cli.drawing import RunTable, plain_table
 from podium.cli.live import LiveState, run_notes
-from podium.cli.lookup import find_run, local_time, look, nested_events, read_family, short_id
+from podium.cli.lookup import find_run, local_time, look, short_id
 from podium.cli.screen import Screen, counted, money, reporting
 from podium.config import find_journal
 from podium.config.add_ons import load_part
 from podium.journal import Entry, Journal, RunRow
 from podium.run_state import fold
 from podium.types.events import RunStarted
-from podium.types.result import Result
+from podium.types.result import Result, compare, explain_forecast
 
 _EXCERPT = 200
 """Longest excerpt of a text that differs, in characters."""
@@ -100,17 +100,25 @@ def _show(
     for line in filter(None, [charge_line(result), problem_line(result)]):
         screen.result(line)
     if result.forecast is not None and result.rounds:
-        screen.result("")
         outcomes = result.rounds[0].outcomes
         began = any(outcome.started is not None for outcome in outcomes)
-        screen.draw(*drawing.forecast(result.forecast, screen.shown, outcomes if began else None))
+        screen.result(compare(result.forecast, outcomes) if began else explain_forecast(result.forecast))
 
 
 async def _read(journal: Journal, typed: str) -> tuple[RunRow, Sequence[Entry], Result]:
+    """Return a run, its entries with those of the runs nested in it, oldest first, and its result."""
     row = await find_run(journal, typed)
-    entries = await read_family(journal, row.run_id)
-    own = [entry.event for entry in entries if entry.run_id == row.run_id]
-    return row, entries, fold(own, nested_events(entries, row.run_id)).result()
+    entries = [list(await journal.read(run_id)) for run_id in await _family(journal, row.run_id)]
+    own, *nested = [[entry.event for entry in each] for each in entries]
+    return row, sorted(chain(*entries), key=lambda entry: entry.at), fold(own, nested).result()
+
+
+async def _family(journal: Journal, run_id: str) -> list[str]:
+    """Return the ids of a run and of all runs nested in it."""
+    found = [run_id]
+    for nested in await journal.runs(limit=None, nested=True, parent=run_id):
+        found += await _family(journal, nested.run_id)
+    return found
 
 
 def _heading(row: RunRow, started: RunStarted) -> str:
@@ -151,7 +159,8 @@ def _differences(
 ) -> Table:
     sides = (Column(screen.shown(short_id(result.run_id)), ratio=1) for result in results)
     heads = (Column(head, no_wrap=True) for head in ("where", "what"))
-    table = Table(*heads, *sides, expand=True, box=None, header_style="dim", pad_edge=False)
+    table = plain_table(*heads, *sides)
+    table.expand = True
     several = any(len(result.rounds) > 1 for result in results)
     for difference in differences:
         step = (f"round {difference.round}, " if several else "") + f"step {difference.step}"

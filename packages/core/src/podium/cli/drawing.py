@@ -1,0 +1,256 @@
+"""Draws a run as a table, also while it runs, and a plan as a table."""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+
+import anyio
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Column, Table
+from rich.text import Text
+
+from podium.cli.live import Job, LiveState, RunRow, Shown, StepRow, follow, run_notes
+from podium.cli.screen import Screen, counted, duration, money, short_count
+from podium.run_state.state import RoundState
+from podium.types.events import ApprovalAsked
+from podium.types.outcome import Outcome
+from podium.types.plan import Plan
+from podium.types.result import Result
+
+_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_MARKS = {
+    "waiting": ("·", "dim"),
+    "running": ("", "cyan"),
+    "ok": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "skipped": ("-", "yellow"),
+    "cancelled": ("✗", "yellow"),
+}
+_WIDE = 100
+"""Width of a terminal with room for the column `sees` and for exact token counts, in columns."""
+_TAIL_LINES = 6
+_Line = Text | tuple[str | Text, ...]
+"""A line of the table: a text over all columns, or the cells of the columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTable:
+    """Draws the state of a run.
+
+    Args:
+        shown: makes foreign text safe for a terminal.
+        now: the time, in seconds, on the clock of the state's events; `None` for a run that is not
+            running.
+        width: the columns of the terminal.
+    """
+
+    shown: Shown
+    now: float | None
+    width: int = 80
+
+    def draw(self, state: LiveState) -> RenderableType:
+        """Draw the steps of the run and of its nested runs."""
+        root = state.root
+        if root is None or not root.state.rounds:
+            at_work = root is None or (root.result is None and self.now is not None)
+            told = f"{self._frame()} {'starting' if root is None else 'working'}"
+            return Group(*[Text(told)] if at_work else ())
+        table = self._table(header=True)
+        parts: list[RenderableType] = [table]
+        for line in self._run(root, 0):
+            if isinstance(line, Text):
+                table = self._table(header=False)
+                parts += [line, table]
+            else:
+                table.add_row(*line)
+        return Group(*parts)
+
+    def draw_live(self, state: LiveState) -> RenderableType:
+        """Draw a running run: totals, steps, notes, and the end of the answer so far."""
+        root = state.root
+        totals = [self._totals(root)] if root is not None and root.state.rounds else []
+        answer = "" if root is None else self.shown(root.answer)
+        notes = [_cropped(note.text, note.style) for note in run_notes(state, self.shown)]
+        tail = [_cropped(line, "dim") for line in answer.splitlines()[-_TAIL_LINES:]]
+        return Group(*totals, self.draw(state), *notes, *tail)
+
+    def _table(self, *, header: bool) -> Table:
+        """Return a table with fixed columns, so that several tables are aligned."""
+        wide = self.width >= _WIDE
+        table = plain_table()
+        table.expand, table.show_header, table.padding = True, header, (0, 1, 0, 0)
+        table.add_column("  step", width=30 if wide else 20, no_wrap=True)
+        table.add_column("task", ratio=1, min_width=8, no_wrap=True)
+        if wide:
+            table.add_column("sees", width=12, no_wrap=True)
+        table.add_column("state", width=9, no_wrap=True)
+        for head, width in (("tokens", 10 if wide else 6), ("cost", 8), ("time", 11)):
+            table.add_column(head, width=width, no_wrap=True, justify="right")
+        return table
+
+    def _run(self, run: RunRow, depth: int) -> Iterator[_Line]:
+        rounds = run.state.rounds
+        for current in rounds.values():
+            approval, ready = _approval(current), current.ready
+            is_fallback = ready is not None and ready.is_fallback
+            if not depth or len(rounds) > 1 or is_fallback or approval:
+                told = "  " * depth + self._round(current, run) + (f"  {approval}" if approval else "")
+                yield _cropped(self.shown(told), "bold yellow" if is_fallback else "bold")
+            steps = run.steps(current).values()
+            digits = max((len(step.number) for step in steps), default=1)
+            for step in steps:
+                yield self._step(step, step.number.ljust(digits), depth)
+                for nested in step.runs:
+                    yield from self._run(nested, depth + 1)
+
+    def _round(self, current: RoundState, run: RunRow) -> str:
+        told = f"round {current.number}"
+        if (ready := current.ready) is not None:
+            return f"{told}  plan by {ready.planner}{', the fallback' if ready.is_fallback else ''}"
+        if run.result is not None or self.now is None:
+            return told
+        draft = run.drafts.get(current.number)
+        return f"{told}  {self._frame()} writing the plan, {draft.chars if draft else 0:,} characters"
+
+    def _step(self, step: StepRow, number: str, depth: int) -> tuple[str | Text, ...]:
+        mark, style = _MARKS[step.status]
+        worker = f" {number} {self._one_line(step.worker) or '…'}{' !' if step.acts else ''}"
+        label = Text.assemble(("  " * depth + (mark or self._frame()), style), worker)
+        outcome, tokens, cost, took = step.outcome, "", "", ""
+        if outcome is not None and (outcome.attempts or outcome.reused):
+            if outcome.usage.total_tokens or not outcome.reused:
+                tokens, cost = self._tokens(outcome), money(outcome.cost)
+            took = "" if outcome.reused else duration(outcome.seconds)
+        elif outcome is None and step.since is not None and self.now is not None:
+            took = duration(self.now - step.since)
+        sees = (", ".join(map(str, step.sees)),) if self.width >= _WIDE else ()
+        return label, Text(self._one_line(step.subtask)), *sees, self._state(step), tokens, cost, took
+
+    def _state(self, step: StepRow) -> str:
+        if step.outcome is not None:
+            return "reused" if step.outcome.reused else step.outcome.status
+        if self.now is None:
+            return "not ended" if step.calls else "not begun"
+        return step.status if step.again is None else f"retry {max(0.0, step.again - self.now):.0f}s"
+
+    def _tokens(self, outcome: Outcome) -> str:
+        count = outcome.usage.total_tokens
+        about = "~" if outcome.usage.estimated else ""
+        return about + (f"{count:,}" if self.width >= _WIDE else short_count(count))
+
+    def _totals(self, root: RunRow) -> Text:
+        steps = [step for current in root.state.rounds.values() for step in root.steps(current).values()]
+        ended = [step.outcome for step in steps if step.outcome is not None]
+        tokens = sum(outcome.usage.total_tokens for outcome in ended)
+        took = "" if self.now is None else f", {duration(self.now - root.began)}"
+        told = f"{len(ended)} of {counted(len(steps), 'step')} ended, {tokens:,} tokens{took}"
+        return _cropped(told, "bold")
+
+    def _one_line(self, text: str) -> str:
+        return " ".join(self.shown(text).split())
+
+    def _frame(self) -> str:
+        return "?" if self.now is None else _FRAMES[int(self.now * 10) % len(_FRAMES)]
+
+
+def _approval(current: RoundState) -> str:
+    """Return the decision on the plan, or that the plan waits for it; empty if no approval is needed."""
+    event = current.approval
+    if event is None:
+        return ""
+    if isinstance(event, ApprovalAsked):
+        return "waits for approval" if event.step is None else f"step {event.step} waits"
+    said = ("approved" if event.approved else "refused") + ("" if event.plan is None else " with changes")
+    return said + (f" by {event.by}" if event.by else "") + (f": {event.why}" if event.why else "")
+
+
+def _cropped(text: str, style: str) -> Text:
+    line = text.replace("\n", " ").replace("\t", " ")
+    return Text(line, style=style, no_wrap=True, overflow="ellipsis")
+
+
+_TICK = 0.1
+"""Seconds between two refreshes."""
+
+
+class View:
+    """The live view of one run, on stderr."""
+
+    def __init__(self, screen: Screen, state: LiveState) -> None:
+        self._screen = screen
+        self._state = state
+        self._live = Live(console=screen.console(stderr=True), auto_refresh=False)
+
+    async def watch(self, job: Job) -> Result:
+        """Run the job, show its progress, and return its result.
+
+        Raises:
+            PodiumError: `Conductor.run` raises it.
+        """
+        ended_with: Result | Exception
+        with self._live:
+            try:
+                async with anyio.create_task_group() as drawing:
+                    drawing.start_soon(self._keep_drawing)
+                    try:
+                        ended_with = await follow(job, self._state)
+                    except Exception as error:  # noqa: BLE001 - raised below: the task group would wrap it
+                        ended_with = error
+                    drawing.cancel_scope.cancel()
+            finally:
+                self._live.update(self._table(None).draw(self._state), refresh=True)
+        for note in run_notes(self._state, self._screen.shown):
+            self._live.console.print(Text(note.text, style=note.style), soft_wrap=True)
+        if isinstance(ended_with, Exception):
+            raise ended_with
+        return ended_with
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Hide the view during the block, so that the terminal is free for other output."""
+        self._live.update(self._table(monotonic()).draw(self._state))
+        self._live.stop()
+        try:
+            yield
+        finally:
+            self._live.vertical_overflow = "ellipsis"  # `stop` changes it
+            self._live.start()
+
+    async def _keep_drawing(self) -> None:
+        while True:
+            if self._live.is_started:
+                self._live.update(self._table(monotonic()).draw_live(self._state), refresh=True)
+            await anyio.sleep(_TICK)
+
+    def _table(self, now: float | None) -> RunTable:
+        return RunTable(self._screen.shown, now, self._live.console.width)
+
+
+def plan_table(
+    plan: Plan, workers: Sequence[str] | None, shown: Shown, actions: Collection[int] = ()
+) -> Table:
+    """Draw `plan`, one row per step.
+
+    Args:
+        plan: the plan.
+        workers: the workers' names in the pool's order; `None` to show their numbers.
+        shown: makes foreign text safe for a terminal.
+        actions: indices of the steps that are actions, which are marked.
+    """
+    table = plain_table("step", "worker", "subtask", "sees")
+    for index, step in enumerate(plan.steps):
+        who = str(step.worker) if workers is None else workers[step.worker]
+        who += " (acts)" if index in actions else ""
+        sees = ", ".join(map(str, step.access_list)) or "-"
+        sees += "" if step.enough is None else f" ({step.enough} of them)"
+        table.add_row(plan.numbered(index), Text(shown(who)), Text(shown(step.subtask)), sees)
+    if not plan.steps:
+        table.add_row("-", "-", "keep the previous answer", "-")
+    return table
+
+
+def plain_table(*columns: Column | str) -> Table:
+    """Return a table without lines."""
+    return Table(*columns, box=None, header_style="dim", pad_edge=False)
