@@ -4,16 +4,14 @@ from .arguments import (
     Run as Run,
     above_zero as above_zero,
     age as age,
-    span as span,
-)
-from .entry import (
-    main as main,
-)
-from .lookup import (
     check_journal as check_journal,
     find_run as find_run,
     local_time as local_time,
     look as look,
+    span as span,
+)
+from .entry import (
+    main as main,
 )
 from .root import (
     app as app,

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -14,9 +14,8 @@ import anyio.to_thread
 import typer
 from pydantic_core import to_jsonable_python
 
-from podium.cli.arguments import OPTION_OF_LIMIT, command, edited
+from podium.cli.arguments import OPTION_OF_LIMIT, command, edited, short_id
 from podium.cli.live import Job, LiveState, follow
-from podium.cli.lookup import short_id
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen, duration, money
 from podium.conductor import Conductor
 from podium.config.source import in_toml
@@ -174,7 +173,7 @@ async def verdict_on(screen: Screen, shown: Plan, conductor: Conductor) -> Liter
 
     plan, workers = shown, conductor.pool.names
     while True:
-        screen.draw_note(plan_table(plan, workers, screen.shown, conductor.actions_of(plan)))
+        screen.draw(plan_table(plan, workers, screen.shown, conductor.actions_of(plan)), stderr=True)
         screen.note(explain_forecast(conductor.forecast(plan)))
         said = await _answer(screen)
         if said == "yes":
@@ -201,29 +200,24 @@ async def _answer(screen: Screen) -> str:
 _EXITS = {"partial": PARTIAL, "failed": NO_ANSWER, "waiting": WAITING}
 
 
+@dataclass(slots=True, kw_only=True)
 class Answering:
-    """One run that a command starts and shows; `recorded` says whether it can be resumed."""
+    """One run that a command starts and shows."""
 
-    def __init__(
-        self,
-        screen: Screen,
-        *,
-        as_json: bool,
-        outputs: bool = False,
-        recorded: bool,
-        config: Path | None = None,
-    ) -> None:
-        self._screen = screen
-        self._as_json = as_json
-        self._outputs = outputs
-        self._recorded = recorded
-        self._config = config
-        self._state = LiveState()
-        self.view: View | None = None
-        if screen.interactive and not as_json:
+    screen: Screen
+    as_json: bool
+    outputs: bool
+    is_recorded: bool
+    """Whether the run can be resumed."""
+    config: Path | None
+    state: LiveState = field(default_factory=LiveState)
+    view: "View | None" = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.screen.interactive and not self.as_json:
             from podium.cli import drawing  # noqa: PLC0415 - rich is slow to import
 
-            self.view = drawing.View(screen, self._state)
+            self.view = drawing.View(self.screen, self.state)
 
     def carry_out(self, job: Job) -> None:
         """Run the job, show its result, and exit with its exit code."""
@@ -232,38 +226,38 @@ class Answering:
         except (KeyboardInterrupt, PodiumError) as error:
             if isinstance(error, JournalError | ListenerFailed) and error.result is not None:
                 self._show_result(error.result)  # the answer is paid for
-            elif self._recorded and self._state.runs:
-                run_id = next(iter(self._state.runs))
-                resume = command(f"resume {quote(short_id(run_id))}", self._config)
+            elif self.is_recorded and self.state.runs:
+                run_id = next(iter(self.state.runs))
+                resume = command(f"resume {quote(short_id(run_id))}", self.config)
                 error.add_note(f"continue with `{resume}`")
-            root = self._state.root
-            if isinstance(error, PlannerError) and self._as_json and root is not None and root.result:
+            root = self.state.root
+            if isinstance(error, PlannerError) and self.as_json and root is not None and root.result:
                 self._show_result(root.result)  # programs need the cost of a failed run too
             raise
-        for output in step_outputs(result) if self._outputs and not self._as_json else ():
-            self._screen.note(output)
+        for output in step_outputs(result) if self.outputs and not self.as_json else ():
+            self.screen.note(output)
         self._show_result(result)
-        if not self._as_json:
+        if not self.as_json:
             self._tell(result)
         if result.status != "ok":
             raise typer.Exit(_EXITS[result.status])
 
     async def _done(self, job: Job) -> Result:
-        return await (follow(job, self._state) if self.view is None else self.view.watch(job))
+        return await (follow(job, self.state) if self.view is None else self.view.watch(job))
 
     def _show_result(self, result: Result) -> None:
-        if self._as_json:
-            self._screen.result_json(result_json(result))
+        if self.as_json:
+            self.screen.result_json(result_json(result))
         else:
-            show_answer(self._screen, result)
+            show_answer(self.screen, result)
 
     def _tell(self, result: Result) -> None:
         """Write the status of the run, its id and what can be done to stderr."""
-        if self._screen.interactive or result.status != "ok":
+        if self.screen.interactive or result.status != "ok":
             for line in filter(None, [status_line(result), charge_line(result), problem_line(result)]):
-                self._screen.note(f"podium: {line}")
-        if self._recorded:
-            self._screen.note(f"podium: run {result.run_id}{_hint(result, self._config)}")
+                self.screen.note(f"podium: {line}")
+        if self.is_recorded:
+            self.screen.note(f"podium: run {result.run_id}{_hint(result, self.config)}")
 
 
 def show_answer(screen: Screen, result: Result) -> None:

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share: their values, the question, and plans in files."""
+"""What commands have in common: arguments and options, questions and plans in files, recorded runs."""
 
 import json
 import os
@@ -6,22 +6,28 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from asyncio import get_running_loop
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
 from time import time
-from typing import Annotated
+from typing import Annotated, TypeVar
 
+import anyio
 import typer
 
+from podium.cli.screen import Screen
 from podium.config.source import read_text, why_unreadable
-from podium.errors import ConfigError, QueryError
+from podium.errors import ConfigError, JournalError, QueryError, RunUnknown
+from podium.journal import Journal, RunRow, SqlJournal
 from podium.plan_text.edits import Change, edit_plan, read_saved_plan, worker_number
 from podium.types.messages import MAX_QUERY_CHARS
 from podium.types.plan import Plan
+
+T = TypeVar("T")
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -252,3 +258,68 @@ def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
     if changed == text:
         return None
     return replace(read_saved_plan(changed, workers, max_steps), query=plan.query)
+
+
+_SHORT = 12
+"""Length of the shown part of a generated id, in characters; commands accept it in place of the whole id."""
+_QUIET_SECONDS = 1.0
+"""Seconds after which a command says that it waits."""
+_GENERATED = re.compile("[0-9a-f]{32}")
+
+
+def short_id(run_id: str) -> str:
+    """Return the beginning of a generated id, and an id of the user's whole: its beginning may be common."""
+    return run_id[:_SHORT] if _GENERATED.fullmatch(run_id) else run_id
+
+
+def look(journal: Journal, read: Callable[[], Awaitable[T]]) -> T:
+    """Open the journal, call `read`, and return its value."""
+
+    async def reading() -> T:
+        async with journal:
+            return await read()
+
+    return anyio.run(reading)
+
+
+def check_journal(screen: Screen, journal: SqlJournal) -> None:
+    """Check that the journal works, and say so if the command will wait for it.
+
+    Raises:
+        JournalError: the journal cannot be used.
+    """
+    waits = f"podium: waiting for the journal in {journal.url}"
+
+    async def probing() -> None:
+        late = get_running_loop().call_later(_QUIET_SECONDS, screen.note, waits)
+        try:
+            await journal.probe()
+        except JournalError as error:
+            if not error.is_busy:
+                raise
+            screen.note(f"{waits}: {error}")
+        finally:
+            late.cancel()
+
+    anyio.run(probing)
+
+
+async def find_run(journal: Journal, typed: str) -> RunRow:
+    """Return the one run whose id begins with `typed`.
+
+    Raises:
+        RunUnknown: no run or more than one run matches.
+    """
+    rows = await journal.runs(limit=3, nested=True, prefix=typed) if typed else ()
+    exact = [row for row in rows if row.run_id == typed]
+    if len(rows) > 1 and not exact:
+        told = ", ".join(row.run_id for row in rows)
+        raise RunUnknown(f"more than one run begins with {typed!r} ({told}, …): type more of its id")
+    if not rows:
+        raise RunUnknown(f"no run begins with {typed!r}: see `podium runs`")
+    return (exact or rows)[0]
+
+
+def local_time(at: float) -> str:
+    """Format a Unix time, in seconds, as date and time in the local time zone."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -13,8 +13,7 @@ from typing import Annotated
 import typer
 
 from podium import journal as journals
-from podium.cli.arguments import ConfigPath, Since, exclude, moment
-from podium.cli.lookup import find_run, local_time, look
+from podium.cli.arguments import ConfigPath, Since, exclude, find_run, local_time, look, moment
 from podium.cli.root import command_group
 from podium.cli.screen import NO_ANSWER, Screen, counted, reporting
 from podium.config import find_journal, find_shared_cache

@@ -25,7 +25,6 @@ from podium.errors import (
     WorkerFailed,
     WorkerTimeout,
 )
-from podium.journal import SqlJournal
 from podium.plan_text.parser import parse_plan
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import Planner, PlanRequest, PlanText
@@ -71,11 +70,8 @@ def check(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
             screen.result_json({"ok": is_good, "parts": [probe.to_json() for probe in probes]})
         else:
             screen.draw(_table(screen, probes))
-            lines = [line for probe in probes for line in probe.facts()]
-            lines += [f"! {probe.title}: {warning}" for probe in probes for warning in probe.warnings]
-            # a narrow terminal would break up a column
-            lines += [f"✗ {each.title}: {' '.join(each.error.split())}" for each in probes if each.error]
-            for line in lines:
+            lines = [line for probe in probes for line in probe.lines()]
+            for line in sorted(lines, key=lambda line: "!✗".find(line[0])):
                 screen.result(line)
         if not is_good:
             raise typer.Exit(NO_ANSWER)
@@ -101,8 +97,8 @@ class Probe:
     """The error; `None` if the part works."""
     place: str = ""
     """The file or URL of the journal, or the file of measured rates; empty for other parts."""
-    found: str = ""
-    """The workers, kinds and latest day in the file of measured rates; empty for other parts."""
+    told: str = ""
+    """What the place has; empty for other parts."""
     warnings: tuple[str, ...] = ()
     cards: tuple[Card, ...] = ()
     """The cards of the part's workers, for the planner."""
@@ -132,14 +128,16 @@ class Probe:
             self.error = _told(error)
         self.seconds = anyio.current_time() - began
 
-    @property
-    def title(self) -> str:
-        """The role and the name."""
-        return self.name if self.name == self.role else f"{self.role} {self.name}"
+    def is_model(self, worker: Worker) -> None:
+        """Keep the model behind a worker and the structured output that it supports."""
+        self.model = worker.model if isinstance(worker, ChatWorker) else None
+        self.structured = tuple(sorted(worker.constraint_kinds))
 
     def to_json(self) -> dict[str, Any]:
         """Return the probe as JSON data."""
         card = self.card or Card(name=self.name)
+        used = {each.name for each in self.cards}
+        workers = [f"{self.name}.{offer.name}" for offer in self.offers]
         return {
             "name": self.name,
             "role": self.role,
@@ -153,35 +151,30 @@ class Probe:
             "context_window_source": _source(card.context_window, card.context_window_source),
             "structured_output": list(self.structured),
             "offers": [
-                {**asdict(offer), "worker": name if is_used else None}
-                for offer, name, is_used in self._named_offers()
+                {**asdict(offer), "worker": name if name in used else None}
+                for offer, name in zip(self.offers, workers, strict=True)
             ],
             "place": self.place or None,
-            "found": self.found or None,
             "warnings": list(self.warnings),
             "error": self.error,
         }
 
-    def _named_offers(self) -> "list[tuple[Offer, str, bool]]":
-        """Return each offer of an MCP server, the name of its worker, and whether the pool has it."""
-        names = {card.name for card in self.cards}
-        named = [(offer, f"{self.name}.{offer.name}") for offer in self.offers]
-        return [(offer, name, name in names) for offer, name in named]
-
-    def facts(self) -> Iterator[str]:
-        """Yield lines with what is known of a part: its file, its price and limits, its tools."""
-        if self.found:
-            yield f"measured rates: {self.place} has rates of {self.found}"
-        elif self.role == "journal" and self.place:
-            yield f"journal: runs are recorded in {self.place}"
+    def lines(self) -> Iterator[str]:
+        """Yield what is known of a part: its place, its price and limits, its tools; then its warnings."""
+        title = self.name if self.name == self.role else f"{self.role} {self.name}"
+        if self.told:
+            yield f"{self.role}: {self.told}"
         if self.card is not None and (self.model is not None or self.card.price != FREE):
             window, structured = window_told(self.card), ", ".join(self.structured) or "no"
             known = f"context window {window}; structured output: {structured}"
             yield f"{self.role} {self.name}: price per million tokens: {price_told(self.card)}; {known}"
-        for offer, name, is_used in self._named_offers():
-            use = "" if is_used else "not used; "
-            acts = "acts; " if offer.acts else ""
-            yield f"{name} ({offer.kind}): {use}{acts}{offer.description}"
+        used = {each.name for each in self.cards}
+        for offer in self.offers:
+            name, acts = f"{self.name}.{offer.name}", "acts; " if offer.acts else ""
+            yield f"{name} ({offer.kind}): {'' if name in used else 'not used; '}{acts}{offer.description}"
+        yield from (f"! {title}: {warning}" for warning in self.warnings)
+        if self.error is not None:  # a narrow terminal would break up a column
+            yield f"✗ {title}: {' '.join(self.error.split())}"
 
 
 def price_told(card: Card) -> str:
@@ -233,8 +226,8 @@ def _worker(config: Config, name: str) -> Probe:
     probe = Probe(name=name, role="worker")
     worker = probe.made(partial(config.worker, name))
     if worker is not None:
-        probe.card, probe.cards, probe.model = worker.card, (worker.card,), _model(worker)
-        probe.structured = tuple(sorted(worker.constraint_kinds))
+        probe.card, probe.cards = worker.card, (worker.card,)
+        probe.is_model(worker)
         probe.call = partial(_ask_worker, probe, worker)
     return probe
 
@@ -274,8 +267,7 @@ def _planner(config: Config, cards: tuple[Card, ...], workers: Sequence[Worker])
         probe.call = partial(_ask_planner, planner, cards, config.limits.plan_steps)
         probe.warnings = tuple(planner.warnings(workers))
     if isinstance(planner, ChatPlanner):
-        probe.model = _model(planner.worker)
-        probe.structured = tuple(sorted(planner.worker.constraint_kinds))
+        probe.is_model(planner.worker)
     return probe
 
 
@@ -315,12 +307,13 @@ def _journal(config: Config) -> Probe | None:
     journal = probe.made(partial(config.journal, patience=_JOURNAL_SECONDS))
     if journal is None:
         return None if probe.error is None else probe
-    probe.place, probe.call = str(journal.url), partial(_open, journal)
+    probe.place, probe.told = str(journal.url), f"runs are recorded in {journal.url}"
+
+    async def open_journal() -> None:
+        await journal.runs(limit=1)
+
+    probe.call = open_journal
     return probe
-
-
-async def _open(journal: SqlJournal) -> None:
-    await journal.runs(limit=1)
 
 
 def _measured(config: Config) -> Probe | None:
@@ -331,7 +324,7 @@ def _measured(config: Config) -> Probe | None:
     probe = Probe(name=path.name, role="measured rates", place=str(path))
     measured = probe.made(partial(read_measured, path))
     if measured is not None:
-        probe.found = _rates_told(measured)
+        probe.told = f"{path} has {_rates_told(measured)}"
         workers = (config.workers(name) for name in config.worker_names)
         probe.made(lambda: put_on_cards(measured, [worker for each in workers for worker in each]))
     return probe
@@ -344,7 +337,7 @@ def _rates_told(measured: MeasuredFile) -> str:
         return "no rates yet"
     workers = sorted({worker for entry in kinds.values() for worker in entry.rates})
     latest = max(entry.measured_on for entry in kinds.values())
-    return f"{', '.join(workers)} on {', '.join(kinds)}; the latest on {latest}"
+    return f"rates of {', '.join(workers)} on {', '.join(kinds)}; the latest on {latest}"
 
 
 def _hosted(config: Config) -> Probe:
@@ -353,13 +346,9 @@ def _hosted(config: Config) -> Probe:
     conductor = probe.made(partial(config.conductor, journaled=False))
     if conductor is not None:
         (worker,) = conductor.pool
-        probe.name, probe.model = worker.card.name, _model(worker)
-        probe.call = partial(_ask_worker, probe, worker)
+        probe.name, probe.call = worker.card.name, partial(_ask_worker, probe, worker)
+        probe.is_model(worker)
     return probe
-
-
-def _model(worker: Worker) -> str | None:
-    return worker.model if isinstance(worker, ChatWorker) else None
 
 
 def _told(error: PodiumError | TimeoutError) -> str:

@@ -79,8 +79,8 @@ class RunTable:
     def _table(self, *, header: bool) -> Table:
         """Return a table with fixed columns, so that several tables are aligned."""
         wide = self.width >= _WIDE
-        table = plain_table()
-        table.expand, table.show_header, table.padding = True, header, (0, 1, 0, 0)
+        table = plain_table(expand=True)
+        table.show_header, table.padding = header, (0, 1, 0, 0)
         table.add_column("  step", width=30 if wide else 20, no_wrap=True)
         table.add_column("task", ratio=1, min_width=8, no_wrap=True)
         if wide:
@@ -251,6 +251,6 @@ def plan_table(
     return table
 
 
-def plain_table(*columns: Column | str) -> Table:
-    """Return a table without lines."""
-    return Table(*columns, box=None, header_style="dim", pad_edge=False)
+def plain_table(*columns: Column | str, expand: bool = False) -> Table:
+    """Return a table without lines; with `expand`, as wide as the terminal."""
+    return Table(*columns, box=None, header_style="dim", pad_edge=False, expand=expand)

@@ -23,6 +23,11 @@ from podium.workers.openai.providers import COMPATIBLE, find_provider, provider_
 
 SECONDS = 10.0
 """Timeout for all lists of models together, in seconds."""
+_MOST = 3
+"""Maximum number of models that become workers."""
+_OTHERS = 12
+"""Maximum number of further models that the file names."""
+_UNPRICED = "no price is known, so a limit on cost cannot hold: write the `price` of each worker"
 Preset = Literal["providers", "server", "vllm", "conductor", "fugu", "offline"]
 
 
@@ -84,35 +89,6 @@ def init(
         screen.note(f"podium: wrote {path}; read its first lines, then run `podium check`")
 
 
-@dataclass(slots=True)
-class Proposal:
-    """An endpoint of a preset, and the model proposed for it."""
-
-    endpoint: str
-    base_url: str
-    provider: str
-    key_env: str
-    model: str | None = None
-    """`None` if no model was found."""
-    problem: str = "not asked"
-    """Why there is no model."""
-
-    async def find(self) -> None:
-        """Ask the endpoint for its models, if its key is in the environment."""
-        key, row = os.environ.get(self.key_env, "").strip(), find_provider(self.provider)
-        if not key:
-            self.problem = f"{self.key_env} is not set"
-            return
-        headers = {**row.list_headers, **({row.list_key_header: key} if row.list_key_header else {})}
-        try:
-            endpoint = Endpoint(self.base_url, api_key=key, provider=row, headers=headers)
-            listed = await list_models(endpoint, deadline=anyio.current_time() + SECONDS)
-        except PodiumError as error:
-            self.problem = str(error)
-            return
-        self.model, self.problem = choose_model(listed, self.base_url), "it lists no chat model"
-
-
 def _of_providers(preset: str, *, asks: bool) -> tuple[str, list[str]]:
     """Return a preset with the URLs of the environment and with models, and a line for each.
 
@@ -133,38 +109,54 @@ def _of_providers(preset: str, *, asks: bool) -> tuple[str, list[str]]:
     if told:
         told.append("for several models of one server: `podium init --preset server --base-url URL`")
     whole = tomllib.loads(preset)
-    proposals = {
-        name: Proposal(name, table["base_url"], table["provider"], table["key_env"])
-        for name, table in whole["endpoints"].items()
-    }
-    anyio.run(_find_all, list(proposals.values()))
-    for each in proposals.values():
-        found = each.model or f"no model found ({each.problem}): write one into the file"
-        told.append(f"{each.endpoint}: {found}")
-    able = (name for name, worker in whole["workers"].items() if proposals[worker["endpoint"]].model)
+    chosen = anyio.run(_choose_all, whole["endpoints"])
+    for name, (model, problem) in chosen.items():
+        told.append(f"{name}: {model or f'no model found ({problem}): write one into the file'}")
+    able = (name for name, worker in whole["workers"].items() if chosen[worker["endpoint"]][0])
     if planner := next(able, None):
+        models = {name: model for name, (model, _) in chosen.items()}
         blocks = re.split(r"^(?=\[)", preset, flags=re.MULTILINE)
-        preset = "".join(_filled(block, proposals, planner) for block in blocks)
+        preset = "".join(_filled(block, models, planner) for block in blocks)
     return preset, told
 
 
-async def _find_all(proposals: Sequence[Proposal]) -> None:
+async def _choose_all(endpoints: Mapping[str, Mapping[str, str]]) -> dict[str, tuple[str | None, str]]:
+    """Return the newest model of each endpoint, or `None` and why there is none."""
+    found: dict[str, tuple[str | None, str]] = dict.fromkeys(endpoints, (None, ""))
+
+    async def choose(name: str) -> None:
+        found[name] = await _choose(endpoints[name])
+
     async with anyio.create_task_group() as asking:
-        for proposal in proposals:
-            asking.start_soon(proposal.find)
+        for name in endpoints:
+            asking.start_soon(choose, name)
+    return found
 
 
-def _filled(block: str, proposals: Mapping[str, Proposal], planner: str) -> str:
+async def _choose(endpoint: Mapping[str, str]) -> tuple[str | None, str]:
+    key, provider = os.environ.get(endpoint["key_env"], "").strip(), find_provider(endpoint["provider"])
+    if not key:
+        return None, f"{endpoint['key_env']} is not set"
+    header = provider.list_key_header
+    headers = {**provider.list_headers, **({header: key} if header else {})}
+    url = endpoint["base_url"]
+    try:
+        asked = Endpoint(url, api_key=key, provider=provider, headers=headers)
+        listed = await list_models(asked, deadline=anyio.current_time() + SECONDS)
+    except PodiumError as error:
+        return None, str(error)
+    return choose_model(listed, url), "it lists no chat model"
+
+
+def _filled(block: str, models: Mapping[str, str | None], planner: str) -> str:
     """Return a table of the preset with its model; commented out if its endpoint has no model."""
     tables = tomllib.loads(block)
     if "planner" in tables:
         return re.sub(r'^worker = "\w+"', f'worker = "{planner}"', block, flags=re.MULTILINE)
-    for kind in ("endpoints", "workers"):
-        for name, table in tables.get(kind, {}).items():
-            model = proposals[table.get("endpoint", name)].model
-            if model is None:
-                return re.sub(r"^(?=[^#\n])", "# ", block, flags=re.MULTILINE)
-            return re.sub(r"^model = .*$", f'model = "{model}"', block, flags=re.MULTILINE)
+    for name, table in (tables.get("endpoints") or tables.get("workers") or {}).items():
+        if (model := models[table.get("endpoint", name)]) is None:
+            return re.sub(r"^(?=[^#\n])", "# ", block, flags=re.MULTILINE)
+        return re.sub(r"^model = .*$", f'model = "{model}"', block, flags=re.MULTILINE)
     return block
 
 
@@ -179,13 +171,6 @@ def _checked(source: str, given: str, path: str) -> str:
 
 def _line(url: str) -> str:
     return f"base_url = {json.dumps(url, ensure_ascii=False)}\n"
-
-
-_MOST = 3
-"""Maximum number of models that become workers."""
-_OTHERS = 12
-"""Maximum number of further models that the file names."""
-_UNPRICED = "no price is known, so a limit on cost cannot hold: write the `price` of each worker"
 
 
 def _find_server(base_url: str | None, key_env: str | None) -> "Server":
@@ -299,12 +284,9 @@ def _window(model: ListedModel) -> str:
 def _description(place: int, models: Sequence[ListedModel]) -> str:
     if place == 0:
         return "Strong general reasoning, mathematics, code and writing."
-    first, own = models[0].size, models[place].size
-    return (
-        "Fast answers to simple questions, short texts."
-        if first and own and own < first
-        else "General questions and writing."
-    )
+    if models[place].size < models[0].size:
+        return "Fast answers to simple questions, short texts."
+    return "General questions and writing."
 
 
 def _name(model: str, taken: Sequence[str]) -> str:

@@ -15,8 +15,7 @@ from podium import replay as replays
 from podium.budget.limits import OF_RUN, Limits
 from podium.cli import arguments
 from podium.cli.answer import Answering, at_the_terminal, verdict_on, verdict_on_action
-from podium.cli.arguments import PlanChange, command, exclude
-from podium.cli.lookup import find_run, look, short_id
+from podium.cli.arguments import PlanChange, command, exclude, find_run, look, short_id
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
@@ -73,7 +72,9 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
         recorded = _find(config, run)
         conductor, state = recorded.conductor, recorded.state
         change = PlanChange(file=plan, edit=edit, step=step, subtask=subtask, worker=worker)
-        answering = Answering(screen, as_json=as_json, outputs=outputs, recorded=True, config=config)
+        answering = Answering(
+            screen=screen, as_json=as_json, outputs=outputs, is_recorded=True, config=config
+        )
         new_plan, policy = recorded.changed(change), None
         if replay:
             again = partial(replays.replay, conductor, recorded.events, plan=new_plan)

@@ -13,9 +13,8 @@ import typer
 
 from podium.cli import arguments
 from podium.cli.answer import Answering, at_the_terminal, problem_line, show_answer, status_line
-from podium.cli.arguments import names, read_plan, read_question
+from podium.cli.arguments import check_journal, names, read_plan, read_question
 from podium.cli.live import LiveState, follow, run_notes
-from podium.cli.lookup import check_journal
 from podium.cli.screen import NO_ANSWER, PARTIAL, Screen, reporting
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
@@ -66,12 +65,9 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         limits = {"steps": steps, "calls": calls, "rounds": rounds, "seconds": seconds, "cost": cost}
         limits |= {"input_tokens": input_tokens, "output_tokens": output_tokens}
         conductor = loaded.conductor(limits=limits, journaled=not no_journal)
+        is_recorded = journal is not None
         answering = Answering(
-            screen,
-            as_json=as_json,
-            outputs=outputs,
-            recorded=journal is not None,
-            config=config,
+            screen=screen, as_json=as_json, outputs=outputs, is_recorded=is_recorded, config=config
         )
         screen.warn(conductor.warnings)
         policy = at_the_terminal(screen, answering.view, conductor) if approve else None

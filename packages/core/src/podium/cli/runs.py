@@ -11,9 +11,8 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from podium.cli.arguments import AsJson, ConfigPath, Run, Since, age
+from podium.cli.arguments import AsJson, ConfigPath, Run, Since, age, find_run, look, short_id
 from podium.cli.drawing import plain_table
-from podium.cli.lookup import SHORT, find_run, local_time, look, short_id
 from podium.cli.root import command_group
 from podium.cli.screen import Screen, counted, duration, money, reporting
 from podium.config import find_journal, find_shared_cache
@@ -22,14 +21,10 @@ from podium.journal import Journal, RunRow
 from podium.journal.journal import DAMAGED
 from podium.run_state import fold
 
-_WIDE = 100
-"""Width of a terminal with room for longer ids and full dates, in columns."""
 _NEWEST = 20
 """Default number of runs in the list."""
-_NARROW_ID = 8
-"""Length of a generated id in a narrow terminal, in characters."""
-_WIDE_ID = 24
-"""Maximum length of an id of the user's, in characters."""
+_LONGEST_ID = 24
+"""Maximum length of an id of the user's in the list, in characters."""
 
 runs = command_group("runs")
 
@@ -153,16 +148,14 @@ def _total(rows: Sequence[RunRow]) -> str:
 
 
 def _table(screen: Screen, rows: Sequence[tuple[RunRow, float | None]]) -> Table:
-    wide = screen.console().width >= _WIDE
     question = Column("question", no_wrap=True, overflow="ellipsis", ratio=1)  # takes the remaining width
     amounts = (Column(head, no_wrap=True, justify="right") for head in ("cost", "time"))
     heads = (Column(head, no_wrap=True) for head in ("run", "when", "state"))
-    table = plain_table(*heads, question, *amounts)
-    table.expand = True
+    table = plain_table(*heads, question, *amounts, expand=True)
     for row, seconds in rows:
         table.add_row(
-            Text(screen.shown(short_id(row.run_id, SHORT if wide else _NARROW_ID)[:_WIDE_ID])),
-            local_time(row.began) if wide else _short_time(row.began),
+            Text(screen.shown(short_id(row.run_id)[:_LONGEST_ID])),
+            _short_time(row.began),
             screen.shown(row.state),
             Text(" ".join(screen.shown(row.question).split()) or "-"),
             money(row.cost),

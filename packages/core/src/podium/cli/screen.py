@@ -151,18 +151,16 @@ class Screen:
         for warning in warnings:
             self.note(f"podium: warning: {warning}")
 
-    def draw(self, *drawings: "RenderableType") -> None:
-        """Draw on stdout with rich; the caller has passed the texts in a drawing through `shown`.
+    def draw(self, *drawings: "RenderableType", stderr: bool = False) -> None:
+        """Draw on stdout or stderr with rich; the caller has passed the texts in a drawing through `shown`.
 
         A string is one line that the terminal wraps, so that a URL in it can be copied.
         """
-        if text := self._drawn(self.console(), drawings):
-            self._result(self.shown(text))
-
-    def draw_note(self, *drawings: "RenderableType") -> None:
-        """Draw on stderr with rich, as `draw` does on stdout."""
-        if text := self._drawn(self.console(stderr=True), drawings):
-            self._write(sys.stderr, self.shown(text))
+        if text := self._drawn(self.console(stderr=stderr), drawings):
+            if stderr:
+                self._write(sys.stderr, self.shown(text))
+            else:
+                self._result(self.shown(text))
 
     @staticmethod
     def _drawn(console: "Console", drawings: Sequence["RenderableType"]) -> str:

@@ -12,10 +12,9 @@ from rich.text import Text
 
 from podium import replay
 from podium.cli.answer import charge_line, problem_line, result_json, status_line, step_outputs
-from podium.cli.arguments import AsJson, ConfigPath, Run, exclude
+from podium.cli.arguments import AsJson, ConfigPath, Run, exclude, find_run, local_time, look, short_id
 from podium.cli.drawing import RunTable, plain_table
 from podium.cli.live import LiveState, run_notes
-from podium.cli.lookup import find_run, local_time, look, short_id
 from podium.cli.screen import Screen, counted, money, reporting
 from podium.config import find_journal
 from podium.config.add_ons import load_part
@@ -159,8 +158,7 @@ def _differences(
 ) -> Table:
     sides = (Column(screen.shown(short_id(result.run_id)), ratio=1) for result in results)
     heads = (Column(head, no_wrap=True) for head in ("where", "what"))
-    table = plain_table(*heads, *sides)
-    table.expand = True
+    table = plain_table(*heads, *sides, expand=True)
     several = any(len(result.rounds) > 1 for result in results)
     for difference in differences:
         step = (f"round {difference.round}, " if several else "") + f"step {difference.step}"
