@@ -444,7 +444,7 @@ def test_export_says_which(podium: Podium, config: Path) -> None:
     Path("there").touch()
     result = podium("audit", "export", known, "-o", "there")
     assert result.exit_code == 2
-    assert "there already exists" in result.stderr
+    assert "there cannot be written: it already exists" in result.stderr
 
 
 def test_no_secret_is_shown(podium: Podium, config: Path, server: ChatServer) -> None:

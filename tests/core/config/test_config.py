@@ -273,7 +273,7 @@ def test_where_runs_are_recorded(path: Path, tmp_path: Path, monkeypatch: pytest
     assert load_config(path).journal() is not None
     path.write_text(GOOD + "[journal]\noff = true\n")
     assert load_config(path).journal() is None
-    with pytest.raises(ConfigError, match=r"podium\.toml:12: runs are not recorded"):
+    with pytest.raises(ConfigError, match=r"podium\.toml: runs are not recorded"):
         find_journal(path)
     path.write_text('[journal]\npath = "runs.db"\n')
     assert find_journal(path) is not None

@@ -189,11 +189,16 @@ def read_stdin() -> str:
         raise QueryError("stdin is not UTF-8 text: pipe in text") from error
 
 
-def _fenced(file: Path) -> str:
+def read_file(path: Path, most: int, what: str = "") -> str:
+    """Return the text of a file of at most `most` bytes, or raise `QueryError`."""
     try:
-        text = read_text(file, _QUESTION_BYTES)
+        return read_text(path, most)
     except (OSError, ValueError) as error:
-        raise QueryError(f"{file} cannot be read: {why_unreadable(error)}") from error
+        raise QueryError(f"{what}{path} cannot be read: {why_unreadable(error)}") from error
+
+
+def _fenced(file: Path) -> str:
+    text = read_file(file, _QUESTION_BYTES)
     fence = max(["```", *(ticks + "`" for ticks in _TICKS.findall(text))], key=len)
     return f"{file.name}:\n{fence}\n{text.rstrip()}\n{fence}"
 
@@ -232,11 +237,7 @@ class PlanChange:
 
 def read_plan(path: Path, workers: Sequence[str], max_steps: int) -> Plan:
     """Read a file that `podium plan --json` wrote, or a plan in any of the three spellings."""
-    try:
-        text = read_text(path, _PLAN_BYTES)
-    except (OSError, ValueError) as error:
-        raise QueryError(f"the plan {path} cannot be read: {why_unreadable(error)}") from error
-    return read_saved_plan(text, workers, max_steps)
+    return read_saved_plan(read_file(path, _PLAN_BYTES, "the plan "), workers, max_steps)
 
 
 def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:

@@ -115,8 +115,6 @@ def export(
         try:
             with out.open("x", encoding="utf-8") as file:
                 look(journal, partial(write, lambda line: file.write(escaped(line) + "\n")))
-        except FileExistsError as error:
-            raise ConfigError(f"{out} already exists: choose another file") from error
         except OSError as error:
             raise ConfigError(f"{out} cannot be written: {why_unwritable(error)}") from error
         screen.note(f"podium: wrote {out}")

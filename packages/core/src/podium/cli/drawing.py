@@ -37,18 +37,13 @@ _Line = Text | tuple[str | Text, ...]
 
 @dataclass(frozen=True, slots=True)
 class RunTable:
-    """Draws the state of a run.
-
-    Args:
-        shown: makes foreign text safe for a terminal.
-        now: the time, in seconds, on the clock of the state's events; `None` for a run that is not
-            running.
-        width: the columns of the terminal.
-    """
+    """Draws the state of a run."""
 
     shown: Shown
     now: float | None
-    width: int = 80
+    """The time on the clock of the state's events; `None` for a run that is not running."""
+    width: int
+    """The columns of the terminal."""
 
     def draw(self, state: LiveState) -> RenderableType:
         """Draw the steps of the run and of its nested runs."""
@@ -184,11 +179,7 @@ class View:
         self._live = Live(console=screen.console(stderr=True), auto_refresh=False)
 
     async def watch(self, job: Job) -> Result:
-        """Run the job, show its progress, and return its result.
-
-        Raises:
-            PodiumError: `Conductor.run` raises it.
-        """
+        """Run the job, show its progress, and return its result."""
         ended_with: Result | Exception
         with self._live:
             try:
@@ -228,17 +219,16 @@ class View:
         return RunTable(self._screen.shown, now, self._live.console.width)
 
 
+def draw_run(screen: Screen, state: LiveState) -> None:
+    """Draw a run that is not running, with its notes, on stdout."""
+    table = RunTable(screen.shown, None, screen.console().width).draw(state)
+    screen.draw(table, *(note.text for note in run_notes(state, screen.shown)))
+
+
 def plan_table(
     plan: Plan, workers: Sequence[str] | None, shown: Shown, actions: Collection[int] = ()
 ) -> Table:
-    """Draw `plan`, one row per step.
-
-    Args:
-        plan: the plan.
-        workers: the workers' names in the pool's order; `None` to show their numbers.
-        shown: makes foreign text safe for a terminal.
-        actions: indices of the steps that are actions, which are marked.
-    """
+    """Draw a plan, one row per step; without names of workers with their numbers."""
     table = plain_table("step", "worker", "subtask", "sees")
     for index, step in enumerate(plan.steps):
         who = str(step.worker) if workers is None else workers[step.worker]

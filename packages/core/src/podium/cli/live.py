@@ -161,21 +161,12 @@ class LiveState:
         return next(iter(self.runs.values()), None)
 
     def take(self, event: Event, now: float) -> None:
-        """Update the state with an event.
-
-        Args:
-            event: the event.
-            now: the event's time on the caller's clock, in seconds.
-        """
+        """Update the state with an event, which happened at `now` on the caller's clock, in seconds."""
         self.runs.setdefault(event.run_id, RunRow(self.runs)).take(event, now)
 
 
 async def follow(job: Job, state: LiveState) -> Result:
-    """Run the job, and update `state` with each event.
-
-    Raises:
-        PodiumError: see `Conductor.run`.
-    """
+    """Run the job, and update `state` with each event."""
     return await job(lambda event: state.take(event, monotonic()))
 
 

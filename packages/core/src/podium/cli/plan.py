@@ -18,14 +18,15 @@ from podium.cli.arguments import (
     command,
     exclude,
     names,
+    read_file,
     read_question,
     read_stdin,
 )
 from podium.cli.drawing import plan_table
 from podium.cli.screen import BAD_INPUT, Screen, reporting
 from podium.config import find_config, load_config
-from podium.config.source import read_text, why_unreadable, why_unwritable
-from podium.errors import ConfigError, PlanError, PlanInvalid, PlanSyntaxError, QueryError
+from podium.config.source import why_unwritable
+from podium.errors import ConfigError, PlanError, PlanInvalid, PlanSyntaxError
 from podium.plan_text.parser import MAX_CHARS, parse_plan
 from podium.secrets import scrub
 from podium.types.plan import Plan
@@ -119,7 +120,8 @@ def _save(plan: Plan, path: Path) -> None:
 
 def _parse(screen: Screen, source: str, roster: int | list[str], *, as_json: bool) -> None:
     """Show the plan in `source`, or its error."""
-    text = read_stdin() if source == "-" else _read(Path(source))
+    most = 4 * MAX_CHARS  # UTF-8 has at most 4 bytes per character
+    text = read_stdin() if source == "-" else read_file(Path(source), most, "the plan text ")
     try:
         read = parse_plan(text, workers=roster, max_steps=_MAX_STEPS)
     except PlanError as error:
@@ -147,13 +149,6 @@ def _read_roster(text: str) -> int | list[str]:
     if not all(found) or len(set(found)) < len(found) or text.lstrip("-").isdecimal():
         raise ConfigError(f"--workers {text!r}: give a number above 0, or distinct names, as in 'gpt,claude'")
     return found
-
-
-def _read(path: Path) -> str:
-    try:
-        return read_text(path, 4 * MAX_CHARS)  # UTF-8 has at most 4 bytes per character
-    except (OSError, ValueError) as error:
-        raise QueryError(f"the plan text {path} cannot be read: {why_unreadable(error)}") from error
 
 
 def _pointed(text: str, position: int) -> str:

@@ -66,7 +66,9 @@ class CommandGroup(TyperGroup):
             if isinstance(self.commands.get(args[0]), _Later):
                 self.commands[args[0]] = _command(self.place, args[0])
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command and _told_on_screen(command), rest
+        if command is not None:
+            command.epilog = command.epilog or EXIT_CODES
+        return name, command, rest
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the names and summaries of all commands into the help."""
@@ -89,7 +91,6 @@ class _Root(CommandGroup):
         super().__init__(**settings)
         self.place = ""
         self.commands.update({name: _Later(name, short_help=told) for name, told in COMMANDS.items()})
-        _told_on_screen(self)
 
     def invoke(self, ctx: Any) -> Any:
         """Parse the arguments of the command and run it."""
@@ -136,28 +137,6 @@ def plain_usage_errors() -> Iterator[None]:
             refused = details.get("ctx", {}).get("error")
             error.message = str(refused) if refused else f"{details['input']!r}: {remedy_of(details)}"
         raise
-
-
-def _show_help(context: Any, _: Any, asked: bool) -> None:  # noqa: FBT001 - typer passes it by position
-    if asked and not context.resilient_parsing:
-        if text := context.get_help():
-            Screen().result(text)
-        raise typer.Exit
-
-
-def _told_on_screen(command: Any) -> Any:
-    """Make the help of a command go through `Screen`, with the exit codes, and return the command."""
-    find = command.get_help_option
-
-    def get_help_option(context: Any) -> Any:
-        option = find(context)
-        if option is not None:
-            option.callback = _show_help
-        return option
-
-    command.get_help_option = get_help_option
-    command.epilog = command.epilog or EXIT_CODES
-    return command
 
 
 def _command(place: str, name: str) -> Any:

@@ -14,7 +14,7 @@ import typer
 from podium.cli import arguments
 from podium.cli.answer import Answering, at_the_terminal, problem_line, show_answer, status_line
 from podium.cli.arguments import check_journal, names, read_plan, read_question
-from podium.cli.live import LiveState, follow, run_notes
+from podium.cli.live import LiveState, follow
 from podium.cli.screen import NO_ANSWER, PARTIAL, Screen, reporting
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
@@ -101,7 +101,7 @@ def demo(
     ] = _PAGES,
 ) -> None:
     """Answer a question without a model, key or network."""
-    from podium.cli.drawing import RunTable, View  # noqa: PLC0415 - rich is slow to import
+    from podium.cli.drawing import View, draw_run  # noqa: PLC0415 - rich is slow to import
     from podium.planners.rule import RulePlanner  # noqa: PLC0415 - only the demo needs it
     from podium.workers import Calculator, Documents, Gather  # noqa: PLC0415 - only the demo needs them
 
@@ -119,8 +119,7 @@ def demo(
             result = anyio.run(View(screen, state).watch, job)
         else:
             result = anyio.run(follow, job, state)
-            table = RunTable(screen.shown, None, screen.console().width).draw(state)
-            screen.draw(table, *(note.text for note in run_notes(state, screen.shown)))
+            draw_run(screen, state)
         _conclude(screen, question, result)
 
 

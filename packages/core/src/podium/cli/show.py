@@ -13,8 +13,8 @@ from rich.text import Text
 from podium import replay
 from podium.cli.answer import charge_line, problem_line, result_json, status_line, step_outputs
 from podium.cli.arguments import AsJson, ConfigPath, Run, exclude, find_run, local_time, look, short_id
-from podium.cli.drawing import RunTable, plain_table
-from podium.cli.live import LiveState, run_notes
+from podium.cli.drawing import draw_run, plain_table
+from podium.cli.live import LiveState
 from podium.cli.screen import Screen, counted, money, reporting
 from podium.config import find_journal
 from podium.config.add_ons import load_part
@@ -89,8 +89,7 @@ def _show(
     state = LiveState()
     for entry in entries:
         state.take(entry.event, entry.at)
-    table = RunTable(screen.shown, None, screen.console().width).draw(state)
-    screen.draw(table, *(note.text for note in run_notes(state, screen.shown)))
+    draw_run(screen, state)
     for output in step_outputs(result) if outputs else ():
         screen.result(f"\n{output}")
     if result.answer:

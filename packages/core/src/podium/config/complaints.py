@@ -120,10 +120,7 @@ def _unknown(path: KeyPath, known: Sequence[str]) -> tuple[str, str]:
 
 
 def _walk(location: Sequence[str | int], model: type[BaseModel]) -> tuple[KeyPath, Sequence[str]]:
-    """Return the path of a location without pydantic's names of the members of unions, and the known keys.
-
-    The keys are those of the last table on the way.
-    """
+    """Return a location without pydantic's names of union members, and the keys of its last table."""
     kinds, known = list(_choices(model)), list[str]()
     path: list[str | int] = []
     for part in location:

@@ -482,10 +482,7 @@ class Config:
         return {each: self._variable(where, name, use, remedy) for each, name in variables.items()}
 
     def _variable(self, where: KeyPath, name: str, use: str, remedy: str) -> str:
-        """Return the value of an environment variable that the key `where` names.
-
-        `use` (the purpose of the variable) and `remedy` are parts of the error message.
-        """
+        """Return the value of an environment variable that the key `where` names."""
         value = os.environ.get(name, "").strip()
         if not value:
             unset = f"the environment variable {name} is not set, and {use}"

@@ -51,13 +51,11 @@ def find_journal(path: str | Path | None = None, *, environ: Mapping[str, str] =
     Raises:
         ConfigError: the config is invalid, or turns the journal off.
     """
-    found = _with_journal(path, environ)
-    if found is None:
+    config = _with_journal(path, environ)
+    if config is None:
         return SqlJournal()
-    journal = Config(*found).journal()
-    if journal is None:
-        told = "runs are not recorded: remove `off` in [journal]"
-        raise ConfigError(found[1].told(("journal", "off"), told))
+    if (journal := config.journal()) is None:
+        raise ConfigError(f"{config.path}: runs are not recorded: remove `off` in [journal]")
     return journal
 
 
@@ -67,8 +65,8 @@ def find_shared_cache(path: str | Path | None = None, *, environ: Mapping[str, s
     Raises:
         ConfigError: the config is invalid.
     """
-    found = _with_journal(path, environ)
-    return SqlCache() if found is None else Config(*found).shared_cache()
+    config = _with_journal(path, environ)
+    return SqlCache() if config is None else config.shared_cache()
 
 
 def load_config(path: str | Path) -> Config:
@@ -99,14 +97,14 @@ def read_table(path: Path, model: type[_Model], absent: str = "name another file
     return _validated(source, data, model)
 
 
-def _with_journal(path: str | Path | None, environ: Mapping[str, str]) -> tuple[Sections, Source] | None:
-    """Find the config, and check its `[journal]`; `None` if there is no config."""
+def _with_journal(path: str | Path | None, environ: Mapping[str, str]) -> Config | None:
+    """Find the config, and check only its `[journal]`; `None` if there is no config."""
     found = _first(_choices(path, environ))
     if found is None:
         return None
     sections, source = _checked(found)
     _refuse(source, list(wrong_journal(sections.journal)))
-    return sections, source
+    return Config(sections, source)
 
 
 def _choices(path: str | Path | None, environ: Mapping[str, str]) -> tuple[Path, ...]:

@@ -60,16 +60,7 @@ def _parts(found: re.Match[str] | None) -> Iterator[str]:
 
 
 def read_text(path: Path, most: int) -> str:
-    """Return the text of a file in UTF-8.
-
-    Args:
-        path: the file.
-        most: the maximum size in bytes.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: the file is too large, is not UTF-8 (a `UnicodeDecodeError`), or `path` is invalid.
-    """
+    """Return the text of a file in UTF-8, or raise `OSError` or, above `most` bytes, `ValueError`."""
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -86,6 +77,8 @@ def why_unreadable(error: Exception) -> str:
 def why_unwritable(error: Exception) -> str:
     """Return why a file cannot be written, and the remedy, without the name of the file."""
     match error:
+        case FileExistsError():
+            return "it already exists: name another file"
         case FileNotFoundError() | NotADirectoryError():
             return "its folder does not exist: make the folder, or name another file"
         case IsADirectoryError():

@@ -8,15 +8,14 @@ import logging
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, redirect_stdout, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, redirect_stdout, suppress
 from dataclasses import asdict, replace
-from math import inf
 from typing import Annotated, Any, TextIO
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream
 from pydantic import BaseModel, Field
 
+from podium.aio import events_of
 from podium.conductor import Conductor
 from podium.errors import PodiumError, RunWaiting
 from podium.hosts import plan_lines, result_metadata
@@ -229,10 +228,6 @@ def _question(waiting: Sequence[ApprovalAsked], workers: Sequence[str]) -> str:
     return "\n".join(["May this plan run?", *lines])
 
 
-_Note = tuple[int, int | None, str]
-"""Number of ended steps, number of planned steps, and a message."""
-
-
 class _Progress:
     """Sends a progress notification when a plan is ready, and when a step starts or ends."""
 
@@ -247,28 +242,17 @@ class _Progress:
     async def of(self, run: Callable[[Listen], Awaitable[Result]]) -> Result:
         """Await a run with its listener, and report its progress."""
         self.waiting = []
-        send, receive = anyio.create_memory_object_stream[_Note](inf)
+        ended: list[Result] = []
 
-        def listen(event: Event) -> None:
-            if message := self._message(event):
-                send.send_nowait((self._ended, self._planned, message))
+        async def emitting(listen: Listen) -> None:
+            ended.append(await run(listen))
 
-        ended: Result | Exception
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._tell, receive)
-            with send:
-                try:
-                    ended = await run(listen)
-                except Exception as error:  # noqa: BLE001 - raised below, outside the group
-                    ended = error
-        if isinstance(ended, Exception):
-            raise ended
-        return ended
-
-    async def _tell(self, notes: MemoryObjectReceiveStream[_Note]) -> None:
-        with notes, suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client disconnected
-            async for ended, planned, message in notes:
-                await self._context.report_progress(ended, planned, message)
+        async with aclosing(events_of(emitting)) as events:
+            async for event in events:
+                if message := self._message(event):
+                    with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the client left
+                        await self._context.report_progress(self._ended, self._planned, message)
+        return ended[0]
 
     def _message(self, event: Event) -> str:
         """Return the message for an event; empty for events without one and for nested runs."""
