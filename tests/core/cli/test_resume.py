@@ -171,20 +171,6 @@ def test_interrupted_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, 
     assert "plan" not in asked(server)
 
 
-@pytest.mark.long
-def test_killed_run_is_resumed(podium: Podium, spawn: Spawn, config: Path, server: ChatServer) -> None:
-    """A process that is gone holds no run."""
-    server.reply = stalls
-    process = spawn("run", "What is it?", "--run-id", "job")
-    wait_for(lambda: "step_started" in podium("show", "job", "--events").stdout)
-    process.kill()
-    process.wait(30)
-    server.calls.clear()
-    server.reply = lambda call: says(call, "forty-two")
-    assert podium("resume", "job").stdout == "forty-two\n"
-    assert "plan" not in asked(server)
-
-
 def test_resumed_with_a_changed_step(podium: Podium, config: Path, server: ChatServer) -> None:
     """A step that failed may be given to another worker."""
     server.reply = last_step_down

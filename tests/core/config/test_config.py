@@ -135,18 +135,18 @@ def test_unreadable_files_are_told(path: Path) -> None:
 def test_where_the_config_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """First what is named, then the variable, then here, then the user's folder."""
     monkeypatch.chdir(tmp_path)
-    environ = {"XDG_CONFIG_HOME": str(tmp_path / "home")}
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     with pytest.raises(ConfigError, match="podium init"):
-        find_config(environ=environ)
+        find_config()
     users = tmp_path / "home" / "podium" / "podium.toml"
     users.parent.mkdir(parents=True)
     users.touch()
-    assert find_config(environ=environ) == users
+    assert find_config() == users
     Path("podium.toml").touch()
-    assert find_config(environ=environ) == Path("podium.toml")
-    environ["PODIUM_CONFIG"] = "elsewhere.toml"
-    assert find_config(environ=environ) == Path("elsewhere.toml")
-    assert find_config("named.toml", environ=environ) == Path("named.toml")
+    assert find_config() == Path("podium.toml")
+    monkeypatch.setenv("PODIUM_CONFIG", "elsewhere.toml")
+    assert find_config() == Path("elsewhere.toml")
+    assert find_config("named.toml") == Path("named.toml")
 
 
 TOML = '''\
@@ -283,8 +283,10 @@ def test_where_runs_are_recorded(path: Path, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("RUNS_URL", "sqlite:///elsewhere.db")
     path.write_text('[journal]\nurl_env = "RUNS_URL"\n')
     assert find_journal(path) is not None
+    path.unlink()
     monkeypatch.chdir(tmp_path)
-    assert find_journal(environ={"XDG_CONFIG_HOME": str(tmp_path / "none")}) is not None
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    assert find_journal() is not None
 
 
 def test_all_that_is_wrong_with_the_surroundings_is_told_at_once(

@@ -46,8 +46,6 @@ T = TypeVar("T")
 QUESTION = "What is 2 + 2? Answer with the number."
 SECONDS = 30.0
 """Timeout of a test call, in seconds; reasoning models are slow."""
-_JOURNAL_SECONDS = 5.0
-"""How long the test of the journal retries while its database fails, in seconds."""
 _GRACE = 1.0
 """Seconds after the timeout in which a worker can still report its own timeout error."""
 
@@ -304,15 +302,11 @@ def _policy(config: Config) -> Probe | None:
 def _journal(config: Config) -> Probe | None:
     """Return a probe that opens the journal; `None` if runs are not recorded."""
     probe = Probe(name="journal", role="journal")
-    journal = probe.made(partial(config.journal, patience=_JOURNAL_SECONDS))
+    journal = probe.made(config.journal)
     if journal is None:
         return None if probe.error is None else probe
     probe.place, probe.told = str(journal.url), f"runs are recorded in {journal.url}"
-
-    async def open_journal() -> None:
-        await journal.runs(limit=1)
-
-    probe.call = open_journal
+    probe.call = journal.probe
     return probe
 
 

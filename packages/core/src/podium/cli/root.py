@@ -2,8 +2,6 @@
 
 import io
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -93,9 +91,19 @@ class _Root(CommandGroup):
         self.commands.update({name: _Later(name, short_help=told) for name, told in COMMANDS.items()})
 
     def invoke(self, ctx: Any) -> Any:
-        """Parse the arguments of the command and run it."""
-        with plain_usage_errors():
+        """Run the command; the error for an argument says what to write in place of the value."""
+        try:
             return super().invoke(ctx)
+        except typer.BadParameter as error:
+            from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and only errors need it
+
+            from podium.config.complaints import remedy_of  # noqa: PLC0415 - for the same reason
+
+            if isinstance(error.__cause__, ValidationError):
+                details = error.__cause__.errors(include_url=False)[0]
+                refused = details.get("ctx", {}).get("error")
+                error.message = str(refused) if refused else f"{details['input']!r}: {remedy_of(details)}"
+            raise
 
     def format_options(self, _: Any, formatter: Any) -> None:
         """Write one line for each command, below 24 lines in all."""
@@ -120,23 +128,6 @@ class _Later(TyperCommand):
 def command_group(name: str) -> typer.Typer:
     """Return a group of commands, such as `podium runs`, to which packages can add."""
     return typer.Typer(name=name, cls=CommandGroup, add_completion=False, rich_markup_mode=None)
-
-
-@contextmanager
-def plain_usage_errors() -> Iterator[None]:
-    """Reword the `typer.BadParameter` of the block: the value, and what to write."""
-    try:
-        yield
-    except typer.BadParameter as error:
-        from pydantic import ValidationError  # noqa: PLC0415 - slow to import, and only errors need it
-
-        from podium.config.complaints import remedy_of  # noqa: PLC0415 - for the same reason
-
-        if isinstance(error.__cause__, ValidationError):
-            details = error.__cause__.errors(include_url=False)[0]
-            refused = details.get("ctx", {}).get("error")
-            error.message = str(refused) if refused else f"{details['input']!r}: {remedy_of(details)}"
-        raise
 
 
 def _command(place: str, name: str) -> Any:

@@ -110,7 +110,7 @@ class Config:
         self._source = source
         planner: object = sections.planner
         self._planner = planner if isinstance(planner, AddedPlanner) else None
-        self._journals: dict[float | None, SqlJournal] = {}
+        self._journal: SqlJournal | None = None
         self._endpoints: dict[str, Endpoint] = {}
         self._workers: dict[str, Sequence[Worker]] = {}
         self._pool: Pool | None = None  # whose states all conductors share
@@ -206,25 +206,19 @@ class Config:
                     made[name] = self.workers(name)
         return made
 
-    def journal(self, *, patience: float | None = None) -> SqlJournal | None:
+    def journal(self) -> SqlJournal | None:
         """Return the journal, the same object each time; `None` with `off = true`.
-
-        Args:
-            patience: replaces `[journal] patience`, in seconds; `None` keeps the file's value.
 
         Raises:
             ConfigError: a named environment variable is not set, or the path or URL is invalid.
         """
         section = self._sections.journal
-        if section.off:
-            return None
-        if patience not in self._journals:
+        if self._journal is None and not section.off:
             place = self._place()
             said = {key: value for key, value in section if value is not None and key not in _OF_PLACE}
-            said |= {} if patience is None else {"patience": patience}
             with self._source.at("journal"):
-                self._journals[patience] = SqlJournal(place, **said)
-        return self._journals[patience]
+                self._journal = SqlJournal(place, **said)
+        return self._journal
 
     def shared_cache(self) -> SqlCache:
         """Return the cache of answers in the journal's database.

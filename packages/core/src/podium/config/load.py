@@ -26,7 +26,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _SYNTAX_LINE = re.compile(r"(.*) \(at line (\d+), column \d+\)", re.DOTALL)
 
 
-def find_config(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Path:
+def find_config(path: str | Path | None = None) -> Path:
     """Return the path of the config.
 
     The path is the first of: `path`, the value of `PODIUM_CONFIG`, `podium.toml` in the current folder,
@@ -35,7 +35,7 @@ def find_config(path: str | Path | None = None, *, environ: Mapping[str, str] = 
     Raises:
         ConfigError: no config was found.
     """
-    choices = _choices(path, environ)
+    choices = _choices(path)
     found = _first(choices)
     if found is None:
         told = " nor ".join(str(choice) for choice in choices)
@@ -43,7 +43,7 @@ def find_config(path: str | Path | None = None, *, environ: Mapping[str, str] = 
     return found
 
 
-def find_journal(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> Journal:
+def find_journal(path: str | Path | None = None) -> Journal:
     """Return the journal of the config; without a config, the journal in the user's state folder.
 
     Invalid workers and missing keys of the config raise no error here.
@@ -51,7 +51,7 @@ def find_journal(path: str | Path | None = None, *, environ: Mapping[str, str] =
     Raises:
         ConfigError: the config is invalid, or turns the journal off.
     """
-    config = _with_journal(path, environ)
+    config = _with_journal(path)
     if config is None:
         return SqlJournal()
     if (journal := config.journal()) is None:
@@ -59,13 +59,13 @@ def find_journal(path: str | Path | None = None, *, environ: Mapping[str, str] =
     return journal
 
 
-def find_shared_cache(path: str | Path | None = None, *, environ: Mapping[str, str] = os.environ) -> SqlCache:
+def find_shared_cache(path: str | Path | None = None) -> SqlCache:
     """Return the cache in the database of `find_journal`, even if the journal is off.
 
     Raises:
         ConfigError: the config is invalid.
     """
-    config = _with_journal(path, environ)
+    config = _with_journal(path)
     return SqlCache() if config is None else config.shared_cache()
 
 
@@ -97,9 +97,9 @@ def read_table(path: Path, model: type[_Model], absent: str = "name another file
     return _validated(source, data, model)
 
 
-def _with_journal(path: str | Path | None, environ: Mapping[str, str]) -> Config | None:
+def _with_journal(path: str | Path | None) -> Config | None:
     """Find the config, and check only its `[journal]`; `None` if there is no config."""
-    found = _first(_choices(path, environ))
+    found = _first(_choices(path))
     if found is None:
         return None
     sections, source = _checked(found)
@@ -107,11 +107,11 @@ def _with_journal(path: str | Path | None, environ: Mapping[str, str]) -> Config
     return Config(sections, source)
 
 
-def _choices(path: str | Path | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
+def _choices(path: str | Path | None) -> tuple[Path, ...]:
     """Return the possible paths of the config; only the named path if there is one."""
-    if named := path or environ.get("PODIUM_CONFIG"):
+    if named := path or os.environ.get("PODIUM_CONFIG"):
         return (Path(named),)
-    home = environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return (Path("podium.toml"), Path(home) / "podium" / "podium.toml")
 
 
