@@ -105,11 +105,8 @@ class RemoteAgent:
             try:
                 with anyio.fail_after(_CARD_SECONDS):
                     async with http.opened() as opened:
-                        agent = (
-                            await import_module("a2a.client")
-                            .A2ACardResolver(opened, self.url)
-                            .get_agent_card()
-                        )
+                        resolver = import_module("a2a.client").A2ACardResolver(opened, self.url)
+                        agent = await resolver.get_agent_card()
             except TimeoutError as error:
                 told = f"the agent at {self.url} sent no card within {_CARD_SECONDS:g} s"
                 raise WorkerTimeout(told) from error
@@ -183,9 +180,8 @@ class AgentWorker(Worker):
         with worker_errors(name, reader=_known_error):
             async with self._http.opened() as http:
                 sdk = import_module("a2a.client")
-                config = sdk.ClientConfig(
-                    httpx_client=http, supported_protocol_bindings=["JSONRPC", "HTTP+JSON"]
-                )
+                bindings = ["JSONRPC", "HTTP+JSON"]
+                config = sdk.ClientConfig(httpx_client=http, supported_protocol_bindings=bindings)
                 client = sdk.ClientFactory(config).create(self._agent)
                 try:
                     async with aclosing(self._events(client, text, task)) as events:
@@ -207,10 +203,8 @@ class AgentWorker(Worker):
 
     async def _events(self, client: Any, text: str, task: "_Task") -> AsyncGenerator[dict[str, Any], None]:
         """Yield each `StreamResponse` as JSON data until the task stops."""
-        types, as_json = (
-            import_module("a2a.types"),
-            import_module("google.protobuf.json_format").MessageToDict,
-        )
+        types = import_module("a2a.types")
+        as_json = import_module("google.protobuf.json_format").MessageToDict
         message = import_module("a2a.helpers").new_text_message(text, role=types.Role.ROLE_USER)
         until = anyio.current_time() + self._seconds
         try:
