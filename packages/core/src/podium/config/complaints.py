@@ -70,7 +70,8 @@ def _sentence(details: ErrorDetails, path: KeyPath, known: Sequence[str]) -> Com
     value, key, table = details["input"], str(path[-1]) if path else "", _title(path[:-1])
     match details["type"]:
         case "value_error" | "refused":
-            return _refused(refusal(details), path, known)
+            refused = details.get("ctx", {}).get("error") or details["msg"]
+            return _refused(str(refused), path, known)
         case "json_invalid":
             told = "the tables are nested too deeply: use fewer levels"
         case "missing":
@@ -94,11 +95,6 @@ def _refused(text: str, path: KeyPath, known: Sequence[str]) -> Complaint:
     rest = text[named.end() :]
     told = f"{named[1]!r} in {title}{rest}" if rest.startswith(" is ") else f"{title}: {text}"
     return (*path, named[1]), told
-
-
-def refusal(details: ErrorDetails) -> str:
-    """Return the message of an error that a validator raised."""
-    return str(details.get("ctx", {}).get("error") or details["msg"])
 
 
 def remedy_of(details: ErrorDetails) -> str:
