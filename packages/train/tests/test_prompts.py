@@ -104,7 +104,7 @@ def test_fingerprints_differ_by_style_and_not_by_process() -> None:
 def test_the_fingerprint_changes_with_each_text_of_the_prompt() -> None:
     """A word more in any of the planner's texts is another prompt."""
     code = (
-        "import sys, json, podium.prompts.render as render\n"
+        "import sys, json, podium.prompts.prompt as render\n"
         "from podium_train import PromptStyle, fingerprint\n"
         "read, name = render.read_prompt, sys.argv[1]\n"
         "def changed(file):\n"

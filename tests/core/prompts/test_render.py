@@ -15,7 +15,7 @@ from podium.plan_text import Spelling, parse_plan, write_plan
 from podium.planners import ChatPlanner, PlanRequest, Turn
 from podium.planners.chat import MAX_EXAMPLES, Show, planner_messages, round_feedback
 from podium.prompts import worker_messages
-from podium.prompts.render import judge_prompt
+from podium.prompts.prompt import judge_prompt
 from podium.types import Message, Plan, Step
 from podium.workers import Card, Price, ScriptedWorker, StepInput, VisibleStep
 

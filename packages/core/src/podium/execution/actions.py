@@ -7,7 +7,7 @@ from podium.errors import PlanInvalid, PodiumError
 from podium.execution.context import RunContext
 from podium.execution.graph import StepState
 from podium.execution.paid import StoredCalls
-from podium.prompts.subtask import step_input
+from podium.prompts.prompt import step_input
 from podium.run_state.action_log import (
     Execution,
     Level,

@@ -18,7 +18,7 @@ from podium.errors import LimitExceeded, PlanInvalid
 from podium.execution.context import RunContext
 from podium.execution.graph import DependencyGraph, StepState
 from podium.planners.planner import Planner, PlanRequest, asked_steps
-from podium.prompts.subtask import step_input
+from podium.prompts.prompt import step_input
 from podium.types.plan import Step
 from podium.workers.worker import Card, Request, VisibleStep
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from podium.budget.limits import Spend
 from podium.execution.context import RunContext
 from podium.execution.graph import STOPPED, DependencyGraph, StepState
-from podium.prompts.subtask import named_texts
+from podium.prompts.prompt import named_texts
 from podium.run_state.action_log import Level
 from podium.run_state.reuse import PaidResults, step_key
 from podium.secrets import scrub

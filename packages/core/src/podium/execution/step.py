@@ -17,7 +17,7 @@ from podium.execution.attempt import Attempt
 from podium.execution.context import OuterRun, RunContext
 from podium.execution.fallback import FallbackOrder, RetriesExhausted
 from podium.journal.cache import Cache, answer_key, asking, look_up, remember
-from podium.prompts.subtask import step_input
+from podium.prompts.prompt import step_input
 from podium.run_state.action_log import Execution, remedy
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import AttemptFailed, StepStarted

@@ -12,7 +12,7 @@ from podium.budget.limits import Remaining, Spend
 from podium.errors import ConfigError, PodiumError, WorkerBroken
 from podium.plan_text.writer import Spelling, keep_text, plan_grammar, plan_schema, write_plan
 from podium.planners.planner import Planner, PlanRequest, PlanText
-from podium.prompts.render import fill, mark_of, read_prompt, tagged
+from podium.prompts.prompt import fill, mark_of, read_prompt, tagged
 from podium.types.messages import Completion, Constraint, Message, Sampling, usage_or_estimate
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan, Step, renumbered

@@ -1,11 +1,3 @@
-from .labels import (
-    AnswerLabels as AnswerLabels,
-    Flow as Flow,
-    Party as Party,
-    after as after,
-    answer_key as answer_key,
-    labels_of as labels_of,
-)
 from .policy import (
     ApprovalRequest as ApprovalRequest,
     Approve as Approve,
@@ -14,6 +6,12 @@ from .policy import (
     Policy as Policy,
 )
 from .rules import (
+    AnswerLabels as AnswerLabels,
+    Flow as Flow,
+    Party as Party,
     Pin as Pin,
     Rule as Rule,
+    after as after,
+    answer_key as answer_key,
+    labels_of as labels_of,
 )

@@ -5,16 +5,20 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from podium.errors import ConfigError, PlanForbidden
-from podium.policy.labels import Flow, Party, after, labels_of, named
 from podium.policy.rules import (
     Breach,
+    Flow,
+    Party,
     Pin,
     Rule,
+    after,
     broken_pins,
     broken_rules,
     first_pin,
+    labels_of,
     lacking,
     listed,
+    named,
     names,
     together,
 )

@@ -18,7 +18,7 @@ from podium.execution.graph import STOPPED, WAITING
 from podium.execution.step import StepRunner
 from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest, Asked
-from podium.prompts.render import judge_prompt
+from podium.prompts.prompt import judge_prompt
 from podium.run.forecast import forecast_plan
 from podium.run_state.reuse import PaidResults, step_key
 from podium.run_state.state import RunState, fold

@@ -16,8 +16,7 @@ from random import Random
 
 from podium.budget.limits import Limits
 from podium.execution.context import ConductorSettings
-from podium.prompts.render import worker_messages
-from podium.prompts.subtask import shown_step, step_input
+from podium.prompts.prompt import shown_step, step_input, worker_messages
 from podium.types.messages import Message, estimate_usage
 from podium.types.plan import Plan
 from podium.types.result import HIGH, LOW, Forecast, Interval

@@ -37,7 +37,7 @@ from podium.execution.graph import STOPPED
 from podium.plan_text.parser import PlanReader
 from podium.planners.chat import repair_feedback
 from podium.planners.planner import Planner, PlannerCall, PlanRequest, PlanText, Turn, asked_steps, misfit
-from podium.prompts.subtask import check_names
+from podium.prompts.prompt import check_names
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import storable

@@ -21,7 +21,7 @@ from podium.journal.cache import Cache
 from podium.journal.journal import Journal
 from podium.planners.planner import Planner
 from podium.policy import Policy, answer_key
-from podium.prompts.subtask import check_names
+from podium.prompts.prompt import check_names
 from podium.run_state.reuse import PaidResults
 from podium.secrets import scrub
 from podium.types.messages import (

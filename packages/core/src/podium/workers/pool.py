@@ -12,7 +12,7 @@ import anyio
 from podium.aio.loops import LoopLocal, ResourceGroup
 from podium.budget.limits import Limits, Spend
 from podium.errors import ConfigError, PodiumError, WorkerUnavailable
-from podium.policy.labels import AnswerLabels
+from podium.policy.rules import AnswerLabels
 from podium.secrets import scrub
 from podium.types.names import check_unlike
 from podium.usage import Usage
