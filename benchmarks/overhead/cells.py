@@ -42,7 +42,7 @@ class Cell:
     @property
     def critical_ms(self) -> float:
         """The sum of the workers' delays on the critical path, in milliseconds."""
-        return (self.delay_ms or 0) * float(len(SHAPES[self.shape].critical_path()))
+        return (self.delay_ms or 0) * float(len(SHAPES[self.shape].layers))
 
     def arms(self, wanted: Sequence[Arm]) -> tuple[Arm, ...]:
         """Return the arms of `wanted` for this cell; no-op workers exclude `ChatOpenAI`, for example."""

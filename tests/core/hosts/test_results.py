@@ -20,11 +20,10 @@ from podium.hosts import (
     read_tools,
     result_metadata,
     sampling_arguments,
-    steps_behind,
 )
 from podium.planners import FixedPlanner
 from podium.secrets import register
-from podium.types import Completion, Constraint, Outcome, Result, Sampling
+from podium.types import Completion, Constraint, Outcome, Result, Sampling, steps_behind
 from podium.usage import Usage
 
 pytestmark = pytest.mark.anyio

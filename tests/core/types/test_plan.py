@@ -47,12 +47,10 @@ def test_a_plan_cannot_look_ahead(seen: int) -> None:
 
 
 def test_shape_of_a_diamond() -> None:
-    """Layers, dependencies and the longest chain are what one draws by hand."""
+    """Layers and dependencies are what one draws by hand."""
     assert DIAMOND.dependencies == ((), (0,), (0,), (1, 2))
     assert DIAMOND.layers == ((0,), (1, 2), (3,))
     assert DIAMOND.needed == {0, 1, 2, 3}
-    assert DIAMOND.critical_path([1.0, 1.0, 5.0, 1.0]) == (0, 2, 3)
-    assert len(DIAMOND.critical_path()) == 3
 
 
 def test_a_step_nobody_sees_is_not_needed() -> None:
@@ -63,7 +61,7 @@ def test_a_step_nobody_sees_is_not_needed() -> None:
 def test_the_empty_plan_has_a_shape() -> None:
     """A plan of no steps has nothing to draw, wait for or run."""
     empty = Plan(())
-    assert (empty.layers, empty.needed, empty.critical_path()) == ((), frozenset(), ())
+    assert (empty.layers, empty.needed) == ((), frozenset())
     assert empty.to_mermaid() == "flowchart TD\n"
 
 

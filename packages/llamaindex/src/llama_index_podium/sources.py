@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, Node, NodeWithScore
 
-from podium.hosts import answer_sources, steps_behind
-from podium.types import Outcome, Plan, Result
+from podium.hosts import answer_sources
+from podium.types import Outcome, Plan, Result, steps_behind
 
 STEPS: Final = "podium_steps"
 """The key in a source node's metadata for the steps that found it."""

@@ -17,8 +17,7 @@ from podium.cli.screen import NO_ANSWER, Screen, counted, reporting
 from podium.config import Section, find_config, load_config, read_table
 from podium.errors import ConfigError, PlanForbidden
 from podium.policy import Policy
-from podium.types.names import nearest
-from podium.types.plan import Plan, Step
+from podium.types.plan import Plan, Step, nearest
 from podium.workers.worker import Card
 
 policy = command_group("policy")

@@ -403,7 +403,7 @@ class StepRunner:
             whole = self._cut.completion
         if whole is not None:  # paid for, even if its worker failed during its cleanup
             status, problem = "ok", shortfall(whole) or self.repeats
-        bill: Sequence[Attempt | Call] = [*self.before, *self._made] if self.before else self._made
+        calls = (*self.before, *(attempt.call() for attempt in self._made))
         now = self.context.now()
         started = now if self._reused is not None else None
         if self._made:
@@ -423,11 +423,9 @@ class StepRunner:
             problem=problem,
             finish_reason=None if whole is None else whole.finish_reason,
             tool_calls=() if whole is None else whole.tool_calls,
-            **totals(bill),
+            **totals(calls),
             attempts=0 if latest is None else latest.number,
-            calls=(*self.before, *(attempt.call() for attempt in self._made))
-            if self.before or len(self._made) > 1
-            else (),
+            calls=calls if self.before or len(calls) > 1 else (),
             reused=self._reused is not None,
             cache_key=self._cache_key,
             action=action,

@@ -41,7 +41,6 @@ from .results import (
     run_failed as run_failed,
     sampling_arguments as sampling_arguments,
     spent_completion as spent_completion,
-    steps_behind as steps_behind,
     text_answer as text_answer,
     text_of as text_of,
     tool_arguments as tool_arguments,

@@ -17,7 +17,7 @@ from podium.run.approval import how_to_decide
 from podium.secrets import scrub, scrub_data
 from podium.types import Completion, Message, Outcome, Part, Plan, Problem, Result, Sampling, storable
 from podium.types.outcome import tell_actions
-from podium.types.result import LACK, answer_of, steps_of
+from podium.types.result import LACK, answer_of, used
 from podium.usage import Usage
 from podium.workers import FREE, Card
 from podium.workers.openai import chat_response as finish_reasons
@@ -176,29 +176,9 @@ def answer_sources(result: Result) -> tuple[Outcome, ...]:
     through other steps.
     """
     for current in reversed(result.rounds):
-        if current.plan is not None and answer_of(current) is not None:
-            ended = {outcome.step: outcome for outcome in steps_of(current) if outcome.status == "ok"}
-            last = len(current.plan.steps) - 1
-            return tuple(ended[step] for step in steps_behind(current.plan, ended, last))
+        if answer_of(current) is not None:
+            return tuple(outcome for outcome in used(current) if outcome.status == "ok")
     return ()
-
-
-def steps_behind(plan: Plan, ended: Mapping[int, Outcome], step: int) -> list[int]:
-    """Return a step and all steps whose outputs it used, directly or through others, in the plan's order.
-
-    Args:
-        plan: the plan.
-        ended: the outcomes of steps that are `ok`, by step; other steps are left out.
-        step: the index of the step.
-    """
-    found, left = set[int](), [step]
-    while left:
-        index = left.pop()
-        if index not in found:
-            found.add(index)
-            shown = ended[index].shown if index in ended else None
-            left += plan.steps[index].access if shown is None else shown
-    return sorted(found & set(ended))
 
 
 def _step(outcome: Outcome, plan: Plan | None, usage: Callable[[Usage], Mapping[str, Any]]) -> dict[str, Any]:

@@ -24,9 +24,8 @@ from podium.policy.rules import (
 )
 from podium.secrets import Boundary
 from podium.types.messages import Message
-from podium.types.names import nearest
 from podium.types.outcome import Action
-from podium.types.plan import Plan
+from podium.types.plan import Plan, nearest
 from podium.types.result import Forecast
 
 

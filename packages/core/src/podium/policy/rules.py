@@ -12,8 +12,7 @@ from podium.errors import ConfigError
 from podium.plan_text.literals import words
 from podium.secrets import Boundary
 from podium.types.messages import Part
-from podium.types.names import check_name
-from podium.types.plan import Plan, Step
+from podium.types.plan import Plan, Step, check_name
 from podium.types.result import LACK
 
 

@@ -34,8 +34,7 @@ from podium.types.messages import (
     read_conversation,
     storable,
 )
-from podium.types.names import check_name
-from podium.types.plan import Plan, is_text_name
+from podium.types.plan import Plan, check_name, names_in
 from podium.workers.pool import Pool
 from podium.workers.worker import CallMiddleware, Card, Worker
 
@@ -190,7 +189,7 @@ def checked_labels(labels: Iterable[str]) -> frozenset[str]:
 
 def _checked_texts(context: Mapping[str, str]) -> dict[str, str]:
     for name, text in context.items():
-        if not is_text_name(name):
+        if names_in(f"{{{{{name}}}}}") != (name,):
             form = "at most 64 letters, digits and _, with a letter or _ first, and no name like step_1"
             raise ConfigError(f"context has the invalid name {name!r:.80}: write {form}")
         given: object = text

@@ -41,7 +41,6 @@ from .messages import (
     storable as storable,
     usage_or_estimate as usage_or_estimate,
 )
-from .names import check_name as check_name, nearest as nearest
 from .outcome import (
     Action as Action,
     ActionEnd as ActionEnd,
@@ -58,11 +57,14 @@ from .plan import (
     Plan as Plan,
     PlannedBy as PlannedBy,
     Step as Step,
+    check_name as check_name,
     literal as literal,
+    nearest as nearest,
 )
 from .result import (
     Forecast as Forecast,
     Interval as Interval,
     Result as Result,
     RunStatus as RunStatus,
+    steps_behind as steps_behind,
 )

@@ -52,11 +52,10 @@ _FORMS: dict[type[Any], TypeAdapter[Any]] = {}
 
 def _form(kind: type[Any]) -> TypeAdapter[Any]:
     """Return the encoder and decoder for one type of record; it is built once."""
-    form = _FORMS.get(kind)
-    if form is None:
+    if kind not in _FORMS:
         generic: Any = _Record
-        form = _FORMS[kind] = TypeAdapter(generic[kind])
-    return form
+        _FORMS[kind] = TypeAdapter(generic[kind])
+    return _FORMS[kind]
 
 
 def prepare() -> None:
@@ -83,7 +82,10 @@ def decode(text: str) -> Event:
         JournalBroken: the text is not such a record.
         JournalVersion: the record has another schema version.
     """
-    envelope = _json(text)
+    try:
+        envelope = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise JournalBroken(f"a record is not JSON: {text!r:.80}") from error
     if not isinstance(envelope, dict) or not {"schema", "type"} <= envelope.keys():
         raise JournalBroken(f"the journal has a record that is not an event: {text:.80}")
     schema, name = envelope["schema"], envelope["type"]
@@ -122,7 +124,7 @@ def write_record(facts: object, name: str) -> str:
     try:
         form.validate_json(written)
     except (ValidationError, PodiumError) as error:
-        raise TypeError(_told(error) if isinstance(error, ValidationError) else str(error)) from error
+        raise TypeError(_told(error)) from error
     return escaped(written)
 
 
@@ -140,18 +142,12 @@ def read_record(text: str, kind: type[Any], name: str) -> Any:
     try:
         return _form(kind).validate_json(text).event
     except (ValidationError, PodiumError) as error:
-        told = _told(error) if isinstance(error, ValidationError) else str(error)
-        raise JournalBroken(f"a record of type {name} is invalid: {told}") from error
+        raise JournalBroken(f"a record of type {name} is invalid: {_told(error)}") from error
 
 
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise JournalBroken(f"a record is not JSON: {text!r:.80}") from error
-
-
-def _told(error: ValidationError) -> str:
+def _told(error: ValidationError | PodiumError) -> str:
+    if isinstance(error, PodiumError):
+        return str(error)
     first = error.errors(include_url=False, include_context=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 

@@ -47,6 +47,21 @@ def _plain(value: object) -> object:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _OfRound(_Event):
+    round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfStep(_OfRound):
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfCall(_OfStep):
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted(_Event):
     """A query was accepted."""
 
@@ -90,53 +105,48 @@ class RunResumed(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundStarted(_Event):
+class RoundStarted(_OfRound):
     """A round begins."""
 
     type = "round_started"
-    round: int
     why: str = ""
     """Why the round begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanDelta(_Event):
+class PlanDelta(_OfRound):
     """A planner wrote a piece of plan text."""
 
     type = "plan_delta"
-    round: int
     planner: str
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannerStarted(_Event):
+class PlannerStarted(_OfRound):
     """A planner is called."""
 
     type = "planner_started"
-    round: int
     planner: str
     reserved: Spend = Spend()
     """The maximum that the call may spend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannerEnded(_Event):
+class PlannerEnded(_OfRound):
     """A planner's call has ended; its text may or may not be the plan."""
 
     type = "planner_ended"
-    round: int
     proposal: Proposal
     wait: float | None = None
     """Seconds until the retry of a failed call; `None` if the call is not retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanReady(_Event):
+class PlanReady(_OfRound):
     """The round's plan is complete and valid."""
 
     type = "plan_ready"
-    round: int
     plan: Plan
     actions: tuple[int, ...] = ()
     """Indices of the steps that are actions."""
@@ -149,11 +159,10 @@ class PlanReady(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalAsked(_Event):
+class ApprovalAsked(_OfRound):
     """The run waits for an approval of its plan, or of one action."""
 
     type = "approval_asked"
-    round: int
     plan: Plan
     step: int | None = None
     """The step of the action; `None` for the whole plan."""
@@ -164,11 +173,10 @@ class ApprovalAsked(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalGiven(_Event):
+class ApprovalGiven(_OfRound):
     """The plan, or one action, was approved or rejected."""
 
     type = "approval_given"
-    round: int
     step: int | None = None
     """The step of the action; `None` for the whole plan."""
     action: str = ""
@@ -183,12 +191,10 @@ class ApprovalGiven(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActionDecided(_Event):
+class ActionDecided(_OfStep):
     """A person said whether an action was carried out."""
 
     type = "action_decided"
-    round: int
-    step: int
     done: bool
     by: str = ""
     """The person or program that decided."""
@@ -197,13 +203,10 @@ class ActionDecided(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepStarted(_Event):
+class StepStarted(_OfCall):
     """A step's worker is called. Each retry is another `StepStarted`."""
 
     type = "step_started"
-    round: int
-    step: int
-    attempt: int
     worker: str
     """The step's worker, or its fallback."""
     subtask: str
@@ -218,37 +221,28 @@ class StepStarted(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFailed(_Event):
+class AttemptFailed(_OfCall):
     """A call of a step's worker failed, and the step continues with another call."""
 
     type = "attempt_failed"
-    round: int
-    step: int
-    attempt: int
     call: Call
     wait: float | None = None
     """Seconds until the next call; `None` if a host left the call and runs the step again later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepDelta(_Event):
+class StepDelta(_OfCall):
     """A step's worker wrote a piece of its output."""
 
     type = "step_delta"
-    round: int
-    step: int
-    attempt: int
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepEnded(_Event):
+class StepEnded(_OfCall):
     """A step has ended, or will not run."""
 
     type = "step_ended"
-    round: int
-    step: int
-    attempt: int
     outcome: Outcome
     key: str = ""
     """Hash of the step's input, with which a resumed run finds the outcome; empty without a journal."""
@@ -273,13 +267,10 @@ class AnswerDelta(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NestedRunEnded(_Event):
+class NestedRunEnded(_OfCall):
     """A nested run has ended or stopped. Only runs with a journal have this event."""
 
     type = "nested_run_ended"
-    round: int
-    step: int
-    attempt: int
     nested: str
     """The id of the nested run."""
     records: int
@@ -289,13 +280,10 @@ class NestedRunEnded(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerRunEnded(_Event):
+class WorkerRunEnded(_OfCall):
     """A run that a worker's code started has ended or stopped. The journal of this run does not record it."""
 
     type = "worker_run_ended"
-    round: int
-    step: int
-    attempt: int
     nested: str
     """The id of the run."""
     status: str
@@ -356,26 +344,3 @@ Event = (
     | RunStopped
 )
 """Any event of a run."""
-
-__all__ = [
-    "ActionDecided",
-    "AnswerDelta",
-    "ApprovalAsked",
-    "ApprovalGiven",
-    "AttemptFailed",
-    "Event",
-    "NestedRunEnded",
-    "PlanDelta",
-    "PlanReady",
-    "PlannerEnded",
-    "PlannerStarted",
-    "RoundStarted",
-    "RunEnded",
-    "RunResumed",
-    "RunStarted",
-    "RunStopped",
-    "StepDelta",
-    "StepEnded",
-    "StepStarted",
-    "WorkerRunEnded",
-]

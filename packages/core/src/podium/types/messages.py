@@ -141,19 +141,19 @@ def _last(messages: Sequence[Message], *roles: Role) -> int | None:
 
 def _split_turn(after: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
     """Split the messages after a question at the first tool call."""
-    begin = next((at for at, message in enumerate(after) if _is_of_tools(message)), len(after))
+    of_tools = (at for at, message in enumerate(after) if message.role == "tool" or message.tool_calls)
+    begin = next(of_tools, len(after))
     spoken = [message for message in after[begin:] if message.role not in INSTRUCTING]
     is_open = bool(spoken) and spoken[-1].role == "tool"
     return (after[:begin], after[begin:]) if is_open else (after, ())
 
 
-def _is_of_tools(message: Message) -> bool:
-    return message.role == "tool" or bool(message.tool_calls)
-
-
 def _read_messages(query: Query) -> tuple[Message, ...]:
     """Return text or chat messages as messages."""
-    _check_query(query)
+    given: object = query
+    if isinstance(given, bytes | Mapping) or not isinstance(given, Sequence):
+        told = "a query must be text or a list of chat messages, not one"
+        raise QueryError(f"{told} {type(given).__name__}")
     if isinstance(query, str):
         messages: tuple[Message, ...] = (Message("user", storable(query)),)
     else:
@@ -169,7 +169,8 @@ def _read_messages(query: Query) -> tuple[Message, ...]:
 
 
 def _check_question(question: Message) -> None:
-    if not (question.text.strip() or _attached(question)):
+    parts = () if isinstance(question.content, str) else question.content
+    if not question.text.strip() and all(part.get("type") == "text" for part in parts):
         raise QueryError("the question is empty: ask something")
 
 
@@ -188,17 +189,6 @@ def _mappings(value: object) -> tuple[Part, ...] | None:
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         return None
     return tuple(value) if all(isinstance(entry, Mapping) for entry in value) else None
-
-
-def _check_query(query: object) -> None:
-    if isinstance(query, Mapping):
-        raise QueryError("a query must be text or a list of chat messages: put the message into a list")
-    if isinstance(query, bytes) or not isinstance(query, Sequence):
-        raise QueryError(f"a query must be text or a list of chat messages, not {type(query).__name__}")
-
-
-def _attached(message: Message) -> bool:
-    return not isinstance(message.content, str) and any(p.get("type") != "text" for p in message.content)
 
 
 def storable(text: str) -> str:

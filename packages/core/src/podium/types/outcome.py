@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Literal, Protocol, TypedDict
+from typing import Literal, TypedDict
 
 from podium.budget.ledger import UNREPORTED, Charged, weakest
 from podium.errors import PodiumError, WorkerError, actions_told
@@ -23,6 +23,13 @@ ActionEnd = Literal["done", "failed", "unknown", "not_done"]
   until a person decides: see `Conductor.decide`.
 - `not_done`: the call certainly did not reach the worker, or there was no call.
 """
+ACTION_ENDS = {
+    "done": "done",
+    "failed": "failed",
+    "unknown": "not known whether it is done",
+    "not_done": "not done",
+}
+"""How an action ended, in words."""
 _MAX_CODE, _MAX_MESSAGE = 100, 2000
 """Maximum length of the problem of another Podium, in characters."""
 
@@ -49,7 +56,20 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Billed:
+    """The tokens and the cost of one call, or of all calls of a step."""
+
+    usage: Usage = Usage()
+    cost: float | None = 0.0
+    """In USD; `None` when unknown."""
+    maybe_paid: bool = False
+    """Whether part of `cost` may not be billed: a call was sent, and no complete response arrived."""
+    charged: Charged = "usage"
+    """What the cost is computed from; for several calls, the least known of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Billed):
     """One call of a worker, with its tokens and cost."""
 
     attempt: int
@@ -57,17 +77,10 @@ class Call:
     worker: str
     problem: Problem | None = None
     """Why the call was not used; `None` for the call that gave the outcome."""
-    usage: Usage = Usage()
-    cost: float | None = 0.0
-    """In USD; `None` when unknown."""
-    maybe_paid: bool = False
-    """Whether it is unknown if the call is billed: the request was sent, and no complete response arrived."""
-    charged: Charged = "usage"
-    """What the cost is computed from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Billed):
     """How one step ended."""
 
     round: int
@@ -82,10 +95,6 @@ class Outcome:
     """Why the step is not `ok`; for a step that is `ok`, why its output is incomplete. Otherwise `None`."""
     finish_reason: FinishReason | None = None
     """Why the worker stopped; `None` if it did not finish."""
-    usage: Usage = Usage()
-    """Tokens of all calls for the step."""
-    cost: float | None = 0.0
-    """Cost of all calls for the step, in USD; `None` when unknown."""
     attempts: int = 0
     """Number of the call that gave the outcome, from 1; 0 for a step that never started.
 
@@ -93,10 +102,6 @@ class Outcome:
     """
     calls: tuple[Call, ...] = ()
     """The calls for the step, in order, if there is more than one; else empty."""
-    maybe_paid: bool = False
-    """Whether part of `cost` may not be billed: a call was sent, and no complete response arrived."""
-    charged: Charged = "usage"
-    """What the cost is computed from; for several calls, the least known of them."""
     reused: bool = False
     """Whether an earlier result was reused, without a call."""
     cache_key: str = ""
@@ -119,10 +124,7 @@ class Outcome:
             attempt=self.attempts,
             worker=self.worker,
             problem=self.problem or Problem("superseded", "the step was run again"),
-            usage=self.usage,
-            cost=self.cost,
-            maybe_paid=self.maybe_paid,
-            charged=self.charged,
+            **totals((self,)),
         )
 
     @property
@@ -149,9 +151,8 @@ class Action:
     """The output of the worker, or why it failed."""
 
     def __str__(self) -> str:
-        told = {"done": "done", "failed": "failed", "unknown": "not known whether it is done"}
         asked = self.asked if len(self.asked) <= _MOST_ASKED else self.asked[: _MOST_ASKED - 1] + "…"
-        return f"{self.worker} {asked}: {told.get(self.end, 'not done')}"
+        return f"{self.worker} {asked}: {ACTION_ENDS[self.end]}"
 
 
 _MOST_ASKED = 200
@@ -167,7 +168,7 @@ def tell_actions(error: BaseException, actions: Sequence[Action]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class Proposal(Billed):
     """One call of a planner: the text that it wrote, and whether the text is the plan."""
 
     planner: str
@@ -180,13 +181,6 @@ class Proposal:
     """Why the planner chose this plan, if it says so."""
     problem: Problem | None = None
     """Why the text is not the plan; `None` if it is the plan."""
-    usage: Usage = Usage()
-    cost: float | None = 0.0
-    """In USD; `None` when unknown."""
-    maybe_paid: bool = False
-    """Whether it is unknown if the call is billed: the request was sent, and no complete response arrived."""
-    charged: Charged = "usage"
-    """What the cost is computed from."""
     seconds: float = 0.0
     """Duration of the call."""
 
@@ -211,17 +205,6 @@ class Round:
     """The outcome of the worker that judged the answer; `None` if no worker judged it."""
 
 
-class _Billed(Protocol):
-    @property
-    def usage(self) -> Usage: ...
-    @property
-    def cost(self) -> float | None: ...
-    @property
-    def maybe_paid(self) -> bool: ...
-    @property
-    def charged(self) -> Charged: ...
-
-
 class Bill(TypedDict):
     """The sums of calls, with the names of the fields of an outcome."""
 
@@ -231,7 +214,7 @@ class Bill(TypedDict):
     charged: Charged
 
 
-def totals(calls: Sequence[_Billed]) -> Bill:
+def totals(calls: Sequence[Billed]) -> Bill:
     """Return the sums of calls."""
     if len(calls) == 1:  # the usual case; the sum is expensive
         (call,) = calls
@@ -244,7 +227,7 @@ def totals(calls: Sequence[_Billed]) -> Bill:
     )
 
 
-def usage_note(calls: Iterable[_Billed]) -> str:
+def usage_note(calls: Iterable[Billed]) -> str:
     """Return how many calls are charged without a reported usage, in words; empty if there are none."""
     counts = Counter(call.charged for call in calls)
     told = ((counts[charged], words) for charged, words in UNREPORTED.items() if counts[charged])
@@ -281,15 +264,6 @@ def shortfall(completion: Completion) -> Problem | None:
     return None
 
 
-ACTION_ENDS = {
-    "done": "carried out",
-    "failed": "its worker failed",
-    "unknown": "not known whether it was carried out",
-    "not_done": "not carried out",
-}
-"""The end of an action in words."""
-
-
 def explain_round(current: Round) -> list[str]:
     """Return the description of a round, one line per decision."""
     lines = [f"Round {current.number}" + (f", because {current.why}." if current.why else ".")]
@@ -312,7 +286,9 @@ def explain_proposal(proposal: Proposal) -> str:
     who = f"Planner {proposal.planner}"
     bill = spent(proposal.usage, proposal.cost)
     if proposal.problem is not None:
-        return f"{who} {_did(proposal)} ({proposal.problem.code}: {proposal.problem.message}); {bill}."
+        did = "wrote no usable plan" if proposal.text else "returned no text"
+        did = did if proposal.asked else "was not called"
+        return f"{who} {did} ({proposal.problem.code}: {proposal.problem.message}); {bill}."
     stood_in = " as the fallback" if proposal.role == "fallback" else ""
     why = f": {proposal.why}" if proposal.why else ""
     return f"{who} wrote the plan{stood_in}{why}; {proposal.seconds:.2f} s, {bill}."
@@ -321,13 +297,6 @@ def explain_proposal(proposal: Proposal) -> str:
 def for_people(problem: Problem) -> str:
     """Return the message of a problem of a planner, without the advice to the planner."""
     return "its text has no plan" if problem.code == "no_plan" else problem.message
-
-
-def _did(proposal: Proposal) -> str:
-    """Return what a planner did that wrote no valid plan."""
-    if not proposal.asked:
-        return "was not called"
-    return "wrote no usable plan" if proposal.text else "returned no text"
 
 
 def _outcome(outcome: Outcome, current: Round) -> str:

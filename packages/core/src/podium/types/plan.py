@@ -1,15 +1,19 @@
-r"""References in subtasks: `{{n}}` stands for the output of step n, `{{name}}` for a named text of the run.
+r"""Plans, their steps, and the names of workers.
+
+References in subtasks: `{{n}}` stands for the output of step n, `{{name}}` for a named text of the run.
 
 A backslash before two braces, `\{{`, makes them literal. Double braces around other text are literal. Double
 braces around a name are literal too, if the run has no text with this name.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any, NamedTuple, Self, TypeGuard
+from unicodedata import category, is_normalized, name as unicode_name, normalize
 
-from podium.errors import PlanInvalid, PlanInvalidCode, QueryError
+from podium.errors import ConfigError, PlanInvalid, PlanInvalidCode, QueryError
 from podium.types.messages import Message, read_message
 
 _FOUND = re.compile(
@@ -65,11 +69,6 @@ def names_in(subtask: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one["name"] for one in found if one["name"] is not None))
 
 
-def is_text_name(name: str) -> bool:
-    """Return whether `name` is valid as the name of a text."""
-    return names_in(f"{{{{{name}}}}}") == (name,)
-
-
 def renumbered(subtask: str, new: Callable[[int], int]) -> str:
     """Return the subtask with `new` applied to the numbers of its references."""
     if "{{" not in subtask:
@@ -91,6 +90,76 @@ def bad_reference(step: str, reference: str) -> str:
         return f"{fault}: add the step to the list, or write \\{{{{ for literal braces"
     fault = f"{step} contains {reference!r}, which is not a valid reference"
     return f"{fault}: write {{{{n}}}} for the output of step n, or \\{{{{ for literal braces"
+
+
+MOST_CHARS = 100
+"""Maximum characters of a name or label."""
+_EAST_ASIAN = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"}
+"""Scripts that are written together, and together with Latin letters."""
+_LETTERS = ("Lu", "Ll", "Lt", "Lo")
+"""Unicode categories; the first word of the Unicode name of such a letter is its script."""
+_INVISIBLE = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
+    + "".join(map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+)
+"""Characters without a width that `str.isprintable` accepts: fillers and variation selectors."""
+
+
+def check_name(text: str, what: str) -> str:
+    """Return a name or label.
+
+    Args:
+        text: the name or label.
+        what: what it is, for the error message, as in "a worker's name".
+
+    Raises:
+        ConfigError: it is not a name.
+    """
+    if fault := _fault(text):
+        raise ConfigError(f"{what} is {text[:MOST_CHARS]!r}: {fault}")
+    return text
+
+
+def _fault(text: str) -> str:
+    if not text or text != text.strip():
+        return "write at least one character, and no spaces at the ends"
+    if not text.isprintable() or not _INVISIBLE.isdisjoint(text):
+        return "use printable characters, without control characters and characters of no width"
+    if len(text) > MOST_CHARS:
+        return f"write at most {MOST_CHARS} characters"
+    if text.isascii():
+        return ""
+    if not is_normalized("NFC", text):
+        return f"write it in the Unicode form NFC, as {normalize('NFC', text)!r}"
+    return _mixture(text)
+
+
+def _mixture(text: str) -> str:
+    letters = [char for char in normalize("NFKC", text) if category(char) in _LETTERS]
+    found = {unicode_name(letter, "UNKNOWN").partition(" ")[0] for letter in letters}
+    if len(found) < 2 or (found & _EAST_ASIAN and found <= {*_EAST_ASIAN, "LATIN"}):
+        return ""
+    return f"its letters are of several scripts ({', '.join(sorted(found))}): use one script"
+
+
+def folded(text: str) -> str:
+    """Return a form that is equal for names that differ only in case or Unicode form."""
+    return normalize("NFKC", normalize("NFKC", text).casefold())
+
+
+def check_unlike(names: Iterable[str], what: str) -> None:
+    """Raise `ConfigError` if two of the names are equal after NFKC and case folding."""
+    met: dict[str, str] = {}
+    for each in names:
+        if (before := met.setdefault(folded(each), each)) != each:
+            raise ConfigError(f"the {what} {before!r} and {each!r} differ only in case or form: rename one")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the known name that is most similar to `word`; empty if none is similar."""
+    forms = {folded(each): each for each in known}
+    close = get_close_matches(folded(word), forms, n=1)
+    return forms[close[0]] if close else ""
 
 
 SCHEMA = 1
@@ -130,9 +199,9 @@ class Step:
     """
 
     def __post_init__(self) -> None:
-        if not _are_numbers(self.worker, *self.access):
+        if not all(map(_is_number, (self.worker, *self.access))):
             message = f"worker {self.worker!r}, access {self.access!r}: write integers, counted from 0"
-            raise PlanInvalid("bad_access" if _are_numbers(self.worker) else "bad_worker", message)
+            raise PlanInvalid("bad_access" if _is_number(self.worker) else "bad_worker", message)
         if self.worker < 0:
             raise PlanInvalid("bad_worker", f"worker {self.worker} is negative: workers count from 0")
         if not self.subtask.strip():
@@ -263,23 +332,6 @@ class Plan:
             tuple(i for i, level in enumerate(levels) if level == wanted)
             for wanted in range(max(levels, default=-1) + 1)
         )
-
-    def critical_path(self, seconds: Sequence[float] | None = None) -> tuple[int, ...]:
-        """Return the chain of dependent steps with the longest duration, from first to last.
-
-        Args:
-            seconds: the duration of each step; `None` counts every step as 1.
-        """
-        weights = [1.0] * len(self.steps) if seconds is None else seconds
-        ends: list[float] = []
-        for index, step in enumerate(self.steps):
-            ends.append(weights[index] + max((ends[seen] for seen in step.access), default=0.0))
-        if not ends:
-            return ()
-        path = [max(range(len(ends)), key=ends.__getitem__)]
-        while self.steps[path[-1]].access:
-            path.append(max(self.steps[path[-1]].access, key=ends.__getitem__))
-        return tuple(reversed(path))
 
     def fit(self, workers: int, most_steps: int, *, previous: bool = False) -> None:
         """Check that a pool can run the plan.
@@ -445,7 +497,3 @@ def _label(text: str) -> str:
     for mark in '#%"<>`':
         plain = plain.replace(mark, f"#{ord(mark)};")
     return plain
-
-
-def _are_numbers(*values: object) -> bool:
-    return all(isinstance(value, int) and not isinstance(value, bool) for value in values)

@@ -1,6 +1,6 @@
 """The result of a run, its forecast, and the conclusion from its rounds. Pure data."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -266,16 +266,22 @@ def conclusion(rounds: Sequence[Round]) -> tuple[str, RunStatus, Problem | None]
         failures = (_failure(current) for current in reversed(rounds))
         failure = next((failure for failure in failures if failure is not None), None)
         return "", "failed", _with_actions(failure, rounds)
-    failed = [current for current in rounds if current.number > answering.number and _is_failed(current)]
+    # a plan without steps keeps the previous answer
+    later = [each for each in rounds if each.number > answering.number]
+    failed = [each for each in later if each.plan is None or each.plan.steps]
     failure = _failure(failed[-1]) if failed else None
-    own = None if answer.problem is None else Problem(answer.problem.code, told(answer))
-    lacks = (own, _lack(answering), _lack_before(rounds, answering), failure, _undone(rounds))
+    lacks = (_own(answer), _lack(answering), _lack_before(rounds, answering), failure, _undone(rounds))
     problems = [problem for problem in lacks if problem is not None]
     if not problems:
         return answer.text, "ok", None
     messages = dict.fromkeys(problem.message for problem in problems)
     words = [one for one in messages if not any(one in other for other in messages if other != one)]
     return answer.text, "partial", Problem(problems[0].code, "; ".join(words))
+
+
+def _own(answer: Outcome | None) -> Problem | None:
+    """Return the problem of an answer, which names its step."""
+    return None if answer is None or answer.problem is None else Problem(answer.problem.code, told(answer))
 
 
 def _undone(rounds: Sequence[Round]) -> Problem | None:
@@ -324,8 +330,8 @@ def missing(current: Round) -> list[Outcome]:
         return []
     assert current.plan is not None
     found = set[int]()
-    for index in _behind(current.plan, outcomes):
-        step, shown = current.plan.steps[index], outcomes[index].shown
+    for outcome in used(current):
+        step, shown = current.plan.steps[outcome.step], outcome.shown
         if shown is not None and len(shown) < step.least:
             found.update(set(step.access) - set(shown))
     return [outcomes[index] for index in sorted(_with_causes(current.plan, outcomes, found))]
@@ -340,21 +346,31 @@ def _why(outcome: Outcome) -> str:
     return outcome.status if outcome.problem is None else outcome.problem.message
 
 
-def _is_failed(current: Round) -> bool:
-    """Return whether a round has no answer; a plan without steps keeps the previous answer."""
-    return current.plan is None or (bool(current.plan.steps) and answer_of(current) is None)
+def steps_behind(plan: Plan, ended: Mapping[int, Outcome], step: int) -> list[int]:
+    """Return a step and all steps whose outputs it used, directly or through others, in the plan's order.
+
+    Args:
+        plan: the plan.
+        ended: the outcomes of steps that are `ok`, by step; other steps are left out.
+        step: the index of the step.
+    """
+    found, left = set[int](), [step]
+    while left:
+        index = left.pop()
+        if index not in found:
+            found.add(index)
+            shown = ended[index].shown if index in ended else None
+            left += plan.steps[index].access if shown is None else shown
+    return sorted(found & set(ended))
 
 
-def _behind(plan: Plan, outcomes: Sequence[Outcome]) -> set[int]:
-    """Return the last step and all steps whose outputs it used, directly or through other steps."""
-    met, todo = set[int](), [len(outcomes) - 1]
-    while todo:
-        index = todo.pop()
-        if index not in met:
-            met.add(index)
-            shown = outcomes[index].shown
-            todo += plan.steps[index].access if shown is None else shown
-    return met
+def used(current: Round) -> list[Outcome]:
+    """Return the outcomes of the round's last step and of all steps whose outputs it used."""
+    outcomes = steps_of(current)
+    if current.plan is None or not outcomes:
+        return []
+    behind = steps_behind(current.plan, dict(enumerate(outcomes)), len(outcomes) - 1)
+    return [outcomes[index] for index in behind]
 
 
 def _with_causes(plan: Plan, outcomes: Sequence[Outcome], steps: Iterable[int]) -> set[int]:
@@ -378,10 +394,8 @@ def _lack(current: Round) -> Problem | None:
         return Problem(code, "the answer was made without " + _list_causes(gone))
     if without:
         return _stale(current, without)
-    if current.plan is None or all(outcome.problem is None for outcome in outcomes):
-        return None
-    behind = [outcomes[index] for index in sorted(_behind(current.plan, outcomes))]
-    short = [outcome for outcome in behind[:-1] if outcome.status == "ok" and outcome.problem is not None]
+    behind = used(current)[:-1]
+    short = [outcome for outcome in behind if outcome.status == "ok" and outcome.problem is not None]
     if not short:
         return None
     return Problem(_code(short), "the answer uses incomplete outputs: " + _list(short))
@@ -412,20 +426,12 @@ def _lack_before(rounds: Sequence[Round], current: Round) -> Problem | None:
     found = list[Problem]()
     for before in reversed([earlier for earlier in rounds if earlier.number < current.number]):
         steps = () if current.plan is None else current.plan.steps
-        if not any(steps[index].previous for index in _behind_end(current)):
+        if not any(steps[outcome.step].previous for outcome in used(current)):
             break
-        answer = answer_of(before)
-        own = None if answer is None or answer.problem is None else Problem(answer.problem.code, told(answer))
-        problems = (own, _lack(before))
+        problems = (_own(answer_of(before)), _lack(before))
         found += [Problem(p.code, f"round {before.number}: {p.message}") for p in problems if p is not None]
         current = before
     return Problem(found[0].code, "; ".join(problem.message for problem in found)) if found else None
-
-
-def _behind_end(current: Round) -> set[int]:
-    """Return the last step of the round's plan and all steps whose outputs it used."""
-    outcomes = steps_of(current)
-    return set() if current.plan is None or not outcomes else _behind(current.plan, outcomes)
 
 
 def _failure(current: Round) -> Problem | None:

@@ -14,7 +14,7 @@ from podium.budget.limits import Limits, Spend
 from podium.errors import ConfigError, PodiumError, WorkerUnavailable
 from podium.policy.rules import AnswerLabels
 from podium.secrets import scrub
-from podium.types.names import check_unlike
+from podium.types.plan import check_unlike
 from podium.usage import Usage
 from podium.workers.worker import Card, Worker
 

@@ -14,7 +14,7 @@ from podium.budget.ledger import Charged
 from podium.budget.limits import MAX_COST, Spend, is_cost
 from podium.errors import ConfigError, WorkerBroken, WorkerError
 from podium.types.messages import Completion, Constraint, Message, Sampling, Tools, estimate_usage
-from podium.types.names import check_name
+from podium.types.plan import check_name
 from podium.usage import Usage
 
 
