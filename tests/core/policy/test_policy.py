@@ -49,7 +49,7 @@ def test_a_policy_that_says_nothing_gives_the_very_plan_back() -> None:
     policy = Policy()
     assert policy.check(FLOW, CARDS, frozenset({"confidential"})) is FLOW
     assert policy.silent
-    assert not policy.approvers
+    assert not policy.approvers_of("plans")
     policy.guard(CARDS[2], frozenset({"untrusted"}))
 
 

@@ -6,21 +6,17 @@ from typing import Literal, get_args
 
 from podium.errors import ConfigError, PlanForbidden
 from podium.policy.rules import (
-    Breach,
     Flow,
     Party,
     Pin,
     Rule,
     after,
-    broken_pins,
-    broken_rules,
     first_pin,
     labels_of,
-    lacking,
     listed,
     named,
     names,
-    together,
+    way_of,
 )
 from podium.secrets import Boundary
 from podium.types.messages import Message
@@ -176,30 +172,15 @@ class Policy:
         """The labels `unknown` of all parts."""
         return frozenset().union(*(part.unknown for part in self.parts))
 
-    @property
-    def approvers(self) -> tuple[Approve, ...]:
-        """All approvals that are needed, in order; `"later"` is last."""
-        return (*self.approvers_of("plans"), *self.approvers_of("actions"))
-
     def approvers_of(self, ask: Ask) -> tuple[Approve, ...]:
         """The approvals that a plan, or an action, needs, in order; `"later"` is last."""
         asked = [part.approve for part in self.parts if part.approve is not None and part.ask == ask]
         return tuple(sorted(asked, key=lambda approve: approve == "later"))
 
     @property
-    def asks_plans(self) -> bool:
-        """Whether plans need an approval."""
-        return bool(self.approvers_of("plans"))
-
-    @property
-    def asks_actions(self) -> bool:
-        """Whether each action needs an approval."""
-        return bool(self.approvers_of("actions"))
-
-    @property
     def waits(self) -> bool:
         """Whether a plan needs an approval for which the run waits in its journal."""
-        return "later" in self.approvers
+        return any(part.approve == "later" for part in self.parts)
 
     @property
     def needs_whole_plan(self) -> bool:
@@ -309,8 +290,8 @@ class Policy:
         breaches = [breach for part in self.parts for breach in _breaches(part, plan, cards, flows)]
         if not breaches:
             return
-        told = "; ".join(breach.told for breach in breaches[:_MOST_TOLD])
-        steps = sorted({breach.step for breach in breaches if breach.step is not None})
+        told = "; ".join(message for _, message in breaches[:_MOST_TOLD])
+        steps = sorted({step for step, _ in breaches if step is not None})
         for index in steps[:_MOST_TOLD]:
             able = [card.name for card in cards if self.admits(card, flows[index].shown)]
             rather = f"give it to {listed(able)}" if able else "no worker may see its data, so leave it out"
@@ -327,12 +308,12 @@ class Policy:
         Raises:
             PlanForbidden: the worker may not see the input.
         """
-        if not self.silent and (reason := self.objection(card, labels)):
+        if reason := self.objection(card, labels):
             raise PlanForbidden(f"{card.name!r} may not be called: {reason}")
 
     def admits(self, card: Party, labels: frozenset[str]) -> bool:
         """Return whether a worker may see data with these labels."""
-        return self.silent or not self.objection(card, labels)
+        return not self.objection(card, labels)
 
     def objection(self, card: Party, labels: frozenset[str]) -> str:
         """Return why a worker may not see data with these labels; empty if it may."""
@@ -420,17 +401,38 @@ def _hint(word: str, known: Collection[str], rather: str) -> str:
     return f"did you mean {near!r}?" if near else rather
 
 
-def _breaches(part: Policy, plan: Plan, cards: Sequence[Party], flows: Sequence[Flow]) -> Iterator[Breach]:
+def _breaches(
+    part: Policy, plan: Plan, cards: Sequence[Party], flows: Sequence[Flow]
+) -> Iterator[tuple[int | None, str]]:
+    """Yield the breaches of one policy: the step (`None`: the whole plan), and the message."""
     if part.steps is not None and len(plan.steps) > part.steps:
-        yield Breach(None, f"the plan has {len(plan.steps)} steps and the policy allows {part.steps}")
+        yield None, f"the plan has {len(plan.steps)} steps and the policy allows {part.steps}"
     for index, step in enumerate(plan.steps):
-        reason = _exclusion(part, cards[step.worker])
-        if reason:
-            yield Breach(index, f"step {index} ({cards[step.worker].name}): {reason}")
-    yield from lacking(plan, cards, part.required)
-    yield from together(plan, cards, part.apart)
-    yield from broken_pins(plan, cards, part.pins)
-    yield from broken_rules(plan, cards, flows, part.rules)
+        card, pin = cards[step.worker], first_pin(step, part.pins)
+        if reason := _exclusion(part, card):
+            yield index, f"step {index} ({card.name}): {reason}"
+        if pin is not None and card.name != pin.worker:
+            yield index, f"step {index}: the policy pins steps of this kind to {pin.worker}"
+        for rule in part.rules:
+            if not rule.allows(card, flows[index].shown):
+                yield index, f"{way_of(plan, cards, rule.label, index)}: by the policy, {rule}"
+    for told in _breaches_together(part, plan, cards):
+        yield None, told
+
+
+def _breaches_together(part: Policy, plan: Plan, cards: Sequence[Party]) -> Iterator[str]:
+    """Yield the workers that a plan lacks, and those that must not be together in it."""
+    needed = [cards[plan.steps[index].worker] for index in plan.needed]
+    for word in sorted(part.required):
+        if not any(named(card, (word,)) for card in needed):
+            able = listed([card.name for card in cards if named(card, (word,))])
+            yield f"the policy requires {word!r}: give {able} a step that the answer depends on"
+    used = {step.worker for step in plan.steps}
+    for pair in part.apart:
+        ones, others = ({worker for worker in used if named(cards[worker], (word,))} for word in pair)
+        # One worker with both labels is not a pair.
+        if any(first != second for first in ones for second in others):
+            yield f"the policy keeps {pair[0]!r} and {pair[1]!r} apart: use only one of them in a plan"
 
 
 def _wanted(part: Policy) -> frozenset[str]:

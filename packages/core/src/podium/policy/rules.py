@@ -2,7 +2,7 @@
 
 import json
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from hashlib import sha256
 from threading import Lock
@@ -85,6 +85,12 @@ _BLOCK: Final = 10
 """Characters of the pieces by which an answer is found inside a text."""
 _LEAST: Final = 2 * _BLOCK
 """Characters of the shortest answer that is looked for inside texts; shorter ones occur by chance."""
+_MOST: Final = 10_000
+"""Maximum number of answers in memory."""
+_MOST_TEXTS: Final = 1000
+"""Maximum number of answers whose texts are in memory."""
+_MOST_CHARS: Final = 4 * 2**20
+"""Maximum length of these texts together, in characters."""
 
 
 def answer_key(asker: str, text: str, tool_calls: Sequence[Part] = ()) -> str:
@@ -115,14 +121,10 @@ def _packed(text: str) -> str:
 class AnswerLabels:
     """The labels of the latest answers, in memory. It is thread-safe.
 
-    Args:
-        most: maximum number of answers. The oldest is removed first.
-        most_texts: maximum number of answers whose texts are kept.
-        most_chars: maximum length of these texts together, in characters.
+    When there are too many, the oldest answers are removed first.
     """
 
-    def __init__(self, most: int = 10_000, *, most_texts: int = 1000, most_chars: int = 4 * 2**20) -> None:
-        self._most, self._most_texts, self._most_chars = most, most_texts, most_chars
+    def __init__(self) -> None:
         self._kept: OrderedDict[str, frozenset[str]] = OrderedDict()
         self._texts: OrderedDict[str, tuple[str, str]] = OrderedDict()
         """Asker and text of the latest answers."""
@@ -132,25 +134,18 @@ class AnswerLabels:
         self._lock = Lock()
 
     def keep(self, key: str, labels: frozenset[str], asker: str, text: str) -> None:
-        """Add labels to an answer.
-
-        Args:
-            key: see `answer_key`.
-            labels: the labels.
-            asker: whose conversation it is.
-            text: the text of the answer.
-        """
+        """Add labels to the answer of an asker; `key` is its `answer_key`."""
         said = _said(text)
         with self._lock:
             self._kept[key] = self._kept.pop(key, labels) | labels
-            if len(self._kept) > self._most:
+            if len(self._kept) > _MOST:
                 self._kept.popitem(last=False)
             if len(said) >= _LEAST and key not in self._texts:
                 self._texts[key] = asker, said
                 self._chars += len(said)
                 for piece in _middle(said):
                     self._pieces[piece].add(key)
-            while self._chars > self._most_chars or len(self._texts) > self._most_texts:
+            while self._chars > _MOST_CHARS or len(self._texts) > _MOST_TEXTS:
                 self._forget()
 
     def find(self, keys: Collection[str]) -> Mapping[str, frozenset[str]]:
@@ -272,24 +267,7 @@ class Pin:
             return bool(self.steps(step))
 
 
-class Breach(NamedTuple):
-    """A breach of a policy by a plan: the index of the step (`None`: the whole plan), and the message."""
-
-    step: int | None
-    told: str
-
-
-def broken_rules(
-    plan: Plan, cards: Sequence[Party], flows: Sequence[Flow], rules: Collection[Rule]
-) -> Iterator[Breach]:
-    """Yield the steps whose worker would see data that a rule forbids, with the path of the data."""
-    for index, step in enumerate(plan.steps):
-        for rule in rules:
-            if not rule.allows(cards[step.worker], flows[index].shown):
-                yield Breach(index, f"{_way(plan, cards, rule.label, index)}: by the policy, {rule}")
-
-
-def _way(plan: Plan, cards: Sequence[Party], label: str, index: int) -> str:
+def way_of(plan: Plan, cards: Sequence[Party], label: str, index: int) -> str:
     """Return the path on which a label reaches a step, as text."""
     steps = route(plan, cards, label, index)
     facts = [f"step {number} ({cards[plan.steps[number].worker].name}" for number in steps or (index,)]
@@ -306,31 +284,3 @@ def _way(plan: Plan, cards: Sequence[Party], label: str, index: int) -> str:
 def first_pin(step: Step, pins: Sequence[Pin]) -> Pin | None:
     """Return the first pin that matches a step; `None` if none matches."""
     return next((pin for pin in pins if pin.means(step)), None)
-
-
-def broken_pins(plan: Plan, cards: Sequence[Party], pins: Sequence[Pin]) -> Iterator[Breach]:
-    """Yield the steps that are pinned to another worker."""
-    for index, step in enumerate(plan.steps):
-        pin = first_pin(step, pins)
-        if pin is not None and cards[step.worker].name != pin.worker:
-            yield Breach(index, f"step {index}: the policy pins steps of this kind to {pin.worker}")
-
-
-def lacking(plan: Plan, cards: Sequence[Party], required: Collection[str]) -> Iterator[Breach]:
-    """Yield the required workers and labels without a step that the answer depends on."""
-    workers = [cards[plan.steps[index].worker] for index in plan.needed]
-    for word in sorted(required):
-        if not any(named(worker, (word,)) for worker in workers):
-            able = listed([card.name for card in cards if named(card, (word,))])
-            yield Breach(None, f"the policy requires {word!r}: give {able} a step that the answer depends on")
-
-
-def together(plan: Plan, cards: Sequence[Party], apart: Sequence[tuple[str, str]]) -> Iterator[Breach]:
-    """Yield the pairs that the policy keeps apart although both have a step in the plan."""
-    used = {step.worker for step in plan.steps}
-    for pair in apart:
-        ones, others = ({worker for worker in used if named(cards[worker], (word,))} for word in pair)
-        # One worker with both labels is not a pair.
-        if any(first != second for first in ones for second in others):
-            told = f"the policy keeps {pair[0]!r} and {pair[1]!r} apart: use only one of them in a plan"
-            yield Breach(None, told)

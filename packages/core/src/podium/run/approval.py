@@ -113,13 +113,14 @@ async def request_approval(
     if action is None:
         what, asked = f"the plan of round {number}", ""
         waits = f"{what} waits for approval"
-        asks, was_asked, decided = policy.asks_plans, number in known.asked, known.decisions.get(number)
+        was_asked, decided = number in known.asked, known.decisions.get(number)
     else:
         what, asked = f"the action of step {action.step}", action.asked
         waits = f"step {action.step} waits for approval: {action.worker} {asked}"
         where |= {"step": action.step, "action": action.key}
         place = action.round, action.step, action.key
-        asks, was_asked, decided = policy.asks_actions, place in known.approvals, known.approvals.get(place)
+        was_asked, decided = place in known.approvals, known.approvals.get(place)
+    asks = policy.approvers_of("plans" if action is None else "actions")
     if not plan.steps or not (asks or was_asked or decided is not None):
         return plan
     try:

@@ -63,7 +63,7 @@ class EarlyStart:
         """Number of steps that may start early; `None` before the first step."""
         self.repair = 0
         """Number of calls of the planner that another plan text needs, if this text is unusable."""
-        self._stopped = context.policy.asks_plans or context.policy.needs_whole_plan
+        self._stopped = bool(context.policy.approvers_of("plans")) or context.policy.needs_whole_plan
 
     def add(self, step: Step) -> None:
         """Add the next step; a step that the policy forbids stops the early start."""

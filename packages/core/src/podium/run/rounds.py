@@ -178,7 +178,7 @@ class Rounds:
         last = not self._improvements and context.settings.accept is None
         context.tell(RoundStarted, round=number, why=why)
         asked = context.paid_results is not None and context.paid_results.approvals
-        approve = self._approve if asked or context.policy.asks_actions else None
+        approve = self._approve if asked or context.policy.approvers_of("actions") else None
         execution = RoundScheduler(
             context, number, last=last, may_replan=self._replans > 0, paid=begun.paid, approve=approve
         )
