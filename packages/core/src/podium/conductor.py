@@ -15,7 +15,7 @@ from podium.execution.retry import OnFailure, Retry
 from podium.journal.cache import Cache
 from podium.journal.journal import Journal
 from podium.planners.planner import FixedPlanner, Planner
-from podium.planners.rule import with_direct
+from podium.planners.rule import DirectPlanner
 from podium.policy import Policy
 from podium.run.approval import decide
 from podium.run.forecast import forecast_plan
@@ -111,6 +111,12 @@ class Conductor(Worker):
         self.policy = policy or Policy()
         self.retry = retry or Retry()
         self.show_question = show_question
+        self.warnings = logged_warnings(planner, self.pool)
+        """Why plans for this pool may be worse than the planner can write; see `Planner.warnings`."""
+        if isinstance(direct, str) and direct not in self.pool.names:
+            raise ConfigError(f"direct names {direct!r}; the workers are {', '.join(self.pool.names)}")
+        if direct:
+            planner = DirectPlanner(planner, direct if isinstance(direct, str) else None)
         own = card or CARD
         found = checked_labels(labels)
         cards = (own, *self.pool.cards)
@@ -123,7 +129,7 @@ class Conductor(Worker):
         self._settings = ConductorSettings(
             name=own.name,
             pool=self.pool,
-            planner=with_direct(planner, direct, self.pool.names),
+            planner=planner,
             fallback_planner=fallback_planner,
             limits=self.limits,
             accept=accept,
@@ -137,8 +143,6 @@ class Conductor(Worker):
         )
         check_settings(self._settings)
         check_prices(self.limits, _cards(self._settings))
-        self.warnings = logged_warnings(planner, self.pool)
-        """Why plans for this pool may be worse than the planner can write; see `Planner.warnings`."""
         self.is_interruptible = any(worker.is_interruptible for worker in self.pool)
         self._entries = LoopLocal(int)
 

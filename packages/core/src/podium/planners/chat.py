@@ -47,11 +47,13 @@ def planner_messages(
             spelling, len(request.cards), request.asked_steps, count=examples, reasons=reasons
         ),
         acts=" or its worker acts" if request.acts else "",
-        workers=_workers(request, show) + _references(request.fills) + _acts(request.acts),
+        workers=_workers(request, show)
+        + _told_of("references", request.fills, "read")
+        + _told_of("acts", request.acts, "act"),
         question=_conversation(request.query) + _texts(request.context),
         max_steps=request.asked_steps,
         left="" if request.left is None else _left(request.left),
-        thoughts=_thoughts(spelling, reasons=reasons),
+        thoughts=fill("thoughts" if not reasons else "reasons_rows" if spelling == "rows" else "reasons"),
     )
     messages = [Message("system", fill("system")), Message("user", task)]
     for turn in request.turns:
@@ -60,13 +62,6 @@ def planner_messages(
         done = fill("done", actions="\n".join(f"- {action}" for action in request.done))
         messages[-1] = Message("user", f"{messages[-1].text}\n\n{done}")
     return tuple(messages)
-
-
-def _thoughts(spelling: Spelling, *, reasons: bool) -> str:
-    """Return the prompt on the text before the plan or, for reasons with rows, before each row."""
-    if not reasons:
-        return fill("thoughts")
-    return fill("reasons_rows" if spelling == "rows" else "reasons")
 
 
 def repair_feedback(error: PodiumError) -> str:
@@ -99,12 +94,6 @@ def _conversation(query: Sequence[Message]) -> str:
     attached = sum(1 for part in parts if part.get("type") != "text")
     note = f"({attached} attachment(s), shown to workers that take them.)\n" if attached else ""
     return told + "THE USER'S QUESTION:\n" + tagged("question", mark, question.text) + note
-
-
-def with_texts(request: PlanRequest) -> str:
-    """Return the references to all named texts that a planner without a model adds to a subtask."""
-    references = ", ".join(f"{{{{{name}}}}}" for name, _ in request.context)
-    return f"\nUse {references}." if references else ""
 
 
 def _texts(context: Sequence[tuple[str, int]]) -> str:
@@ -157,19 +146,11 @@ def _told_of_rates(rates: Sequence[MeasuredRate]) -> str:
     return f"Percentages: right answers by kind of question, measured on so many answers ({when})."
 
 
-def _references(workers: Sequence[int]) -> str:
-    """Return the prompt on `{{n}}`; empty if all workers read prose."""
-    return "\n\n" + fill("references", workers=_named(workers, "read")) if workers else ""
-
-
-def _acts(workers: Sequence[int]) -> str:
-    """Return the prompt on actions; empty if no worker acts."""
-    return "\n\n" + fill("acts", workers=_named(workers, "act")) if workers else ""
-
-
-def _named(workers: Sequence[int], verb: str) -> str:
-    who = " and ".join(filter(None, (", ".join(map(str, workers[:-1])), str(workers[-1]))))
-    return f"Worker {who} {verb}s" if len(workers) == 1 else f"Workers {who} {verb}"
+def _told_of(prompt: str, workers: Sequence[int], verb: str) -> str:
+    """Return a prompt on some workers; empty if there are none."""
+    who = " and ".join(filter(None, (", ".join(map(str, workers[:-1])), *map(str, workers[-1:]))))
+    told = f"Worker {who} {verb}s" if len(workers) == 1 else f"Workers {who} {verb}"
+    return "\n\n" + fill(prompt, workers=told) if workers else ""
 
 
 def _card(number: int, card: Card, show: Show, kinds: Sequence[Kind]) -> str:

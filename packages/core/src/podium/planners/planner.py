@@ -293,7 +293,58 @@ class FixedPlanner(Planner):
         yield PlanText(text=self._text, why="the plan is fixed", cost=0.0)
 
 
-class CachedPlanner(Planner):
+class PlannerAround(Planner):
+    """Base class of planners that know the plans of some requests, and ask another planner for the others."""
+
+    def __init__(self, planner: Planner, kind: str) -> None:
+        self.spelling = planner.spelling
+        self.reads_cards = planner.reads_cards
+        self.worker = planner.worker
+        self.name = f"{kind} {planner.name}"
+        self._planner = planner
+
+    @abstractmethod
+    def known(self, request: PlanRequest) -> PlanText | None:
+        """Return the plan of a request; `None` if the other planner must plan it."""
+
+    def note(self, request: PlanRequest, text: PlanText) -> None:
+        """Take note of a text that the other planner wrote for a request."""
+
+    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        """Yield the known plan, or call the other planner."""
+        known = self.known(request)
+        if known is not None:
+            if request.stream:
+                yield known.text
+            yield known
+            return
+        async with aclosing(self._planner.plan(request)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, PlanText):
+                    self.note(request, piece)
+                yield piece
+
+    def order(self, workers: int, run_id: str) -> Sequence[int]:
+        """Return the order in which the other planner sees the workers."""
+        return self._planner.order(workers, run_id)
+
+    def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
+        """Return the maximum that the other planner may spend; nothing for a known plan."""
+        return Spend() if self.known(request) else self._planner.worst_case(request, answer_tokens)
+
+    def warnings(self, workers: Sequence[Worker]) -> Sequence[str]:
+        """Return the warnings of the other planner."""
+        return self._planner.warnings(workers)
+
+    def messages(self, request: PlanRequest) -> Sequence[Message]:
+        """Return the messages that the other planner sends to its model."""
+        return self._planner.messages(request)
+
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return (self._planner,)
+
+
+class CachedPlanner(PlannerAround):
     """Caches the plans of another planner.
 
     Two requests are the same if they differ only in `max_tokens`, `deadline`, `stream`
@@ -311,54 +362,25 @@ class CachedPlanner(Planner):
     def __init__(self, planner: Planner, *, size: int = 1024) -> None:
         if size < 1:
             raise ConfigError(f"size {size} must be 1 or more")
-        self.spelling = planner.spelling
-        self.reads_cards = planner.reads_cards
-        self.worker = planner.worker
-        self.name = f"cached {planner.name}"
-        self._planner = planner
+        super().__init__(planner, "cached")
         self._size = size
         self._texts: OrderedDict[str, str] = OrderedDict()
 
-    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Yield the cached plan, or call the other planner.
-
-        Raises:
-            PodiumError: the other planner gave no plan text.
-        """
+    def known(self, request: PlanRequest) -> PlanText | None:
+        """Return the cached plan of a request; `None` if there is none."""
         key = _key(request)
-        known = self._texts.get(key)
-        if known is not None:
-            self._texts.move_to_end(key)
-            if request.stream:
-                yield known
-            yield PlanText(text=known, why="the plan was cached for the same question and pool", cost=0.0)
-            return
-        async with aclosing(self._planner.plan(request)) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, PlanText) and _holds_plan(piece, request):
-                    self._texts[key] = piece.text
-                    if len(self._texts) > self._size:
-                        self._texts.popitem(last=False)
-                yield piece
+        if key not in self._texts:
+            return None
+        self._texts.move_to_end(key)
+        why = "the plan was cached for the same question and pool"
+        return PlanText(text=self._texts[key], why=why, cost=0.0)
 
-    def order(self, workers: int, run_id: str) -> Sequence[int]:
-        """Return the order in which the other planner sees the workers."""
-        return self._planner.order(workers, run_id)
-
-    def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
-        """Return the maximum that the other planner may spend; nothing for a cache hit."""
-        return Spend() if _key(request) in self._texts else self._planner.worst_case(request, answer_tokens)
-
-    def warnings(self, workers: Sequence[Worker]) -> Sequence[str]:
-        """Return the warnings of the other planner."""
-        return self._planner.warnings(workers)
-
-    def messages(self, request: PlanRequest) -> Sequence[Message]:
-        """Return the messages that the other planner sends to its model."""
-        return self._planner.messages(request)
-
-    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
-        return (self._planner,)
+    def note(self, request: PlanRequest, text: PlanText) -> None:
+        """Cache a text of the other planner if it is complete and has a valid plan."""
+        if _holds_plan(text, request):
+            self._texts[_key(request)] = text.text
+            if len(self._texts) > self._size:
+                self._texts.popitem(last=False)
 
 
 def _key(request: PlanRequest) -> str:

@@ -2,18 +2,13 @@
 
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
-from podium.budget.limits import Spend
-from podium.errors import ConfigError, PlannerError
+from podium.errors import PlannerError
 from podium.plan_text.literals import words
 from podium.plan_text.writer import write_plan
-from podium.planners.chat import with_texts
-from podium.planners.planner import Planner, PlanRequest, PlanText
-from podium.types.messages import Message
+from podium.planners.planner import Planner, PlannerAround, PlanRequest, PlanText
 from podium.types.plan import Plan, Step, literal
 from podium.workers import offline, simple as gather
 from podium.workers.offline import computes_quantities, find_expressions
@@ -279,7 +274,7 @@ def _plan(request: PlanRequest) -> tuple[Plan, str]:
         if fit is None:
             workers = ", ".join(card.name for card in request.cards)
             raise PlannerError(f"no worker can do {part.text[:200]!r}; the workers are {workers}")
-        subtask = literal(_shortened(part.text, request)) + with_texts(request)
+        subtask = literal(_shortened(part.text, request)) + _with_texts(request)
         steps.append(Step(fit.worker, subtask, (number - 1,) if part.back else ()))
         reasons.append(f"{request.cards[fit.worker].name} {_because(fit.why, 'fits better')}")
     if len(parts) == 1 or last is None:
@@ -302,7 +297,7 @@ MAX_CHARS = 200
 """Maximum length of a question that is sent directly to a worker, in characters."""
 
 
-class DirectPlanner(Planner):
+class DirectPlanner(PlannerAround):
     """Sends a short question with one part to the worker whose card fits it, without a planner call.
 
     Other requests go to the other planner. These are long questions, and questions with several parts, lines
@@ -316,43 +311,11 @@ class DirectPlanner(Planner):
     """
 
     def __init__(self, planner: Planner, worker: str | None = None) -> None:
-        self.spelling = planner.spelling
-        self.reads_cards = planner.reads_cards
-        self.worker = planner.worker
-        self.name = f"direct {planner.name}"
-        self._planner = planner
+        super().__init__(planner, "direct")
         self._otherwise = worker
 
-    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Yield a plan with one step, or call the other planner.
-
-        Raises:
-            PodiumError: the other planner gave no plan text.
-        """
-        planned = self._direct(request)
-        if planned is None:
-            async with aclosing(self._planner.plan(request)) as pieces:
-                async for piece in pieces:
-                    yield piece
-            return
-        if request.stream:
-            yield planned.text
-        yield planned
-
-    def order(self, workers: int, run_id: str) -> Sequence[int]:
-        """Return the order in which the other planner sees the workers."""
-        return self._planner.order(workers, run_id)
-
-    def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
-        """Return the maximum that the other planner may spend; nothing for a direct question."""
-        return Spend() if self._direct(request) else self._planner.worst_case(request, answer_tokens)
-
-    def messages(self, request: PlanRequest) -> Sequence[Message]:
-        """Return the messages that the other planner sends to its model."""
-        return self._planner.messages(request)
-
-    def _direct(self, request: PlanRequest) -> PlanText | None:
-        """Return the plan with one step; `None` if the other planner must plan the request."""
+    def known(self, request: PlanRequest) -> PlanText | None:
+        """Return a plan with one step; `None` if the other planner must plan the request."""
         question = request.query[-1].text.strip()
         fit = best_fit(question, request.cards)
         if fit is None or not _is_simple(question, request):
@@ -366,20 +329,16 @@ class DirectPlanner(Planner):
             return None
         if len(names) == 1:
             reason = "the only worker"
-        subtask = f"Answer this question: {literal(question)}{with_texts(request)}"
+        subtask = f"Answer this question: {literal(question)}{_with_texts(request)}"
         text = write_plan(Plan((Step(worker, subtask),)), "rows")
         why = f"one short question without parts; sent to {names[worker]!r}, {reason}"
         return PlanText(text=text, why=why, cost=0.0)
 
-    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
-        return (self._planner,)
 
-
-def with_direct(planner: Planner, direct: bool | str, names: Sequence[str]) -> Planner:  # noqa: FBT001 - an option
-    """Return the planner of a conductor with this `direct`, whose workers have these names."""
-    if isinstance(direct, str) and direct not in names:
-        raise ConfigError(f"direct names {direct!r}; the workers are {', '.join(names)}")
-    return DirectPlanner(planner, direct if isinstance(direct, str) else None) if direct else planner
+def _with_texts(request: PlanRequest) -> str:
+    """Return the references to all named texts of a run, for a subtask."""
+    references = ", ".join(f"{{{{{name}}}}}" for name, _ in request.context)
+    return f"\nUse {references}." if references else ""
 
 
 def _is_simple(question: str, request: PlanRequest) -> bool:
