@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 
-from podium.hosts import joined_finish
+from podium.workers import joined_finish
 
 _FINISHES: Final = ("finish_reason", "stop_reason", "done_reason")
 

@@ -20,7 +20,6 @@ from .continuation import (
 from .errors import (
     GuardrailTripped as GuardrailTripped,
     HostErrorReader as HostErrorReader,
-    ReportedFault as ReportedFault,
     cut_answer_usage as cut_answer_usage,
     worker_error as worker_error,
     worker_errors as worker_errors,
@@ -30,7 +29,6 @@ from .results import (
     answer_sources as answer_sources,
     answered as answered,
     check_partial as check_partial,
-    joined_finish as joined_finish,
     lack_after as lack_after,
     lack_of as lack_of,
     plan_lines as plan_lines,

@@ -270,7 +270,6 @@ class ChatCall:
             continuation if store is None else store.find(continuation_names(self._conversation))
         )
         self._options = options or RunOptions()
-        self._run_id = ""
         self._result: Result | None = None
         self._events: list[Event] = []
         self._streamed = StreamedAnswer()
@@ -315,12 +314,32 @@ class ChatCall:
             PodiumError: see `Conductor.run`.
         """
         await self._read_journal()
-        async with aclosing(self._begin(stream=stream)) as events:
+        middleware = self._options.get("middleware")
+        options: RunOptions = {
+            **self._options,
+            "tools": self.tools,
+            "sampling": self._sampling,
+            "paid_results": self._paid_results(),
+            "middleware": middleware if stream else whole_answers(middleware),
+        }
+        self._run = RecordedRun(
+            self.conductor,
+            self._conversation,
+            options,
+            on_event=self._on_event,
+            session=self._session,
+            refresh=self._partial == "raise",
+        )
+        run_id = ""
+        async with aclosing(self._run.events()) as events:
             async for event in events:
-                self._run_id = self._run_id or event.run_id  # the first event is the run's own
+                run_id = run_id or event.run_id  # the first event is the run's own
                 if self.tools.offered and is_continued(event):
                     self._events.append(event)
-                yield event, self._take(event) if event.run_id == self._run_id else ""
+                is_own = event.run_id == run_id
+                if is_own and isinstance(event, RunEnded):
+                    self._result = event.result
+                yield event, self._streamed.add(event) if is_own and isinstance(event, AnswerDelta) else ""
 
     def answer(self) -> ChatAnswer:
         """Return the answer, after `events` has ended.
@@ -360,27 +379,6 @@ class ChatCall:
     def _lack(self, result: Result) -> str:
         return "" if self._partial is None else lack_after(result)
 
-    def _begin(self, *, stream: bool) -> AsyncGenerator[Event, None]:
-        conductor, options = self.conductor, self._options
-        asked = self._conversation
-        middleware = options.get("middleware")
-        call: RunOptions = {
-            **options,
-            "tools": self.tools,
-            "sampling": self._sampling,
-            "paid_results": self._paid_results(conductor),
-            "middleware": middleware if stream else whole_answers(middleware),
-        }
-        self._run = RecordedRun(
-            conductor,
-            asked,
-            call,
-            on_event=self._on_event,
-            session=self._session,
-            refresh=self._partial == "raise",
-        )
-        return self._run.events()
-
     async def _read_journal(self) -> None:
         """Read a continuation that the store lacks, and name the run so that its next turn finds it."""
         conductor, options = self.conductor, self._options
@@ -395,21 +393,13 @@ class ChatCall:
         if self._session is None and not options.get("run_id"):
             self._options = {**options, "run_id": session_run_id(place)}
 
-    def _paid_results(self, conductor: Conductor) -> PaidResults | None:
-        names = conductor.pool.names
+    def _paid_results(self) -> PaidResults | None:
+        names = self.conductor.pool.names
         found = read_continuation(self._continuation, self._conversation, names, self.tools)
-        is_recorded = (self._options.get("journal") or conductor.journal) is not None
+        is_recorded = (self._options.get("journal") or self.conductor.journal) is not None
         if found is None and self.tools.offered and not is_recorded:
             return PaidResults()  # makes the run compute the keys with which the next turn finds its steps
         return found
-
-    def _take(self, event: Event) -> str:
-        """Handle an event of the run, and return its text to stream."""
-        if isinstance(event, AnswerDelta):
-            return self._streamed.add(event)
-        if isinstance(event, RunEnded):
-            self._result = event.result
-        return ""
 
 
 def whole_answers(inner: CallMiddleware | None = None) -> CallMiddleware:

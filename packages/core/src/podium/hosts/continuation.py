@@ -155,11 +155,6 @@ class ContinuationStore:
             return next((self._kept[name] for name in names if name in self._kept), None)
 
 
-def latest_calls(tool_messages: Sequence[Message]) -> Sequence[Part]:
-    """Return the latest tool calls in the messages after a question."""
-    return next((message.tool_calls for message in reversed(tool_messages) if message.tool_calls), ())
-
-
 def continuation_names(
     conversation: Sequence[Message], calls: Sequence[Part] = (), *, asker: Sequence[str] = ()
 ) -> tuple[str, ...]:
@@ -254,7 +249,8 @@ async def recorded_continuation(
     journal: Journal, place: str, query: Sequence[Message], tool_messages: Sequence[Message]
 ) -> Mapping[str, Any] | None:
     """Return the continuation of the run of a place that made the latest tool calls."""
-    ids = [call.get("id") for call in latest_calls(tool_messages)]
+    latest = next((message.tool_calls for message in reversed(tool_messages) if message.tool_calls), ())
+    ids = [call.get("id") for call in latest]
     async with journal:
         for row in await journal.runs(prefix=_prefix(place), limit=_MOST):
             if row.state not in _ANSWERED:
@@ -358,11 +354,7 @@ class RecordedRun:
 
     def events(self) -> AsyncGenerator[Event, None]:
         """Yield the events of the run, like `Conductor.stream`."""
-
-        async def carry_out(emit: Callable[[Event], None]) -> None:
-            await self._carry_out(emit)
-
-        return events_of(carry_out)
+        return events_of(self._carry_out)
 
     async def run(self) -> Result:
         """Execute the run, and return its result; raises what `Conductor.run` raises."""

@@ -33,20 +33,10 @@ from podium.usage import Usage
 from podium.workers import read_usage
 from podium.workers.openai.errors import (
     Origin,
-    ReportedFault,
     answer_fault,
     out_of_files,
     status_fault,
 )
-
-__all__ = [
-    "GuardrailTripped",
-    "HostErrorReader",
-    "ReportedFault",
-    "cut_answer_usage",
-    "worker_error",
-    "worker_errors",
-]
 
 HostErrorReader = Callable[[BaseException], WorkerError | None]
 """Returns the error for an exception that only this host raises; `None` for any other exception."""

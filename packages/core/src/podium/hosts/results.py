@@ -2,15 +2,10 @@
 
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass, replace
-from datetime import date, time, timedelta
-from decimal import Decimal
-from enum import Enum
-from pathlib import PurePath
+from dataclasses import asdict, replace
 from typing import Any, Final, Literal, cast, get_args
-from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from podium.errors import AnswerRefused, ConfigError, RunFailed, RunWaiting, WorkerFailed
 from podium.run.approval import how_to_decide
@@ -20,8 +15,7 @@ from podium.types.outcome import tell_actions
 from podium.types.result import LACK, answer_of, used
 from podium.usage import Usage
 from podium.workers import FREE, Card
-from podium.workers.openai import chat_response as finish_reasons
-from podium.workers.openai.chat_response import AnswerReader
+from podium.workers.openai.chat_response import AnswerReader, read_finish
 
 Partial = Literal["return", "raise"]
 """Whether an incomplete answer is returned, or raises `RunFailed`."""
@@ -202,10 +196,6 @@ def _step(outcome: Outcome, plan: Plan | None, usage: Callable[[Usage], Mapping[
     }
 
 
-joined_finish = finish_reasons.joined_finish
-read_finish = finish_reasons.read_finish
-
-
 def tool_call(call_id: str | None, name: str | None, arguments: Mapping[str, Any] | str | None) -> Part:
     """Return a tool call in OpenAI's form.
 
@@ -257,17 +247,9 @@ def text_of(value: object) -> str:
 
 
 def _plain(value: object) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: getattr(value, each.name) for each in fields(value)}
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, date | time | timedelta | UUID | Decimal | PurePath):
-        return str(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"JSON has no {type(value).__name__}")
+    if isinstance(value, bytes | bytearray | set | frozenset):
+        raise TypeError(f"JSON has no {type(value).__name__}")
+    return dict(value) if isinstance(value, Mapping) else to_jsonable_python(value)
 
 
 def sampling_arguments(sampling: Sampling) -> dict[str, Any]:

@@ -92,14 +92,11 @@ class CardMaker:
         labels = options.get("labels") or ()
         if isinstance(labels, str):
             raise ConfigError(f"labels are {labels!r}: give a set of texts")
-        self._card = options.get("card")
-        self._name = options.get("name")
-        self._description = options.get("description")
-        self._price = options.get("price")
+        self._options = options
         self._labels = frozenset(labels)
-        parts = (self._name, self._description, self._price)
-        self._has_parts = bool(self._labels) or any(part is not None for part in parts)
-        if self._card is not None and self._has_parts:
+        given = (name for name, value in options.items() if value is not None and name != "labels")
+        self._given = [*given, *self._labels]
+        if options.get("card") is not None and len(self._given) > 1:
             raise ConfigError(
                 "pass either a card, or a name, description, price and labels: set them on the card"
             )
@@ -120,7 +117,7 @@ class CardMaker:
         worker = thing.conductor if isinstance(thing, ConductorFace) else thing
         if not isinstance(worker, Worker):
             return None
-        if self._card is not None or self._has_parts:
+        if self._given:
             told = f"{type(worker).__name__} {worker.card.name!r} already has a card"
             raise ConfigError(f"{told}: set its name, description, price and labels where it is created")
         if acts is not None:
@@ -157,10 +154,11 @@ class CardMaker:
             ConfigError: the object has no name and no name is given, or the given name is invalid.
         """
         connections_per_loop()
-        card = self._card or Card(
-            name=_printable(name) if self._name is None else self._name,
-            description=_one_line(description) if self._description is None else self._description,
-            price=self._price,
+        said, words = self._options.get("name"), self._options.get("description")
+        card = self._options.get("card") or Card(
+            name=_printable(name) if said is None else said,
+            description=_one_line(description) if words is None else words,
+            price=self._options.get("price"),
             labels=self._labels,
             context_window=context_window,
             parts=parts,

@@ -6,12 +6,14 @@ from .openai.chat import (
     ChatWorker as ChatWorker,
 )
 from .openai.chat_response import (
+    joined_finish as joined_finish,
     read_finish as read_finish,
     read_usage as read_usage,
 )
 from .openai.endpoint import (
     Endpoint as Endpoint,
 )
+from .openai.errors import ReportedFault as ReportedFault
 from .openai.models import (
     KnownModel as KnownModel,
     look_up_model as look_up_model,

@@ -22,10 +22,10 @@ from langchain_podium.finish import finish_of, refusal_of
 from langchain_podium.messages import to_langchain, usage_counts, write_calls
 from langchain_podium.workers.errors import langchain_errors
 from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
-from podium.hosts import ReportedFault, joined_finish, read_completion, sampling_arguments
+from podium.hosts import read_completion, sampling_arguments
 from podium.secrets import register, scrubbing
 from podium.types import Completion, Part, Sampling, Tools
-from podium.workers import Card, Request, Worker
+from podium.workers import Card, ReportedFault, Request, Worker, joined_finish
 
 _STATING: Final = frozenset(
     {
