@@ -435,10 +435,10 @@ class Conductor(Worker):
                     by=by,
                     why=why,
                 )
-            await decide(journal, given, self.pool.names, self._verify)
-
-    def _verify(self, plan: Plan, labels: frozenset[str]) -> None:
-        self._settings.policy.verify(plan, self.pool.cards, labels)
+            verify = self._settings.policy.verify
+            await decide(
+                journal, given, self.pool.names, lambda plan, labels: verify(plan, self.pool.cards, labels)
+            )
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
         """Return `None` inside a run, because the run's ledger counts the calls of the nested run."""

@@ -1,43 +1,7 @@
 """The exceptions of Podium.
 
-    PodiumError
-    ├── ConfigError            a setting, card, pool or argument is invalid
-    ├── QueryError             the query is invalid
-    ├── PlanError              plan text or a plan is invalid
-    │   ├── PlanSyntaxError    the text contains no readable plan
-    │   ├── PlanInvalid        the plan breaks a rule
-    │   └── PlanForbidden      the policy does not allow the plan
-    ├── PlannerError           no planner wrote a usable plan
-    ├── LimitExceeded          the run would exceed a limit
-    ├── JournalError           the journal cannot be read or written
-    │   ├── RunUnknown         the journal has no run with this id
-    │   ├── RunExists          the journal has another run with this id
-    │   ├── RunHeld            another process executes the run
-    │   ├── RunLost            another process took over the run
-    │   ├── RunDead            the run was resumed too often without ending
-    │   └── JournalBroken      a record was changed, or has an unsupported version
-    │       └── JournalVersion     another version of Podium wrote the journal
-    ├── ListenerFailed         an event callback raised
-    ├── RunFailed              the run has no answer, and the caller needs one
-    ├── RunWaiting             the run waits for an approval, and the caller needs an answer
-    └── WorkerError            a call of a worker failed
-        ├── WorkerUnavailable  the worker is unreachable, overloaded or down
-        ├── WorkerRefused      the worker refused the request
-        │   ├── WorkerActs         the call acts, and its step was not known as an action
-        │   ├── AnswerRefused      the model or a content filter refused to answer
-        │   ├── AgentRejected      a remote agent rejected the task
-        │   ├── AgentNeedsInput    a remote agent needs more input to continue
-        │   └── AgentNeedsAuth     a remote agent needs authorization to continue
-        ├── WorkerTimeout      the worker did not answer in time; a request that was sent may be billed
-        ├── WorkerBroken       the response is not a complete answer
-        │   ├── AnswerCut          the answer was cut at the token limit and cannot be read
-        │   ├── AnswerTooLong      the answer is longer than `Limits.output_chars`
-        │   ├── AnswerToolCalls    the answer calls tools, and none were offered
-        │   └── AnswerNotUtf8      the answer's bytes are not UTF-8
-        └── WorkerFailed       the worker's code raised
-            ├── NestedLimit        a nested run has no answer because of a limit
-            ├── ToolFailed         the tool reported an error
-            └── AgentFailed        a remote agent reported that its task failed or was cancelled
+`PodiumError` is the base class. Its main subclasses are `PlanError` (a plan is not valid), `JournalError`
+(a run cannot be read or recorded) and `WorkerError` (a call of a worker failed).
 
 Every error has a stable `code`, which the journal records. The message says what is wrong
 and how to fix it. The module that calls a library translates its errors, with `raise ... from`.

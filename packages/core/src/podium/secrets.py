@@ -132,15 +132,9 @@ def _is_user_and_password(found: re.Match[str]) -> bool:
     return ":" in said
 
 
-def _always(_found: re.Match[str]) -> bool:
-    return True
-
-
 def _alone(begin: str) -> str:
-    """Return a pattern that matches after the prefix `begin` at the start of a word or after a JSON escape.
-
-    So a key can begin at only one place of a sequence of letters, and the search takes linear time.
-    """
+    """Return a pattern that matches after `begin` at the start of a word or after a JSON escape."""
+    # a key can begin at only one place of a sequence of letters, so the search takes linear time
     return rf"(?:(?<![A-Za-z0-9_-]{begin})|(?<=\\[bfnrt]{begin})|(?<=\\u[0-9a-fA-F]{{4}}{begin}))"
 
 
@@ -173,36 +167,25 @@ _JWT = re.compile(rf"eyJ{_alone('eyJ')}[A-Za-z0-9_-]{{8,}}\.[A-Za-z0-9_-]{{8,}}(
 _AWS = re.compile(
     rf"(IA)(?:(?<=AKIA){_alone('AKIA')}|(?<=ASIA){_alone('ASIA')})[A-Z0-9]{{16}}(?![A-Za-z0-9])"
 )
+_PREFIXES = "gh[oprsu]_ github_pat_ sk_live_ sk_test_ rk_live_ gsk_ hf_ npm_ podium_sk_"
 _GOOGLE = _keys("AIza", 30, "AIza")
 _DASHED = _keys("-", 16, "sk-", "xox[abeprs]-", "xapp-", "xai-", "pplx-", "glpat-", "pypi-")
-_SCORED = _keys(
-    "_",
-    16,
-    "gh[oprsu]_",
-    "github_pat_",
-    "sk_live_",
-    "sk_test_",
-    "rk_live_",
-    "gsk_",
-    "hf_",
-    "npm_",
-    "podium_sk_",
-)
+_SCORED = _keys("_", 16, *_PREFIXES.split())
 
 _LOOKS = (
-    ("PRIVATE KEY-----", _PEM, _always),
-    ("earer ", _BEARER, _always),
-    ("asic ", _BASIC, _is_user_and_password),
-    ("@", _USERINFO, _always),
-    ("ttp", _USER, _always),
-    ("=", _PARAMETER, _always),
-    ("J", _JWT, _always),
-    ("I", _AWS, _always),
-    ("I", _GOOGLE, _always),
-    ("-", _DASHED, _always),
-    ("_", _SCORED, _always),
+    ("PRIVATE KEY-----", _PEM),
+    ("earer ", _BEARER),
+    ("asic ", _BASIC),
+    ("@", _USERINFO),
+    ("ttp", _USER),
+    ("=", _PARAMETER),
+    ("J", _JWT),
+    ("I", _AWS),
+    ("I", _GOOGLE),
+    ("-", _DASHED),
+    ("_", _SCORED),
 )
-"""For each kind of secret: a substring of all texts with it, its pattern, and a check of the matches.
+"""For each kind of secret: a substring of all texts with it, and its pattern.
 
 The first group of a pattern matches the text before the secret, which is not redacted. A rare letter is the
 fastest substring to search, and a pattern that begins with a literal is much faster than one that begins
@@ -212,10 +195,10 @@ with alternatives.
 
 def looks_secret(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and the end of each part of `text` that looks like a secret."""
-    for hint, pattern, is_secret in _LOOKS:
+    for hint, pattern in _LOOKS:
         if hint in text:
             for found in pattern.finditer(text):
-                if is_secret(found):
+                if pattern is not _BASIC or _is_user_and_password(found):
                     yield found.end(1) if pattern.groups else found.start(), found.end()
 
 

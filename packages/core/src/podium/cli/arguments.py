@@ -230,7 +230,7 @@ class PlanChange:
         if self.file is not None:
             return replace(read_plan(self.file, workers, max_steps), query=plan.query)
         if self.step is not None:
-            worker = None if self.worker is None else worker_number(self.worker, workers, self.step)
+            worker = None if self.worker is None else worker_number(self.worker, workers, f"step {self.step}")
             return edit_plan(plan, Change(step=self.step, worker=worker, subtask=self.subtask))
         return edited(plan, workers, max_steps) if self.edit else None
 

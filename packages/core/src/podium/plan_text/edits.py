@@ -27,15 +27,9 @@ class Change:
     def apply(self, plan: Plan) -> Plan:
         """Return the plan with the step changed."""
         at = _index(self.step, len(plan.steps))
-        step = plan.steps[at]
-        step = Step(
-            worker=step.worker if self.worker is None else self.worker,
-            subtask=step.subtask if self.subtask is None else self.subtask,
-            access=step.access if self.access is None else self.access,
-            enough=step.enough if self.enough is None else self.enough,
-            previous=step.previous if self.previous is None else self.previous,
-            label=step.label,
-        )
+        names = ("worker", "subtask", "access", "enough", "previous")
+        changes = {name: value for name in names if (value := getattr(self, name)) is not None}
+        step = replace(plan.steps[at], **changes)
         return replace(plan, steps=(*plan.steps[:at], step, *plan.steps[at + 1 :]))
 
 
@@ -161,10 +155,7 @@ def _read(item: object, where: str, workers: Sequence[str]) -> Edit:
 
 def _value(key: str, value: object, where: str, workers: Sequence[str]) -> Any:
     if key == "worker" and isinstance(value, str):
-        if value not in workers:
-            told = f"{where} names worker {value!r}; the workers are {', '.join(workers)}"
-            raise PlanInvalid("unknown_worker", told)
-        return workers.index(value)
+        return worker_number(value, workers, where)
     if key == "access":
         if isinstance(value, list) and all(type(seen) is int or seen == PREVIOUS for seen in value):
             return tuple(value)
@@ -206,11 +197,11 @@ def read_saved_plan(text: str, workers: Sequence[str], max_steps: int) -> Plan:
     return parse_plan(text, workers=workers, max_steps=max_steps)
 
 
-def worker_number(name: str, workers: Sequence[str], step: int) -> int:
-    """Return the number of the worker that a step names."""
+def worker_number(name: str, workers: Sequence[str], where: str) -> int:
+    """Return the number of the worker that a step or an edit names."""
     if name not in workers:
-        told = f"step {step} names worker {name!r:.80}; the workers are {', '.join(workers)}"
-        raise PlanInvalid("bad_worker", told, step=step)
+        told = f"{where} names worker {name!r:.80}; the workers are {', '.join(workers)}"
+        raise PlanInvalid("unknown_worker", told)
     return workers.index(name)
 
 
@@ -222,5 +213,6 @@ def _with_numbers(data: Mapping[str, Any], workers: Sequence[str]) -> dict[str, 
     steps = []
     for index, row in enumerate(rows):
         name = row.get("worker") if isinstance(row, dict) else None
-        steps.append({**row, "worker": worker_number(name, workers, index)} if isinstance(name, str) else row)
+        number = worker_number(name, workers, f"step {index}") if isinstance(name, str) else name
+        steps.append({**row, "worker": number} if isinstance(name, str) else row)
     return {**data, "steps": steps}

@@ -49,11 +49,7 @@ _SHOWN = 40
 
 
 class StepIds:
-    """The ids of a plan's steps, read step by step.
-
-    If the first step has an id, every step must have one under the same key, and access lists contain ids. If
-    it has none, no step may have one, and access lists contain positions from 0.
-    """
+    """The ids of a plan's steps: all steps have one under the same key, or none; access lists name them."""
 
     def __init__(self) -> None:
         self._steps = 0

@@ -85,10 +85,7 @@ _ESCAPED |= {mark: mark for mark in _QUOTES + "\\/`"}
 
 
 class LiteralReader:
-    """Reads literals from a text that may arrive in pieces.
-
-    `effort` and positions continue from piece to piece, so the result does not depend on the pieces.
-    """
+    """Reads literals from a text in pieces; the result does not depend on the pieces."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -105,20 +102,11 @@ class LiteralReader:
         self._unclosed.clear()
 
     def read(self, start: int) -> tuple[Node, int]:
-        """Read the literal at `start` and return it with the position after it.
-
-        Raises:
-            Unfinished: the text ends inside the literal.
-            PlanSyntaxError: the literal is malformed or nested too deeply.
-        """
+        """Read the literal at `start`, and return it with the position after it."""
         return self._value(start, 0, "]")
 
     def spend(self, position: int, crossed: int = 0) -> None:
-        """Count one token, and more tokens for the characters that were skipped.
-
-        Raises:
-            PlanSyntaxError: the text exceeds `MAX_EFFORT`.
-        """
+        """Count one token, and more tokens for skipped characters, up to `MAX_EFFORT`."""
         self.effort += 1 + crossed // _CHARS_PER_TOKEN
         if self.effort > MAX_EFFORT:
             message = "the text has too many brackets and quotes for a plan: write only the plan"

@@ -31,12 +31,8 @@ class LabelledList(NamedTuple):
 
 
 def choose_lists(lists: Sequence[LabelledList]) -> Mapping[Field, Node] | None:
-    """Return the last complete set of three lists; `None` if a field has no list.
-
-    A set is three consecutive lists, one for each field. If two sets share a list, the set whose lists have
-    equal lengths is preferred; otherwise, the set whose lists are closest together. If the lists of the last
-    set have different lengths, the last list of each field is used.
-    """
+    """Return the last set of three consecutive lists, one for each field; `None` if a field has no list."""
+    # Of two sets that share a list, the one with equal lengths counts, or else the one with smaller gaps.
     sets = [i for i in range(len(lists) - 2) if len({one.field for one in lists[i : i + 3]}) == 3]
     sets.sort(key=lambda i: _looseness(lists[i : i + 3]))
     taken: set[int] = set()
@@ -338,16 +334,12 @@ class PlanReader:
         return _ROW_START.fullmatch(text, line or max(known, 0), start) is not None
 
     def _note_at(self, anchor: re.Match[str], error: PlanSyntaxError) -> None:
-        """Keep the error of the text at `anchor`, if that text looks like a plan.
-
-        After a malformed object at the start of a row, no more rows are read, because their step numbers
-        would be wrong. After a truncated object, no more rows are read either, because they may be parts of
-        this object.
-        """
+        """Keep the error of the text at `anchor`, if that text looks like a plan."""
         is_object = anchor["object"] is not None
         like_a_plan = is_object and _LIKE_A_PLAN.match(self._literals.text, anchor.start()) is not None
         if anchor["label"] or like_a_plan:
             self._failure = error
+        # the numbers of later rows would be wrong, or they may be parts of the truncated object
         if is_object and (self._at_row_start(anchor.start()) or (like_a_plan and error.code == "truncated")):
             self._block_rows(error)
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
@@ -166,7 +166,7 @@ def step_input(
 
 def named_texts(subtask: str, texts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the named texts that a subtask refers to, each with its name."""
-    return tuple((name, texts[name]) for name in (names_in(subtask) if texts else ()) if name in texts)
+    return tuple((name, texts[name]) for name in names_in(subtask) if name in texts)
 
 
 def check_names(subtask: str, texts: Collection[str]) -> None:
@@ -234,14 +234,13 @@ def mentioned(subtask: str, labels: Mapping[int, int] = _NO_LABELS, names: Colle
     """
     if "{{" not in subtask:
         return subtask
-    parts = parts_of(subtask, names)
-    return "".join(part if isinstance(part, str) else _in_words(part, labels) for part in parts)
-
-
-def _in_words(part: Reference, labels: Mapping[int, int]) -> str:
-    if isinstance(part, TextName):
-        return f"the text {part.name}"
-    return f"the output of step {labels.get(part, part)}"
+    told = ""
+    for part in parts_of(subtask, names):
+        if isinstance(part, int):
+            told += f"the output of step {labels.get(part, part)}"
+        else:
+            told += f"the text {part.name}" if isinstance(part, TextName) else part
+    return told
 
 
 def is_object(subtask: str, names: Collection[str] = ()) -> bool:
@@ -274,24 +273,15 @@ def _names(filled: Mapping[Reference, str]) -> set[str]:
 def _filled(subtask: str, filled: Mapping[Reference, str], most_chars: int) -> str:
     """Return a subtask with outputs and texts in place of its references."""
     parts = list(parts_of(subtask, _names(filled)))
-    size = sum(len(part if isinstance(part, str) else filled[part]) for part in parts)
-    if size <= most_chars:
-        text = "".join(_written(parts, filled))
-        size = len(text)
-        if size <= most_chars:
-            return text
-    told = f"the subtask has {size:,} characters with its references filled in"
-    raise PlanInvalid("subtask_too_long", f"{told}; Limits.output_chars allows {most_chars:,}")
-
-
-def _written(parts: Sequence[str | Reference], filled: Mapping[Reference, str]) -> Iterator[str]:
     places = _places(parts)
     if places is not None and _is_whole(parts, places):
-        for part, place in zip(parts, places, strict=True):
-            yield _as_json(part, place, filled)
-        return
-    for part in parts:
-        yield part if isinstance(part, str) else filled[part]
+        text = "".join(_as_json(part, place, filled) for part, place in zip(parts, places, strict=True))
+    else:
+        text = "".join(part if isinstance(part, str) else filled[part] for part in parts)
+    if len(text) > most_chars:
+        told = f"the subtask has {len(text):,} characters with its references filled in"
+        raise PlanInvalid("subtask_too_long", f"{told}; Limits.output_chars allows {most_chars:,}")
+    return text
 
 
 def _is_whole(parts: Sequence[str | Reference], places: Sequence[_Place] | None) -> bool:
