@@ -9,8 +9,6 @@ from podium.workers import Card, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
 
-COMPOUND = "Who wrote Faust? When was Goethe born?"
-
 
 def _conductor(planner: ChatPlanner, *, direct: bool = True) -> Conductor:
     general = Card(name="general", description="A general assistant that answers anything.")
@@ -35,20 +33,6 @@ async def test_a_short_question_asks_no_planner_and_says_why() -> None:
         proposal.why == "one short question without parts; sent to 'search', whose description fits it best"
     )
     assert proposal.why in result.explain()
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [COMPOUND, "Which birds sing at night? " + "Really. " * 40, "Which birds\nsing at night?"],
-    ids=["compound", "long", "lines"],
-)
-async def test_all_else_asks_the_planner(asked: str) -> None:
-    """Parts, length and lines are the planner's business."""
-    planner = boss(rows((0, "planned", ())))
-    result = await _conductor(planner).run(asked)
-    assert _calls(planner) == 1
-    assert result.answer == "G"
-    assert result.plans[0].steps[0].subtask == "planned"
 
 
 async def test_nothing_goes_directly_unless_asked_for() -> None:

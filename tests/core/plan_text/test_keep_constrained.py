@@ -41,30 +41,23 @@ def _root(body: dict[str, Any]) -> str:
     return str(root)
 
 
-async def test_lists_may_be_empty_in_a_further_round_only() -> None:
-    """The grammar lets three empty lists through once there is an answer to keep."""
-    result, (first, second) = await two_rounds("lists", "vllm")
-    assert _root(first) == "root ::= plan"
-    assert _root(second) == 'root ::= plan | "model_id = []\\nsubtasks = []\\naccess_list = []"'
-    assert (result.answer, result.status, len(result.rounds)) == ("done", "ok", 2)
-
-
-async def test_lists_planners_are_told_to_keep_by_lists() -> None:
-    """What is asked for is what the grammar lets through."""
-    _, (first, second) = await two_rounds("lists", "vllm")
-    assert THREE_EMPTY_LISTS in second["messages"][-1]["content"]
-    assert '{"steps": []}' not in second["messages"][-1]["content"]
-    assert THREE_EMPTY_LISTS not in str(first["messages"])
-
-
-@pytest.mark.parametrize("spelling", ["rows", "json"])
-async def test_objects_may_have_no_steps_in_a_further_round_only(spelling: Spelling) -> None:
-    """The other spellings keep by an object of no steps."""
+@pytest.mark.parametrize(
+    ("spelling", "kept"),
+    [
+        ("lists", "model_id = []\\nsubtasks = []\\naccess_list = []"),
+        ("json", '{\\"steps\\": []}'),
+        ("rows", '{\\"steps\\": []}\\n'),
+    ],
+)
+async def test_no_steps_are_allowed_in_a_further_round_only(spelling: Spelling, kept: str) -> None:
+    """The grammar and the prompt name the plan without steps once there is an answer to keep."""
     result, (first, second) = await two_rounds(spelling, "vllm")
     assert _root(first) == "root ::= plan"
-    end = "\\n" if spelling == "rows" else ""
-    assert _root(second) == 'root ::= plan | "{\\"steps\\": []}' + end + '"'
-    assert (result.answer, len(result.rounds)) == ("done", 2)
+    assert _root(second) == f'root ::= plan | "{kept}"'
+    text = THREE_EMPTY_LISTS if spelling == "lists" else '{"steps": []}'
+    assert text in second["messages"][-1]["content"]
+    assert THREE_EMPTY_LISTS not in str(first["messages"])
+    assert (result.answer, result.status, len(result.rounds)) == ("done", "ok", 2)
 
 
 async def test_a_schema_allows_no_steps_in_a_further_round_only() -> None:

@@ -175,12 +175,6 @@ def test_the_schema_names_the_type_of_each_field() -> None:
     assert types == {"worker": "integer", "subtask": "string", "access": "array"}
 
 
-def test_the_schema_can_keep() -> None:
-    """No steps are allowed only when asked for."""
-    assert plan_schema(1, 1)["properties"]["steps"]["minItems"] == 1
-    assert plan_schema(1, 1, keep=True)["properties"]["steps"]["minItems"] == 0
-
-
 @pytest.mark.parametrize(("workers", "max_steps"), [(0, 5), (3, 0)])
 def test_nobody_and_nothing_are_refused(workers: int, max_steps: int) -> None:
     """A plan for no workers or of no steps cannot be asked for."""

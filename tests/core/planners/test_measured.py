@@ -5,11 +5,11 @@ from datetime import date
 
 import pytest
 
-from podium.planners import CachedPlanner, Planner, PlanRequest, PlanText, RulePlanner
-from podium.planners.chat import MAX_KINDS, planner_messages
+from podium.planners import CachedPlanner, ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
+from podium.planners.chat import MAX_KINDS
 from podium.types import read_query
 from podium.usage import estimate_tokens
-from podium.workers import Calculator, Card, Kind, MeasuredRate, Price
+from podium.workers import Calculator, Card, Kind, MeasuredRate, Price, ScriptedWorker
 from podium.workers.rates import kind_of
 
 pytestmark = pytest.mark.anyio
@@ -96,7 +96,8 @@ def test_the_kind_of_a_question() -> None:
 
 def _told(cards: tuple[Card, ...], question: str = "Why?", show: str = "cards") -> str:
     request = PlanRequest(query=read_query(question), cards=cards, max_steps=5)
-    messages = planner_messages(request, spelling="rows", show=show, examples=2)  # type: ignore[arg-type]
+    planner = ChatPlanner(ScriptedWorker("boss", ""), show=show)  # type: ignore[arg-type]
+    messages = planner.messages(request)
     return "\n".join(message.text for message in messages)
 
 

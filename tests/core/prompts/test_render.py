@@ -13,7 +13,7 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.plan_text import Spelling, parse_plan, write_plan
 from podium.planners import ChatPlanner, PlanRequest, Turn
-from podium.planners.chat import MAX_EXAMPLES, Show, planner_messages, round_feedback
+from podium.planners.chat import MAX_EXAMPLES, Show, round_feedback
 from podium.prompts import worker_messages
 from podium.prompts.prompt import judge_prompt
 from podium.types import Message, Plan, Step
@@ -42,7 +42,8 @@ def _request(*, cards: tuple[Card, ...] = CARDS, max_steps: int = 5, **options: 
 def _text(
     request: PlanRequest, spelling: Spelling = "rows", show: Show = "cards", examples: int = MAX_EXAMPLES
 ) -> str:
-    messages = planner_messages(request, spelling=spelling, show=show, examples=examples)
+    planner = ChatPlanner(ScriptedWorker("boss", ""), spelling=spelling, show=show, examples=examples)
+    messages = planner.messages(request)
     return "\n".join(message.text for message in messages)
 
 
@@ -162,9 +163,9 @@ def test_reasons_are_lines_beside_an_unchanged_plan(spelling: Spelling) -> None:
 
     def examples(*, reasons: bool) -> list[str]:
         request = _request(cards=(*CARDS, Card(name="gamma")))
-        messages = planner_messages(
-            request, spelling=spelling, show="cards", examples=MAX_EXAMPLES, reasons=reasons
-        )
+        worker = ScriptedWorker("boss", "")
+        planner = ChatPlanner(worker, spelling=spelling, examples=MAX_EXAMPLES, reasons=reasons)
+        messages = planner.messages(request)
         assert (
             "what its step needs" in messages[1].text or "what the step needs" in messages[1].text
         ) is reasons
@@ -209,7 +210,7 @@ def test_examples_longer_than_the_limit_are_left_out() -> None:
 def test_earlier_turns_follow_the_task() -> None:
     """What was written before is the planner's own turn, and what came of it the user's."""
     request = _request(turns=(Turn("my plan", "not good"),))
-    messages = planner_messages(request, spelling="rows", show="cards", examples=1)
+    messages = ChatPlanner(ScriptedWorker("boss", ""), examples=1).messages(request)
     assert [(m.role, m.text) for m in messages[2:]] == [("assistant", "my plan"), ("user", "not good")]
 
 

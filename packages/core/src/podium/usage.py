@@ -51,10 +51,6 @@ class Usage:
         counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
         return Usage(**counts, estimated=self.estimated or other.estimated)
 
-    def __sub__(self, other: "Usage") -> "Usage":
-        counts = {name: getattr(self, name) - getattr(other, name) for name in _COUNTS}
-        return Usage(**counts, estimated=self.estimated)
-
     def beyond(self, seen: "Usage") -> "Usage":
         """Return these counts minus the counts of `seen`; no count falls below 0."""
         left = {name: max(0, getattr(self, name) - getattr(seen, name)) for name in _COUNTS}

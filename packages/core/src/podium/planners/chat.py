@@ -35,35 +35,6 @@ MAX_KINDS = 3
 """Maximum number of kinds of which a prompt shows measured rates."""
 
 
-def planner_messages(
-    request: PlanRequest, *, spelling: Spelling, show: Show, examples: int, reasons: bool = False
-) -> tuple[Message, ...]:
-    """Return the messages that ask a chat model for a plan."""
-    task = fill(
-        "conductor",
-        sees=_SEES[request.shows_question],
-        spelling=fill(spelling),
-        examples=_examples(
-            spelling, len(request.cards), request.asked_steps, count=examples, reasons=reasons
-        ),
-        acts=" or its worker acts" if request.acts else "",
-        workers=_workers(request, show)
-        + _told_of("references", request.fills, "read")
-        + _told_of("acts", request.acts, "act"),
-        question=_conversation(request.query) + _texts(request.context),
-        max_steps=request.asked_steps,
-        left="" if request.left is None else _left(request.left),
-        thoughts=fill("thoughts" if not reasons else "reasons_rows" if spelling == "rows" else "reasons"),
-    )
-    messages = [Message("system", fill("system")), Message("user", task)]
-    for turn in request.turns:
-        messages += [Message("assistant", turn.text), Message("user", turn.feedback)]
-    if request.done:
-        done = fill("done", actions="\n".join(f"- {action}" for action in request.done))
-        messages[-1] = Message("user", f"{messages[-1].text}\n\n{done}")
-    return tuple(messages)
-
-
 def repair_feedback(error: PodiumError) -> str:
     """Return the prompt that asks a planner to repair an invalid plan."""
     return fill("repair", problem=str(error))
@@ -317,9 +288,33 @@ class ChatPlanner(Planner):
         """Return the maximum that the model's call may spend."""
         return self.worker.worst_case(self._call(request), answer_tokens) or Spend()
 
-    def messages(self, request: PlanRequest) -> Sequence[Message]:
+    def messages(self, request: PlanRequest) -> tuple[Message, ...]:
         """Return the messages that are sent to the model."""
-        return self._call(request).messages
+        spelling, steps = self.spelling, request.asked_steps
+        reasons = "reasons_rows" if spelling == "rows" else "reasons"
+        task = fill(
+            "conductor",
+            sees=_SEES[request.shows_question],
+            spelling=fill(spelling),
+            examples=_examples(
+                spelling, len(request.cards), steps, count=self._examples, reasons=self._reasons
+            ),
+            acts=" or its worker acts" if request.acts else "",
+            workers=_workers(request, self._show)
+            + _told_of("references", request.fills, "read")
+            + _told_of("acts", request.acts, "act"),
+            question=_conversation(request.query) + _texts(request.context),
+            max_steps=steps,
+            left="" if request.left is None else _left(request.left),
+            thoughts=fill(reasons if self._reasons else "thoughts"),
+        )
+        messages = [Message("system", fill("system")), Message("user", task)]
+        for turn in request.turns:
+            messages += [Message("assistant", turn.text), Message("user", turn.feedback)]
+        if request.done:
+            done = fill("done", actions="\n".join(f"- {action}" for action in request.done))
+            messages[-1] = Message("user", f"{messages[-1].text}\n\n{done}")
+        return tuple(messages)
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         """Call the model and yield its text."""
@@ -335,13 +330,7 @@ class ChatPlanner(Planner):
         if request.max_tokens is not None and (own is None or request.max_tokens < own):
             sampling = replace(sampling, max_tokens=request.max_tokens)
         return Request(
-            messages=planner_messages(
-                request,
-                spelling=self.spelling,
-                show=self._show,
-                examples=self._examples,
-                reasons=self._reasons,
-            ),
+            messages=self.messages(request),
             sampling=sampling,
             deadline=request.deadline,
             stream=request.stream,

@@ -152,6 +152,6 @@ def _bill(result: Result, before: Result | None) -> tuple[Usage, float | None]:
     """Return the tokens and the cost of the call that a nested run answers."""
     usage, cost = result.usage, result.cost
     if before is not None:
-        usage -= before.usage
+        usage = usage.beyond(before.usage)
         cost = None if cost is None or before.cost is None else max(cost - before.cost, 0.0)
     return usage, cost

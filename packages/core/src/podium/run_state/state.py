@@ -345,10 +345,10 @@ class RunState:
         billed = [other.bill for other in alike if other.ended is not None]
         place = (self.run_id, call.start.round, call.start.step)
         results = [each.result() for each in self.nested if each.parent[:3] == place]
-        usage = Usage.total(r.usage for r in results) - Usage.total(b.usage for b in billed)
+        usage = Usage.total(r.usage for r in results).beyond(Usage.total(b.usage for b in billed))
         cost, known = total_cost(r.cost for r in results), total_cost(b.cost for b in billed)
         left = None if cost is None or known is None else max(cost - known, 0.0)
-        return replace(call.bill, usage=usage if usage.total_tokens > 0 else Usage(), cost=left)
+        return replace(call.bill, usage=usage, cost=left)
 
     def rounds_so_far(self) -> tuple[Round, ...]:
         """Return the rounds; their plans have the worker numbers of the latest pool.
