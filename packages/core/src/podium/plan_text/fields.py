@@ -63,7 +63,7 @@ class StepIds:
             number = step_number(node)
             if key in ID_KEYS and number is not None:
                 ids.append((key, node.start, number))
-            elif key in ID_KEYS and _may_be_number(node):
+            elif key in ID_KEYS and isinstance(node.value, str) and _LIKE_A_NUMBER.match(_normal(node.value)):
                 # access lists could not name it
                 told = f"has the {key} {node.value!r:.60}, which is not a whole number"
                 _fail("bad_id", self._steps, node.start, f"{told}: give every step a different number")
@@ -130,11 +130,6 @@ def step_number(node: Node) -> int | None:
         return value if isinstance(value, int) else None
     found = _NUMBER.fullmatch(_normal(value))
     return int(found[1]) if found else None
-
-
-def _may_be_number(node: Node) -> bool:
-    value = node.value
-    return isinstance(value, str) and _LIKE_A_NUMBER.match(_normal(value)) is not None
 
 
 def _normal(text: str) -> str:

@@ -271,9 +271,5 @@ _STOP_WORDS = frozenset(
 def words(text: str) -> list[str]:
     """Return the stems of the words of `text` in order, without stop words."""
     plain = _POSSESSIVE.sub("", unicodedata.normalize("NFKC", text).casefold())
-    return [stem(word) for word in _SPOKEN.findall(plain) if word not in _STOP_WORDS]
-
-
-def stem(word: str) -> str:
-    """Return an English word in lower case without its ending; other words stay unchanged."""
-    return _DOUBLED.sub(r"\1", _ENDING.sub("", word))
+    found = (word for word in _SPOKEN.findall(plain) if word not in _STOP_WORDS)
+    return [_DOUBLED.sub(r"\1", _ENDING.sub("", word)) for word in found]

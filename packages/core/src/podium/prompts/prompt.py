@@ -123,6 +123,7 @@ def _template(name: str) -> tuple[str, ...]:
 
 
 _Place = Literal["string", "value", "outside"]
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
 _NO_LABELS: Mapping[int, int] = {}
 _NO_TEXTS: Mapping[str, str] = {}
 REFUSED = "the limits of the run did not allow it"
@@ -324,15 +325,8 @@ def _places(parts: Sequence[str | Reference]) -> list[_Place] | None:
 
 def _ends_in_string(text: str, *, in_string: bool) -> bool:
     """Return whether the end of some JSON text is inside a string."""
-    is_escaped = False
-    for character in text:
-        if is_escaped:
-            is_escaped = False
-        elif character == "\\":
-            is_escaped = in_string
-        elif character == '"':
-            in_string = not in_string
-    return in_string
+    quotes = _ESCAPED.sub("", text).count('"')
+    return in_string != bool(quotes % 2)
 
 
 def _parses(text: str) -> bool:

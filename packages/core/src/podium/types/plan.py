@@ -305,11 +305,6 @@ class Plan:
         return str(index) if label in (None, index) else f"{index} (id {label})"
 
     @property
-    def dependencies(self) -> tuple[tuple[int, ...], ...]:
-        """For each step, the steps that it depends on."""
-        return tuple(step.access for step in self.steps)
-
-    @property
     def needed(self) -> frozenset[int]:
         """The last step and all steps that it depends on. Of the other steps, only actions run."""
         return self.reaching(len(self.steps) - 1) if self.steps else frozenset()
