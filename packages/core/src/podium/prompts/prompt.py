@@ -167,7 +167,7 @@ def step_input(
 
 def named_texts(subtask: str, texts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the named texts that a subtask refers to, each with its name."""
-    return tuple((name, texts[name]) for name in names_in(subtask) if name in texts)
+    return tuple((name, texts[name]) for name in (names_in(subtask) if texts else ()) if name in texts)
 
 
 def check_names(subtask: str, texts: Collection[str]) -> None:
