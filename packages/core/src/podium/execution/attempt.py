@@ -25,7 +25,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.execution.context import HostExit, RunContext, answering, outer_run
-from podium.run_state.action_log import ActionLog
+from podium.run_state.actions import ActionLog
 from podium.secrets import BUGS, Boundary
 from podium.types.events import WorkerRunEnded
 from podium.types.messages import Completion, FinishReason, Part, storable, usage_or_estimate

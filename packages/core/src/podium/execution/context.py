@@ -17,7 +17,7 @@ from podium.journal.journal import Journal
 from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.prompts.prompt import for_card, worker_messages
-from podium.run_state.action_log import ActionLog
+from podium.run_state.actions import ActionLog
 from podium.run_state.reuse import PaidResults
 from podium.types.events import Event, StepEnded
 from podium.types.messages import Message, Sampling, Tools

@@ -9,7 +9,7 @@ from podium.execution.context import HostExit, PreviousRound, RunContext
 from podium.execution.retry import OnFailure
 from podium.execution.step import StepRunner
 from podium.prompts.prompt import NOT_RUN, gap_of, mentioned
-from podium.run_state.action_log import AGAIN
+from podium.run_state.actions import AGAIN
 from podium.types.outcome import Action, Outcome, Problem, StepStatus
 from podium.types.plan import Plan, Step, label_of
 from podium.workers.worker import VisibleStep

@@ -10,7 +10,6 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.aio.sync import interrupt_of
 from podium.errors import ConfigError, WorkerActs
-from podium.execution.actions import Approver, RoundActions
 from podium.execution.context import NO_OUTCOMES, ExternalScheduler, HostExit, Pause, RunContext
 from podium.execution.fit import Fit
 from podium.execution.graph import (
@@ -24,7 +23,7 @@ from podium.execution.graph import (
     EarlySteps,
     StepState,
 )
-from podium.execution.paid import PaidSteps, StoredCalls
+from podium.execution.paid import Approver, PaidSteps, RoundActions, StoredCalls
 from podium.execution.step import StepRunner
 from podium.policy import after
 from podium.run_state.reuse import PaidResults

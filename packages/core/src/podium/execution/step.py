@@ -18,7 +18,7 @@ from podium.execution.context import OuterRun, RunContext
 from podium.execution.fallback import FallbackOrder, RetriesExhausted
 from podium.journal.cache import Cache, answer_key, asking, look_up, remember
 from podium.prompts.prompt import step_input
-from podium.run_state.action_log import Execution, remedy
+from podium.run_state.actions import Execution, remedy
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import AttemptFailed, StepStarted
 from podium.types.messages import Completion

@@ -31,7 +31,7 @@ from podium.policy import after
 from podium.prompts.prompt import shown_step
 from podium.run.approval import PAUSED, AcceptanceCheck, request_approval
 from podium.run.planning import CODES, PlanRequester, failures, order_of, planned_by
-from podium.run_state.action_log import remedy, undecided_problem
+from podium.run_state.actions import remedy, undecided_problem
 from podium.run_state.reuse import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import PlannerEnded, PlanReady, RoundStarted

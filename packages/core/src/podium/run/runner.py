@@ -24,7 +24,7 @@ from podium.run.forecast import forecast_plan
 from podium.run.planning import CODES, PlanRequester, no_plan, planned_by
 from podium.run.request import with_labels_of_conversation
 from podium.run.rounds import Rounds
-from podium.run_state.action_log import ActionLog
+from podium.run_state.actions import ActionLog
 from podium.run_state.recorder import RunRecorder
 from podium.secrets import BUGS, add_place, scrub_error
 from podium.telemetry import observed, start_trace

@@ -6,7 +6,7 @@ from dataclasses import replace
 from podium.budget.limits import Spend
 from podium.errors import JournalError
 from podium.journal.journal import Head, Log
-from podium.run_state.action_log import unpaid
+from podium.run_state.actions import unpaid
 from podium.run_state.reuse import PaidResults, paid_results_of
 from podium.run_state.state import RunState, outcomes_of_lost
 from podium.types.events import Event, PlannerEnded, PlanReady, RoundStarted, RunEnded, RunResumed, StepEnded

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import inf
 
-from podium.run_state.action_log import Execution, unpaid, without_cost
+from podium.run_state.actions import Execution, unpaid, without_cost
 from podium.run_state.state import UNKNOWN, RunState, fold, is_aside, renumbered
 from podium.secrets import scrub
 from podium.types.events import ApprovalGiven, Event, PlanReady, RunEnded, StepEnded

@@ -7,8 +7,7 @@ from typing import Literal, assert_never
 from podium.budget.ledger import charge
 from podium.budget.limits import Limits, Spend
 from podium.errors import ConfigError, JournalBroken
-from podium.run_state.action_log import Execution, Level, plan_hash
-from podium.run_state.recorded_actions import RecordedActions
+from podium.run_state.actions import Execution, Level, RecordedActions, plan_hash
 from podium.types import events as told
 from podium.types.events import Event
 from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, StepStatus, total_cost, totals
