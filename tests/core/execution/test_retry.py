@@ -22,6 +22,7 @@ from podium.errors import (
 )
 from podium.execution import Retry
 from podium.execution.fit import Fit
+from podium.execution.graph import StepState
 from podium.execution.step import StepRunner
 from podium.planners import FixedPlanner
 from podium.policy import Policy
@@ -410,7 +411,7 @@ async def test_a_cancelled_call_stays_spent() -> None:
     runner = _trying(Pool([worker]), ledger, Retry())
     with anyio.move_on_after(5):
         await runner.run(1e9)
-    outcome = runner.stopped(Problem("cancelled", "enough"))
+    outcome = runner.ended("cancelled", Problem("cancelled", "enough"))
     assert (outcome.status, outcome.maybe_paid, outcome.attempts) == ("cancelled", True, 1)
     assert ledger.reserved == Spend()
     assert ledger.spent.output_tokens == Limits().answer_tokens
@@ -550,6 +551,5 @@ def test_names_are_checked_against_the_pool(retry: Retry, told: str) -> None:
 
 def _trying(pool: Pool, ledger: Ledger, retry: Retry, before: tuple[Call, ...] = ()) -> StepRunner:
     context = context_of(pool=pool, ledger=ledger, retry=retry)
-    return StepRunner(
-        context, 1, 0, PLAN.steps[0], (), lambda runner, text, number: None, Fit(context), before=before
-    )
+    state = StepState(0, PLAN.steps[0], 1 + len(before))
+    return StepRunner(context, Fit(context), 1, state, lambda state, text, number: None, before=before)

@@ -1,7 +1,7 @@
 """One call of a worker: its reservation, its result and its cost."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
@@ -24,8 +24,7 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.execution.context import HostExit, RunContext, answering, outer_run
-from podium.run_state.actions import ActionLog
+from podium.execution.context import HostExit, OuterRun, RunContext, answering
 from podium.secrets import BUGS, Boundary
 from podium.types.events import WorkerRunEnded
 from podium.types.messages import Completion, FinishReason, Part, storable, usage_or_estimate
@@ -49,6 +48,8 @@ class Attempt:
     card: Card
     number: int
     """Number of the call among the calls for its step, from 1."""
+    outer: OuterRun
+    """The call as the runs see it that the worker's code starts."""
     request: Request
     reservation: Reservation
     has_cap: bool
@@ -96,12 +97,6 @@ class Attempt:
         return self.has_cap and whole is not None and whole.finish_reason == "length"
 
     @property
-    def actions(self) -> Sequence[ActionLog]:
-        """The actions of the runs that the call has started, one log for each run."""
-        outer = outer_run(self.request.caller)
-        return () if outer is None else outer.actions
-
-    @property
     def nests(self) -> bool:
         """Whether the worker is a conductor, whose actions are in the log one by one."""
         return self.context.settings.pool.workers[self.worker].nests
@@ -113,13 +108,19 @@ class Attempt:
             return "done"
         if not self.is_sent or (self.left is not None and self.left.continues):
             return "not_done"
-        has_acted = any(log.has_begun for log in self.actions)
+        has_acted = any(log.has_begun for log in self.outer.actions)
         if self.nests:
             return "failed" if has_acted else "not_done"
         if isinstance(self.error, WorkerError) and self.error.acted is False:
             return "not_done"
         end = _end_after(self.error)
         return "unknown" if end == "not_done" and (has_acted or self.pieces) else end
+
+    @property
+    def _place(self) -> dict[str, int]:
+        caller = self.request.caller
+        assert caller is not None
+        return {"round": caller.round, "step": caller.step, "attempt": caller.attempt}
 
     def call(self) -> Call:
         """Return the call with its tokens and cost."""
@@ -144,9 +145,6 @@ class Attempt:
         Args:
             on_text: called with each piece of text.
         """
-        outer = outer_run(self.request.caller)
-        assert outer is not None
-        outer.reservation = self.reservation
         try:
             if self.context.recorded is not None:
                 await self.context.recorded()
@@ -166,9 +164,9 @@ class Attempt:
             told = f"worker {self.card.name!r} did not answer within {seconds:g} s (Limits.attempt_seconds)"
             self._fail(WorkerTimeout(told, maybe_paid=True))
         finally:
-            outer.is_stopped = self.is_open or isinstance(self.error, WorkerTimeout)
+            self.outer.is_stopped = self.is_open or isinstance(self.error, WorkerTimeout)
             try:
-                await outer.runs.close()
+                await self.outer.runs.close()
             finally:
                 self._settle()
 
@@ -184,40 +182,31 @@ class Attempt:
         if self.completion is None:
             self.problem = Problem.of(error)
 
-    def _current(self) -> AbstractContextManager[object]:
-        caller = self.request.caller
-        assert caller is not None
-        return self.context.during(caller.round, caller.step, caller.attempt)
-
     async def _read(self, on_text: Callable[[str], None]) -> None:
         who, is_own = f"worker {self.card.name!r}", self.reservation.books_itself
         left = self.context.settings.limits.output_chars
         async with aclosing(foreign_batches(self._call, who, self.until, is_own=is_own)) as batches:
             async for batch in batches:
                 for piece in batch:
-                    left -= len(self._take(piece, on_text))
+                    if isinstance(piece, Completion):
+                        self.completion = self._in_time(self._checked(piece))
+                        continue
+                    if not isinstance(piece, str):
+                        raise self._broken(f"yielded a {type(piece).__name__}, not text")
+                    self.pieces.append(storable(piece))
+                    on_text(self.pieces[-1])
+                    left -= len(piece)
                     if left < 0:
                         raise self._too_long()
         if self.completion is None:
             raise self._broken("ended without a completion")
 
-    def _take(self, piece: object, on_text: Callable[[str], None]) -> str:
-        """Take a piece or the completion; return the text of a piece."""
-        if isinstance(piece, Completion):
-            self.completion = self._in_time(self._checked(piece))
-            return ""
-        if not isinstance(piece, str):
-            raise self._broken(f"yielded a {type(piece).__name__}, not text")
-        self.pieces.append(storable(piece))
-        on_text(self.pieces[-1])
-        return piece
-
     async def _call(self, emit: Callable[[object], Awaitable[None]]) -> None:
         """Emit the pieces of the worker until its completion."""
         self.is_sent = True
         worker, middleware = self.context.settings.pool.workers[self.worker], self.context.request.middleware
-        boundary = Boundary(f"worker {self.card.name!r}", _FAILED)
-        with self._current(), boundary, answering(self.request.caller):
+        boundary, caller = Boundary(f"worker {self.card.name!r}", _FAILED), self.request.caller
+        with self.context.during(*self._place.values()), boundary, answering(caller):
             called = worker.call(self.request) if middleware is None else middleware(worker, self.request)
             call: AsyncGenerator[object, None] = pieces_of(called, "call")
             async with aclosing(call):
@@ -259,9 +248,9 @@ class Attempt:
             raise self._broken("yielded pieces that differ from the text of its completion", completion)
         text = storable(completion.text)
         completion = completion if text is completion.text else replace(completion, text=text)
-        outer = outer_run(self.request.caller)
-        if outer is not None and outer.gaps and completion.missing is None:
-            return replace(completion, missing=f"a nested run ended {'; another ended '.join(outer.gaps)}")
+        if self.outer.gaps and completion.missing is None:
+            gaps = "; another ended ".join(self.outer.gaps)
+            return replace(completion, missing=f"a nested run ended {gaps}")
         return completion
 
     def _differs(self, completion: Completion) -> bool:
@@ -296,7 +285,8 @@ class Attempt:
         context, now = self.context, self.context.clock()
         context.ledger.settle(self.reservation, spent)
         context.overlong.note(self.card, self.reservation.amount, self.usage)
-        self._tell_runs()
+        for ended in self.outer.ended:
+            self.context.tell(WorkerRunEnded, **self._place, **ended._asdict())
         well = None
         if self.completion is not None:
             well = True
@@ -311,34 +301,12 @@ class Attempt:
             )
             context.settings.pool.history(self.worker).add(took)
 
-    def _tell_runs(self) -> None:
-        """Emit `WorkerRunEnded` for the runs that the worker's code started."""
-        caller, outer = self.request.caller, outer_run(self.request.caller)
-        if caller is not None and outer is not None:
-            ids = {"round": caller.round, "step": caller.step, "attempt": caller.attempt}
-            for ended in outer.ended:
-                self.context.tell(WorkerRunEnded, **ids, **ended._asdict())
-
-    def _was_free(self) -> bool:
-        """Return whether the call cost nothing: it was not sent or was refused, and started no nested run."""
-        unpaid = is_free(self.error, self.card) or isinstance(self.error, LimitExceeded)
-        return not self._began_runs() and unpaid
-
+    @property
     def _raised(self) -> bool:
-        """Return whether code without a model ended with an exception of its own, and without nested runs."""
-        ended = self.left is not None or (
-            self.error is not None and not isinstance(self.error, WorkerTimeout)
-        )
-        return ended and not self._uses_tokens and not self._began_runs()
-
-    def _began_runs(self) -> bool:
-        nested = self._nested()
-        return nested is not None and nested.calls > 0
-
-    def _nested(self) -> Spend | None:
-        """Return the spending of the runs that the call started; `None` if it started none."""
-        outer = outer_run(self.request.caller)
-        return None if outer is None or not outer.ledgers else _sum(outer.ledgers)
+        """Whether code without a model ended with an exception of its own."""
+        if self._uses_tokens or isinstance(self.error, WorkerTimeout):
+            return False
+        return self.left is not None or self.error is not None
 
     def _bill(self) -> Spend:
         """Set the call's tokens and cost, and return the amount that the ledger counts.
@@ -348,7 +316,8 @@ class Attempt:
         """
         if not self.is_sent:
             return NOTHING
-        whole, nested = self.completion, self._nested()
+        whole, nested = self.completion, _sum(self.outer.ledgers) if self.outer.ledgers else None
+        nests_calls = nested is not None and nested.calls > 0
         if whole is not None:
             self.usage, self.cost = whole.usage, whole.cost
             reports = whole.uses_tokens and (whole.cost is None or whole.usage != _NOTHING)
@@ -356,9 +325,9 @@ class Attempt:
                 self.usage = self._measured(whole.usage, whole.text, whole.tool_calls)
         elif (told := self._told()) is not None:
             self.usage, self.cost = told
-        elif self._was_free():
+        elif not nests_calls and (is_free(self.error, self.card) or isinstance(self.error, LimitExceeded)):
             return Spend(1)
-        elif self._raised():
+        elif not nests_calls and self._raised:
             self.cost = None  # computed below from the card's price
         else:
             return self._bill_unknown(nested)
@@ -404,19 +373,14 @@ class Attempt:
     def _bill_beside(self, nested: Spend) -> Spend:
         """Set the cost of a call whose worker started nested runs, which the ledger has counted already."""
         usage = self.usage if is_well_formed(self.usage) else _NOTHING
-        outer = outer_run(self.request.caller)
-        assert outer is not None
-        lost = [ledger for ledger in outer.ledgers if not any(ledger is each for each in outer.answered)]
+        answered = {id(ledger) for ledger in self.outer.answered}
+        lost = [ledger for ledger in self.outer.ledgers if id(ledger) not in answered]
         if lost and self.completion is not None:
-            unreported = _sum(
-                lost
-            )  # an agent continues after a tool that raised, and reports only its own turns
+            # An agent continues after a tool that raised, and reports only its own turns.
+            unreported = _sum(lost)
             usage += Usage(unreported.input_tokens, unreported.output_tokens)
             self.cost = None if self.cost is None else total_cost([self.cost, unreported.cost])
-        if self.card.price is not None:
-            price: Callable[[Usage], float | None] = self.card.price.cost
-        else:
-            price = self._unpriced
+        price = self._unpriced if self.card.price is None else self.card.price.cost
         self.usage, self.cost, own = beside_nested(usage, self.cost, nested, price)
         return own
 

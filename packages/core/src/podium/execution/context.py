@@ -1,10 +1,11 @@
 """The three records of a run: its conductor's settings, its request, and its context."""
 
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol
 
@@ -16,7 +17,7 @@ from podium.journal.cache import Cache
 from podium.journal.journal import Journal
 from podium.planners.planner import Planner
 from podium.policy import Policy
-from podium.prompts.prompt import for_card, worker_messages
+from podium.prompts.prompt import for_card, step_input, worker_messages
 from podium.run_state.actions import ActionLog
 from podium.run_state.reuse import PaidResults
 from podium.types.events import Event, StepEnded
@@ -121,7 +122,7 @@ _NO_SPAN = nullcontext()
 _PLAIN = Sampling()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ConductorSettings:
     """The settings of a conductor, which all its runs share."""
 
@@ -145,31 +146,39 @@ class ConductorSettings:
     labels: frozenset[str] = frozenset()
     """Labels of each query."""
 
+    @cached_property
+    def _called(self) -> tuple[list[Worker], ...]:
+        """For each worker of the pool: the worker and its fallbacks."""
+        workers, found = self.pool.workers, list[list[Worker]]()
+        for number, worker in enumerate(workers):
+            others = self.retry.fallbacks_of(number, self.pool)
+            found.append([worker, *(workers[other] for other in others)])
+        return tuple(found)
+
     def acts(self, number: int) -> bool:
-        """Return whether a step of this worker is an action: the worker, or one of its fallbacks, may act."""
-        others = self.retry.fallbacks_of(number, self.pool)
-        return any(self.pool.workers[each].acts for each in (number, *others))
+        """Return whether a step of this worker is an action, as far as the workers know it now."""
+        return any(worker.acts for worker in self._called[number])
 
     def actions_of(self, plan: Plan) -> tuple[int, ...]:
         """Return the indices of the steps of a plan that are actions."""
-        acting = {number for number in {step.worker for step in plan.steps} if self.acts(number)}
-        return tuple(index for index, step in enumerate(plan.steps) if step.worker in acting)
+        return tuple([index for index, step in enumerate(plan.steps) if self.acts(step.worker)])
 
-    @property
+    @cached_property
     def planners(self) -> tuple[Planner, ...]:
         """Every planner that a run may call."""
         return (self.planner,) if self.fallback_planner is None else (self.planner, self.fallback_planner)
 
-    @property
+    @cached_property
     def parties(self) -> tuple[Card, ...]:
         """The cards of all that may see data: the pool, the planners and the judge."""
-        planners = (planner.card for planner in self.planners)
-        return (*(worker.card for worker in self.workers), *(card for card in planners if card is not None))
+        cards = (*(worker.card for worker in self.workers), *(planner.card for planner in self.planners))
+        return tuple(card for card in cards if card is not None)
 
-    @property
+    @cached_property
     def workers(self) -> tuple[Worker, ...]:
         """Every worker that a run may call: the pool, and the judge."""
-        return (*self.pool, self.accept) if isinstance(self.accept, Worker) else tuple(self.pool)
+        judges = (self.accept,) if isinstance(self.accept, Worker) else ()
+        return (*self.pool.workers, *judges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +249,7 @@ class PreviousRound:
     """Whether these outputs are complete, and were made from complete inputs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class RunContext:
     """The state that the stages of one run share."""
 
@@ -287,10 +296,20 @@ class RunContext:
     In a resumed run, the start is later by the time of the interruption.
     """
 
-    @property
+    @cached_property
     def shows_question(self) -> bool:
         """Whether workers see the question in addition to their subtask."""
         return self.settings.show_question and bool(self.request.query)
+
+    def input_of(self, worker: Worker, step: Step, visible: Sequence[VisibleStep]) -> StepInput:
+        """Return the input of a step's worker.
+
+        Raises:
+            PlanInvalid: the subtask with all that is filled in is too long, or names a text that is missing.
+        """
+        query, most_chars = self.request.query, self.settings.limits.output_chars
+        shown = query if self.shows_question else ()
+        return step_input(worker, step, visible, shown, most_chars=most_chars, texts=self.request.context)
 
     def messages(self, step: Step, shown: StepInput, card: Card) -> tuple[Message, ...]:
         """Return the messages for the worker of a step, without those of the caller's tools."""
@@ -303,7 +322,7 @@ class RunContext:
         said = self.request.tool_messages
         return said if step == self.settings.verbatim else tuple(for_card(each, card) for each in said)
 
-    @property
+    @cached_property
     def last_step_differs(self) -> bool:
         """Whether the request has tools, tool messages or sampling settings for the plan's last step."""
         request = self.request

@@ -18,7 +18,6 @@ from podium.errors import LimitExceeded, PlanInvalid
 from podium.execution.context import RunContext
 from podium.execution.graph import DependencyGraph, StepState
 from podium.planners.planner import Planner, PlanRequest, asked_steps
-from podium.prompts.prompt import step_input
 from podium.types.plan import Step
 from podium.workers.worker import Card, Request, VisibleStep
 
@@ -145,14 +144,11 @@ def planner_call(
 
 def need_of_step(context: RunContext, step: Step, number: int) -> Need:
     """Return what a call for a step needs, without the outputs of other steps."""
-    worker, asked, limits = context.settings.pool.workers[number], context.request, context.settings.limits
-    query = asked.query if context.shows_question else ()
-    visible = [
-        *(context.previous.visible if step.previous else ()),
-        *(VisibleStep(seen, "", "") for seen in step.access),
-    ]
+    worker = context.settings.pool.workers[number]
+    before = context.previous.visible if step.previous else ()
+    visible = [*before, *(VisibleStep(seen, "", "") for seen in step.access)]
     try:
-        shown = step_input(worker, step, visible, query, most_chars=limits.output_chars, texts=asked.context)
+        shown = context.input_of(worker, step, visible)
     except PlanInvalid:  # the step fails when it starts
         return Need(Spend(1))
     return need_of(
@@ -189,7 +185,7 @@ class Fit:
 
     def __init__(self, context: RunContext, graph: DependencyGraph | None = None) -> None:
         self._context = context
-        self._graph: Iterable[StepState] = () if graph is None else graph
+        self._all: list[StepState] = [] if graph is None else graph.states
         self._is_metered = is_metered(context)
         self._is_planned = graph is None
         self._planned = anyio.Event()
@@ -206,7 +202,7 @@ class Fit:
         """
         self._is_planned = True
         self._planned.set()
-        if not self._states():
+        if not self._calling():
             return
         context, kept, whole = self._context, self.kept(), list[Spend]()
         context.ledger.keep(self.kept)
@@ -253,7 +249,7 @@ class Fit:
         worst = worst_case(self._context, number, request)
         if self._is_metered or not self._is_planned or self._context.cache is not None:
             return request, self._context.ledger.reserve(worst)
-        besides = [Spend(others)] if (others := len(self._states(index))) else []
+        besides = [Spend(others)] if (others := len(self._calling(index))) else []
         return request, self._context.ledger.reserve(worst, *besides, *self._context.earlier.amounts)
 
     def capped(self, index: int, number: int, request: Request, *, is_repeated: bool = False) -> Request:
@@ -276,21 +272,21 @@ class Fit:
 
     def kept(self) -> Kept:
         """Return the least that the steps without a call need, which nested runs leave to them."""
-        earlier, starts = self._context.earlier, sum(not state.has_started for state in self._states())
+        earlier, starts = self._context.earlier, sum([not each.has_started for each in self._calling()])
         own = [need.with_inputs(more, _BOUND) for need, more in self._open()]
         return Kept([*own, *earlier.amounts], starts + earlier.steps)
 
-    def _states(self, but: int | None = None) -> list[StepState]:
+    def _calling(self, but: int | None = None) -> list[StepState]:
         """Return the steps that must still call a worker, without the step `but`."""
-        return [each for each in self._graph if each.index != but and not each.reason and each.needs_call]
+        return [each for each in self._all if each.index != but and each.needs_call]
 
     def _open(self, but: int | None = None) -> list[tuple[Need, int]]:
         """Return what the steps without a call need, and the tokens of the outputs that they see."""
         if not self._is_metered:
-            return [(_CALL, 0)] * len(self._states(but))
-        outputs = {each.index: 0 if each.outcome is None else len(each.outcome.text) for each in self._graph}
+            return [(_CALL, 0)] * len(self._calling(but))
+        outputs = {each.index: 0 if each.outcome is None else len(each.outcome.text) for each in self._all}
         found = []
-        for state in self._states(but):
+        for state in self._calling(but):
             key = state.index, state.next_worker
             if key not in self._needs:
                 self._needs[key] = need_of_step(self._context, state.step, state.next_worker)
@@ -299,7 +295,7 @@ class Fit:
 
     def _unseen(self) -> list[tuple[Need, int]]:
         """Return what the steps may need that are not written yet: they call all workers in turn."""
-        settings, rows = self._context.settings, len(list(self._graph))
+        settings, rows = self._context.settings, len(self._all)
         most = min(settings.limits.plan_steps, self._context.policy.most_steps or settings.limits.plan_steps)
         size = len(settings.pool)
         steps = max(asked_steps(most, size) - rows, _UNSEEN)

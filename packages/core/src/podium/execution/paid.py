@@ -1,6 +1,6 @@
 """The steps of a round that need no call: their results are paid for, or their actions were carried out."""
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
@@ -8,14 +8,13 @@ from podium.budget.limits import Spend
 from podium.errors import PlanInvalid, PodiumError
 from podium.execution.context import RunContext
 from podium.execution.graph import STOPPED, DependencyGraph, StepState
-from podium.prompts.prompt import named_texts, step_input
+from podium.prompts.prompt import named_texts
 from podium.run_state.actions import (
     Execution,
     Level,
     action_key,
     again_problem,
     outcome_again,
-    plan_hash,
     undecided_problem,
 )
 from podium.run_state.reuse import PaidResults, step_key
@@ -24,13 +23,41 @@ from podium.types.outcome import Action, Call, Outcome, Problem, StepStatus, tot
 from podium.types.plan import Plan, renumbered
 from podium.workers.worker import StepInput, VisibleStep
 
+Approver = Callable[[Action, Plan, frozenset[str]], Awaitable[Problem | None]]
+"""Returns why an action of a plan is not carried out; `None` if it is approved. The labels are those of the
+data that its worker sees."""
 
-class StoredCalls:
-    """The stored calls of one round's steps."""
 
-    def __init__(self, context: RunContext, number: int) -> None:
+class PaidSteps:
+    """Finds the paid results and the carried out actions that a round reuses.
+
+    The k-th asking for equal actions takes the k-th one that was carried out.
+
+    Args:
+        context: the context of the run.
+        number: the number of the round.
+        graph: the steps of the round.
+        paid: results of earlier rounds that are reused; `None` for none.
+        has_exact_keys: whether a later round may reuse results of this round.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        number: int,
+        graph: DependencyGraph,
+        paid: PaidResults | None,
+        *,
+        has_exact_keys: bool,
+    ) -> None:
         self._context = context
         self._number = number
+        self._graph = graph
+        self._paid = paid
+        self._has_exact_keys = has_exact_keys
+        self._has_keys = has_exact_keys or context.paid_results is not None
+        self._log = context.actions
+        self._log.new_plan()
         self._repeated: dict[int, tuple[Call, ...]] = {}
         """For each step that runs again, the earlier calls that the record of the run does not have."""
 
@@ -74,26 +101,14 @@ class StoredCalls:
             calls=calls,
         )
 
+    def first(self, ready: Sequence[StepState]) -> tuple[StepState, Outcome] | None:
+        """Return a step that needs no call, with its outcome; `None` if all steps need calls."""
+        for state in ready:
+            if state.acts and (outcome := self._recall(state)) is not None:
+                return state, outcome
+        return self._first_paid([state for state in ready if not state.acts]) if self._has_keys else None
 
-class PaidSteps:
-    """Finds the paid results that a round can reuse."""
-
-    def __init__(
-        self,
-        context: RunContext,
-        number: int,
-        graph: DependencyGraph,
-        paid: PaidResults | None,
-        *,
-        has_exact_keys: bool,
-    ) -> None:
-        self._context = context
-        self._number = number
-        self._graph = graph
-        self._paid = paid
-        self._has_exact_keys = has_exact_keys
-
-    def first(self, ready: Collection[StepState]) -> tuple[StepState, Outcome] | None:
+    def _first_paid(self, ready: Sequence[StepState]) -> tuple[StepState, Outcome] | None:
         """Return the step whose paid result ended first, with its outcome; `None` if there is none."""
         found: list[tuple[tuple[bool, int], int, StepState, PaidResults, str]] = []
         for state in ready:
@@ -113,26 +128,26 @@ class PaidSteps:
         """Return and remove a paid result, and count the actions of its nested runs as asked for."""
         if (place := results.place(key, self._number, step)) is not None:
             run_id = results.run_id or self._context.request.run_id
-            self._context.actions.take_inside(Level(run_id, *place, ""))
+            self._log.take_inside(Level(run_id, *place, ""))
         return results.take(key, self._number, step)
 
-    def _kept(self, ready: Collection[StepState]) -> tuple[StepState, Outcome] | None:
+    def _kept(self, ready: Sequence[StepState]) -> tuple[StepState, Outcome] | None:
         """Return a recorded step that saw only a part of its inputs, with its outcome; `None` for no step."""
-        context, paid_results = self._context, self._context.paid_results
-        if paid_results is None or context.request.refresh:
+        paid_results, graph = self._context.paid_results, self._graph
+        if paid_results is None or self._context.request.refresh:
             return None
-        for state in self._graph:
+        for state in graph.states:
             if state.acts or not (state.is_undecided or state in ready):
                 continue
             for shown in paid_results.shown(self._number, state.index):
                 seen = set(shown) & set(state.step.access)
-                if len(seen) < len(shown) or not all(self._graph[index].is_good for index in seen):
+                if len(seen) < len(shown) or not all(graph.states[index].is_good for index in seen):
                     continue
                 keys = state.key, state.exact
-                self._set_keys(state, self._graph.seen(state, shown))
+                self._set_keys(state, graph.seen(state, shown))
                 outcome = self._taken(paid_results, state.key, state.index)
                 if outcome is not None:
-                    self._graph.show(state, context.labels, shown)
+                    graph.show(state, shown)
                     return state, outcome
                 state.key, state.exact = keys
         return None
@@ -163,47 +178,26 @@ class PaidSteps:
     def _content(self, index: int) -> str:
         """Return a hash of a step's worker and subtask, and of the steps on its access list."""
         hashes: list[str] = []
-        for state in self._graph:
+        for state in self._graph.states[: index + 1]:
             worker, access = self._context.settings.pool.names[state.step.worker], state.step.access
             told = [worker, state.step.subtask, *(hashes[seen] for seen in access)]
             hashes.append(sha256(scrub(repr(told)).encode("utf-8", "surrogatepass")).hexdigest())
-            if state.index == index:
-                break
         return hashes[index]
 
-
-Approver = Callable[[Action, Plan, frozenset[str]], Awaitable[Problem | None]]
-"""Returns why an action of a plan is not carried out; `None` if it is approved. The labels are those of the
-data that its worker sees."""
-
-
-class RoundActions:
-    """The actions of one round; the k-th asking for equal actions takes the k-th one that was carried out."""
-
-    def __init__(self, context: RunContext, number: int, stored: StoredCalls) -> None:
-        self._context = context
-        self._log = context.actions
-        self._number = number
-        self._stored = stored
-        context.actions.new_plan()
-
-    def accept(self, plan: Plan) -> None:
-        """Set the plan whose steps ask for the actions."""
-        self._log.plan = plan_hash(plan, self._context.settings.pool.names)
-
-    def recall(self, state: StepState) -> Outcome | None:
+    def _recall(self, state: StepState) -> Outcome | None:
         """Return the outcome of an action that must not be carried out now; `None` if it must."""
-        if state.action is None and (asked := self._asked(state)) is not None:
-            state.action, state.key = asked, asked.key
-        action, log = state.action, self._log
+        log, paid_results = self._log, self._context.paid_results
+        action = self._ask(state)
         if action is None:  # no worker is called
             return None
         if (undecided := log.undecided(action)) is not None:
             state.took = undecided
-            ended = self._stored.never_ran(state, undecided_problem(undecided), "failed")
+            ended = self.never_ran(state, undecided_problem(undecided), "failed")
             return replace(ended, action="unknown")
-        if (missed := self._not_reached(action)) is not None:
-            return missed
+        place = action.key, action.round, action.step
+        known = None if paid_results is None else paid_results.position(*place)
+        if paid_results is not None and known is not None and not known[0]:
+            return paid_results.take(*place)  # in an earlier process, it did not reach its worker
         if (execution := log.recorded(action)) is None:
             return None
         log.take(execution)
@@ -214,27 +208,15 @@ class RoundActions:
         """Count the actions of a step whose outcome a host has stored, unless the log has them."""
         log, run_id = self._log, self._context.request.run_id
         log.take_inside(Level(run_id, outcome.round, outcome.step, ""))
-        if not state.acts or outcome.action in (None, "not_done"):
+        if not state.acts or outcome.action in (None, "not_done") or (action := self._ask(state)) is None:
             return
-        if (action := state.action or self._asked(state)) is None:
-            return
-        state.action, state.key = action, action.key
-        if (execution := log.recorded(action)) is None:
-            path, levels = log.path(action.worker), log.levels(action.round, action.step)
-            execution = Execution(action, path=path, levels=levels)
-            log.begin(execution)
-            execution.end(outcome)
-        else:
+        if (execution := log.recorded(action)) is not None:
             log.take(execution)
-
-    def _not_reached(self, action: Action) -> Outcome | None:
-        """Return the recorded failure of an action that did not reach its worker in an earlier round."""
-        paid_results = self._context.paid_results
-        place = (action.key, action.round, action.step)
-        known = None if paid_results is None else paid_results.position(*place)
-        if paid_results is None or known is None or known[0]:
-            return None
-        return paid_results.take(*place)
+            return
+        path, levels = log.path(action.worker), log.levels(action.round, action.step)
+        execution = Execution(action, path=path, levels=levels)
+        log.begin(execution)
+        execution.end(outcome)
 
     def repeats(self, state: StepState) -> Problem | None:
         """Return the problem of an agent that acted for another plan, too; `None` for other workers."""
@@ -244,25 +226,27 @@ class RoundActions:
         other = self._log.of_another_plan(action)
         return None if other is None else again_problem(other, action.asked)
 
-    def _asked(self, state: StepState) -> Action | None:
-        """Return what the action is asked to do; `None` if the input is too long for any worker."""
-        context, settings = self._context, self._context.settings
-        worker = settings.pool.workers[state.step.worker]
-        query = context.request.query if context.shows_question else ()
-        most, texts = settings.limits.output_chars, context.request.context
+    def _ask(self, state: StepState) -> Action | None:
+        """Set what an action is asked to do, and return it; `None` if its input is too long."""
+        if state.action is not None:
+            return state.action
+        context = self._context
+        worker = context.settings.pool.workers[state.step.worker]
         try:
-            shown = step_input(worker, state.step, state.visible or (), query, most_chars=most, texts=texts)
+            shown = context.input_of(worker, state.step, state.visible or ())
         except PlanInvalid:
             return None
         try:
             asked = worker.asked(shown)
         except PodiumError:  # a fallback may accept the input
             asked = shown.subtask
-        return Action(
+        state.key = action_key(worker.card.name, asked)
+        state.action = Action(
             run_id=context.request.run_id,
             round=self._number,
             step=state.index,
             worker=worker.card.name,
             asked=asked,
-            key=action_key(worker.card.name, asked),
+            key=state.key,
         )
+        return state.action

@@ -1,6 +1,6 @@
 """Schedules the steps of one round: each step starts as soon as its inputs exist."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -10,7 +10,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.aio.sync import interrupt_of
 from podium.errors import ConfigError, WorkerActs
-from podium.execution.context import NO_OUTCOMES, ExternalScheduler, HostExit, Pause, RunContext
+from podium.execution.context import NO_OUTCOMES, HostExit, Pause, RunContext, StepStarter
 from podium.execution.fit import Fit
 from podium.execution.graph import (
     ABORTED,
@@ -20,21 +20,22 @@ from podium.execution.graph import (
     UNSEEN,
     WAITING,
     DependencyGraph,
-    EarlySteps,
     StepState,
 )
-from podium.execution.paid import Approver, PaidSteps, RoundActions, StoredCalls
+from podium.execution.paid import Approver, PaidSteps
 from podium.execution.step import StepRunner
 from podium.policy import after
 from podium.run_state.reuse import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import AnswerDelta, StepDelta
-from podium.types.outcome import Outcome, Problem
+from podium.types.outcome import Outcome, Problem, StepStatus
 from podium.types.plan import Plan, Step
 
 
 class RoundScheduler:
     """The scheduler of one round; an async context manager that ends when all steps have ended.
+
+    For a host that starts the steps, it is the `ExternalScheduler` of the round's plan.
 
     Args:
         context: the context of the run.
@@ -47,6 +48,9 @@ class RoundScheduler:
         approve: decides on each action before it starts; `None` if the policy asks for no such approval.
     """
 
+    plan: Plan
+    """The complete plan, if a host starts its steps."""
+
     def __init__(
         self,
         context: RunContext,
@@ -57,28 +61,21 @@ class RoundScheduler:
         paid: PaidResults | None = None,
         approve: Approver | None = None,
     ) -> None:
+        self.run_id = context.request.run_id
+        self.round = number
+        self.workers = context.settings.pool.names
         self._context = context
-        self._number = number
         self._last = last
-        self._has_keys = context.paid_results is not None or may_replan or paid is not None
         on_failure = context.settings.on_failure
         if on_failure == "replan" and not may_replan:
             on_failure = "note"
-        self._graph = DependencyGraph(
-            on_failure,
-            acts=context.settings.acts,
-            previous=context.previous,
-            names=context.request.context,
-        )
+        self._graph = DependencyGraph(context, on_failure)
         self._fit = Fit(context, self._graph)
-        self._paid_steps = PaidSteps(
-            context, number, self._graph, paid, has_exact_keys=may_replan or paid is not None
-        )
+        has_exact_keys = may_replan or paid is not None
+        self._paid = PaidSteps(context, number, self._graph, paid, has_exact_keys=has_exact_keys)
+        self._approve = approve
         self._answering: StepState | None = None
         self._ended = 0
-        self._stored = StoredCalls(context, number)
-        self._actions = RoundActions(context, number, self._stored)
-        self._approve = approve
         self.waits: dict[int, Problem] = {}
         """For the index of each action that waits for a person: why it has not started."""
         self._has_unwanted = False
@@ -86,7 +83,8 @@ class RoundScheduler:
         """Whether a piece of the answer was sent before the round ended."""
         self.broke: Exception | None = None
         """The exception of the user's code or of the step starter."""
-        self._early = EarlySteps(context)
+        self._is_hosted = context.request.step_starter is not None
+        """Whether a host starts the steps. Before the plan is complete, the run starts them itself."""
         self._tasks = anyio.create_task_group()
         self._room = anyio.Semaphore(context.settings.limits.concurrency, fast_acquire=True)
 
@@ -108,9 +106,9 @@ class RoundScheduler:
             raise
         finally:
             needs = next(iter(self.waits.values()), STOPPED)
-            for state in () if isinstance(self.broke, Pause) else self._graph:
+            for state in [] if isinstance(self.broke, Pause) else self._graph.states:
                 if state.outcome is None:  # stopped before it could start, or it waits for an approval
-                    self._end(state, self._stored.never_ran(state, self.waits.get(state.index, needs)))
+                    self._end(state, self._paid.never_ran(state, self.waits.get(state.index, needs)))
             self._fit.end()
 
     @property
@@ -120,27 +118,21 @@ class RoundScheduler:
         After the context manager has ended, every step has an outcome, except steps that a `Pause` has
         postponed.
         """
-        return tuple(state.outcome for state in self._graph.all if state.outcome is not None)
+        return tuple([state.outcome for state in self._graph.all if state.outcome is not None])
 
     @property
     def labels(self) -> tuple[frozenset[str], ...]:
         """The labels of the steps' outputs, in the plan's order; empty for steps without an output."""
-        return tuple(state.written for state in self._graph)
+        return tuple([state.written for state in self._graph.states])
 
     @property
     def are_whole(self) -> tuple[bool, ...]:
         """Whether each output is complete and was made from complete inputs, in the plan's order."""
-        return tuple(state.is_whole for state in self._graph)
+        return tuple([state.is_whole for state in self._graph.states])
 
-    @property
-    def paid(self) -> tuple[tuple[str, Outcome], ...]:
-        """The outcomes that are `ok`, in the order in which they ended, each with its exact key."""
-        return self._graph.keyed("ok")
-
-    @property
-    def failed(self) -> tuple[tuple[str, Outcome], ...]:
-        """The outcomes that are `failed`, in the order in which they ended, each with its exact key."""
-        return self._graph.keyed("failed")
+    def keyed(self, status: StepStatus) -> tuple[tuple[str, Outcome], ...]:
+        """Return the outcomes with a status, in the order in which they ended, each with its exact key."""
+        return self._graph.keyed(status)
 
     def add(self, step: Step) -> None:
         """Add the next step of the plan; it starts when the steps on its access list have ended."""
@@ -158,72 +150,89 @@ class RoundScheduler:
         """Set the complete plan, and return the steps that can start."""
         self._take(plan)
         needed = plan.reaching(len(plan.steps) - 1, *self._context.settings.actions_of(plan))
-        for state in self._graph:
+        for state in self._graph.states:
             if state.index not in needed:
                 self._give_up(state, UNSEEN)
-        ready = self._settle(self._decide(self._graph))
+        ready = self._settle(self._decide(self._graph.states))
         self._fit.plan()
         ready = self._settle(ready)
         self._send_answer()
         return ready
 
-    async def complete_by(self, plan: Plan, step_starter: Callable[[], Awaitable[None]]) -> None:
-        """Set the complete plan, and let `step_starter` start the steps, with `run_one` and `take`.
+    async def complete_by(self, plan: Plan, step_starter: StepStarter) -> None:
+        """Set the complete plan, and let `step_starter` start the steps, with `run` and `take`.
 
         An exception of `step_starter` is stored in `broke`.
         """
+        self.plan = plan
         self._prepare(plan)
-        self._early.leave_to_host(self._graph)
+        for state in self._graph.states:
+            if state.runner is None and state.outcome is None:  # admitted, but it has not begun
+                state.early = None
         try:
-            await step_starter()
+            await step_starter(self)
         except Exception as error:  # noqa: BLE001 - raised after the task group, which would wrap it in a group
             self.broke = error
 
-    async def run_one(self, index: int) -> Outcome:
+    async def run(self, index: int, known: Mapping[int, Outcome] = NO_OUTCOMES) -> Outcome:
         """Run a step whose inputs have ended, and return its outcome; wait for a step that started early.
 
         Raises:
-            ConfigError: the host has started the step before, or steps on its access list have not ended.
+            ConfigError: there is no such step, the host has started it before, or steps on its access list
+                have not ended.
             HostExit: a step that started early raised it.
         """
-        state = self._graph[index]
-        await self._early.wait(state)
+        for other, outcome in known.items():
+            self.take(other, outcome)
+        if not 0 <= index < len(self.plan.steps):
+            raise ConfigError(f"the plan has no step {index}; its steps are 0 to {len(self.plan.steps) - 1}")
+        state = self._graph.states[index]
+        await self._wait(state)
         if state.outcome is None:
             if state.visible is None:
                 raise ConfigError(f"step {index} was started before the steps on its access list had ended")
             if state.runner is not None:
                 raise ConfigError(f"step {index} was started twice")
             await self._carry_out(state)
-            if state.index in self.waits and not state.is_ended:
-                return self._stored.never_ran(state, self.waits[state.index])
+            if state.index in self.waits and state.outcome is None:
+                return self._paid.never_ran(state, self.waits[state.index])
             self._settle(self._release(state))
             if state.acts and self._context.recorded is not None:
                 await self._context.recorded()  # the host may store the outcome, but not before the journal
-        if self._graph[index] is not state:  # its worker turned out to act
-            return await self.run_one(index)
+        if self._graph.states[index] is not state:  # its worker turned out to act
+            return await self.run(index)
         assert state.outcome is not None
         return state.outcome
 
+    async def _wait(self, state: StepState) -> None:
+        """Wait for the end of a step that the run started."""
+        if state.early is not None:
+            await state.early.wait()
+            state.early = None
+            if (left := state.left) is not None:
+                state.left = None
+                raise left
+
     def take(self, index: int, outcome: Outcome) -> None:
         """Reuse the outcome of a step that ran before, and count its cost."""
-        state = self._graph[index]
+        state = self._graph.states[index]
         if state.outcome is not None or state.runner is not None:
             return
-        self._stored.charge(index, outcome)
+        self._paid.charge(index, outcome)
         if state.visible is None:
             state.visible, state.labels = (), self._shown_labels(state.step)
             state.shown = outcome.shown
-        self._actions.stored(state, outcome)
-        self._end(state, replace(outcome, round=self._number, step=index, reused=True))
+        self._paid.stored(state, outcome)
+        self._end(state, replace(outcome, round=self.round, step=index, reused=True))
         self._settle(self._release(state))
 
     def charge(self, index: int, outcome: Outcome) -> None:
         """Count the spending of a stored attempt of a step, before the step runs again."""
-        self._stored.repeat(index, outcome)
+        self._paid.repeat(index, outcome)
 
     def _written(self, index: int) -> frozenset[str]:
         """Return the labels of a step's output, computed from the plan if the host has the outcome."""
-        state = self._graph[index]
+        state = self._graph.states[index]
         if state.outcome is not None:
             return state.written
         return after(self._context.settings.pool.cards[state.step.worker], self._shown_labels(state.step))
@@ -240,16 +249,25 @@ class RoundScheduler:
     def refuse(self, plan: Plan, problem: Problem) -> None:
         """Set the complete plan and skip all its steps."""
         self._take(plan)
-        for state in self._graph:
+        for state in self._graph.states:
             self._give_up(state, problem)
 
     def _take(self, plan: Plan) -> None:
-        self._actions.accept(plan)
-        for state in self._graph.take(plan, last_differs=self._context.last_step_differs):
+        self._context.actions.accept(plan, self.workers)
+        for state in self._graph.take(plan):
             self._give_up(state, SUPERSEDED)
 
     def _admitted(self, ready: list[StepState]) -> list[StepState]:
-        return self._early.admit(ready, is_whole=self._graph.plan is not None)
+        """Return the steps that the run starts itself; a host waits for those, and starts the others."""
+        if not self._is_hosted:
+            return ready
+        if self._graph.plan is not None:
+            return []
+        workers = self._context.settings.pool.workers
+        ready = [state for state in ready if not workers[state.step.worker].is_interruptible]
+        for state in ready:
+            state.early = anyio.Event()
+        return ready
 
     def _start(self, ready: Iterable[StepState]) -> None:
         for state in ready:
@@ -260,7 +278,7 @@ class RoundScheduler:
         current: StepState | None = state
         while current is not None:
             if current.outcome is None:
-                if self._early.is_hosted and current not in self._early:
+                if self._is_hosted and current.early is None:
                     return
                 try:
                     await self._carry_out(current)
@@ -268,9 +286,11 @@ class RoundScheduler:
                     self.stop(bug)
                 except anyio.get_cancelled_exc_class():
                     self._settle(self._release(current))  # the host may still run the steps that follow
-                    self._early.ended(current)
+                    if current.early is not None:
+                        current.early.set()
                     raise
-            self._early.ended(current)
+            if current.early is not None:
+                current.early.set()
             if current.outcome is None or self.broke is not None:  # left to the host, or a bug
                 return
             ready = self._admitted(self._settle(self._release(current)))
@@ -288,14 +308,14 @@ class RoundScheduler:
         for state in todo:  # the loop appends to `todo`
             match self._graph.verdict(state):
                 case "start":
-                    self._graph.show(state, self._context.labels)
+                    self._graph.show(state)
                     self._has_unwanted = self._has_unwanted or state.shown is not None
                     ready.append(state)
                 case "skip":
-                    self._end(state, self._stored.never_ran(state, self._graph.lack(state)))
+                    self._end(state, self._paid.never_ran(state, self._graph.lack(state)))
                     todo.extend(state.released())
                 case "abort":
-                    for other in self._graph:
+                    for other in self._graph.states:
                         self._give_up(other, ABORTED)
         return ready
 
@@ -304,7 +324,7 @@ class RoundScheduler:
         ready = self._recalled(ready)
         while ready and self._fit.refusal is not None:
             for state in ready:
-                self._end(state, self._stored.never_ran(state, Problem.of(self._fit.refusal), "failed"))
+                self._end(state, self._paid.never_ran(state, Problem.of(self._fit.refusal), "failed"))
             ready = self._recalled([after for state in ready for after in self._release(state)])
         if self._has_unwanted and self._graph.plan is not None:
             self._has_unwanted = False
@@ -315,57 +335,41 @@ class RoundScheduler:
 
     def _recalled(self, ready: list[StepState]) -> list[StepState]:
         """End the steps that are already paid for, in the order in which they ended; return the others."""
-        while True:
-            ready = [state for state in ready if state.outcome is None]
-            found = self._recall(ready)
-            if found is None:
-                return ready
+        ready = [state for state in ready if state.outcome is None]
+        while (found := self._paid.first(ready)) is not None:
             state, outcome = found
             self._end(state, outcome)
-            ready += self._release(state)
-
-    def _recall(self, ready: list[StepState]) -> tuple[StepState, Outcome] | None:
-        for state in ready:
-            if state.acts and (outcome := self._actions.recall(state)) is not None:
-                return state, outcome
-        if not self._has_keys:
-            return None
-        return self._paid_steps.first([state for state in ready if not state.acts])
+            ready = [each for each in [*ready, *self._release(state)] if each.outcome is None]
+        return ready
 
     async def _carry_out(self, state: StepState) -> None:
         """Run a step; an action only if it is approved. A step whose action waits has no outcome."""
-        if state.action is None or self._approve is None:
-            await self._run(state)
-            return
-        assert self._graph.plan is not None
-        problem = await self._approve(state.action, self._graph.plan, state.labels)
-        if state.outcome is not None:  # it was given up during the approval
-            return
-        if problem is None:
-            await self._run(state)
-        elif problem.code == WAITING:
-            self.waits[state.index] = problem
-        else:
-            self._end(state, self._stored.never_ran(state, problem))
+        if state.action is not None and self._approve is not None:
+            assert self._graph.plan is not None
+            problem = await self._approve(state.action, self._graph.plan, state.labels)
+            if state.outcome is not None:  # it was given up during the approval
+                return
+            if problem is not None and problem.code == WAITING:
+                self.waits[state.index] = problem
+                return
+            if problem is not None:
+                self._end(state, self._paid.never_ran(state, problem))
+                return
+        await self._run(state)
 
     async def _run(self, state: StepState) -> None:
         """Run a step in its own cancel scope."""
-        context = self._context
+        context, before = self._context, self._paid.lost(state.index)
+        state.following += len(before)
         runner = state.runner = StepRunner(
-            context=context,
-            round=self._number,
-            index=state.index,
-            step=state.step,
-            visible=state.visible or (),
-            on_text=self._on_text,
-            fit=self._fit,
-            number=state.number,
+            context,
+            self._fit,
+            self.round,
+            state,
+            self._on_text,
             last=state is self._graph.last,
-            labels=state.labels,
-            before=self._stored.lost(state.index),
-            acts=state.acts,
-            action=state.action,
-            repeats=self._actions.repeats(state),
+            before=before,
+            repeats=self._paid.repeats(state),
             offers_tools=self._graph.has_whole_inputs(state),
         )
         deadline = min(context.ledger.deadline, context.clock() + context.settings.limits.step_seconds)
@@ -377,17 +381,17 @@ class RoundScheduler:
                     await checkpoint_if_cancelled()  # a slot can become free at the moment of a cancellation
                     outcome = await runner.run(deadline)
             except HostExit as left:
-                if state not in self._early:
+                if state.early is None:
                     raise
-                self._early.exit(state, left)
+                state.left = left
                 runner.left(STOPPED)
                 is_left = True
             finally:
                 if outcome is None and not is_left:
                     # The cancellation may come from the run's deadline and not from this scope.
                     timed_out = state.reason is None and context.clock() >= deadline
-                    outcome = runner.timed_out() if timed_out else runner.stopped(state.reason or STOPPED)
-                state.following = runner.following
+                    reason = state.reason or STOPPED
+                    outcome = runner.timed_out() if timed_out else runner.ended("cancelled", reason)
                 state.runner = state.scope = None
                 if outcome is not None and self._turned_out(state, outcome):
                     outcome = replace(outcome, status="cancelled", problem=SUPERSEDED)
@@ -399,7 +403,7 @@ class RoundScheduler:
     def _turned_out(self, state: StepState, outcome: Outcome) -> bool:
         """Return whether the worker has refused a step because it acts; the step is then an action."""
         code = None if outcome.problem is None else outcome.problem.code
-        if state.acts or code != WorkerActs.code or all(each is not state for each in self._graph):
+        if state.acts or code != WorkerActs.code or state not in self._graph.states:
             return False
         again = self._graph.renew(state)
         if self._answering is state:
@@ -413,21 +417,19 @@ class RoundScheduler:
             return
         self._answering = state
         if state.runner is not None and state.runner.written:
-            self._emit_answer(state.runner.written, state.runner.current)
+            self._emit_answer(state, state.runner.written, state.following - 1)
         elif state.outcome is not None and state.outcome.text:
-            self._emit_answer(state.outcome.text, state.outcome.attempts)
+            self._emit_answer(state, state.outcome.text, state.outcome.attempts)
 
-    def _on_text(self, runner: StepRunner, text: str, number: int) -> None:
-        self._context.tell(StepDelta, round=self._number, step=runner.index, attempt=number, text=text)
-        # Compares runners, not indices: a superseded step may write until it is cancelled.
-        if self._answering is not None and self._answering.runner is runner:
-            self._emit_answer(text, number)
+    def _on_text(self, state: StepState, text: str, number: int) -> None:
+        self._context.tell(StepDelta, round=self.round, step=state.index, attempt=number, text=text)
+        # Compares states, not indices: a superseded step may write until it is cancelled.
+        if self._answering is state:
+            self._emit_answer(state, text, number)
 
-    def _emit_answer(self, text: str, number: int) -> None:
+    def _emit_answer(self, state: StepState, text: str, number: int) -> None:
         self.answer_sent = True
-        assert self._answering is not None
-        step = self._answering.index
-        self._context.tell(AnswerDelta, round=self._number, step=step, attempt=number, text=text)
+        self._context.tell(AnswerDelta, round=self.round, step=state.index, attempt=number, text=text)
 
     def _give_up(self, state: StepState, reason: Problem) -> None:
         if state.outcome is not None or state.reason is not None:
@@ -438,7 +440,7 @@ class RoundScheduler:
         if state.scope is not None:
             state.scope.cancel()
         else:
-            self._end(state, self._stored.never_ran(state, reason))
+            self._end(state, self._paid.never_ran(state, reason))
 
     def _end(self, state: StepState, outcome: Outcome) -> None:
         if outcome.shown != state.shown:
@@ -453,30 +455,3 @@ class RoundScheduler:
                 self._context.settings.pool.card_of(outcome.worker, state.step.worker), state.labels
             )
         self._context.tell_step_ended(outcome, state.key, state.took)
-
-
-class ExternalRound(ExternalScheduler):
-    """A round whose steps a host starts."""
-
-    def __init__(self, context: RunContext, number: int, plan: Plan, scheduler: RoundScheduler) -> None:
-        self.run_id = context.request.run_id
-        self.round = number
-        self.plan = plan
-        self.workers = context.settings.pool.names
-        self._scheduler = scheduler
-
-    async def run(self, index: int, known: Mapping[int, Outcome] = NO_OUTCOMES) -> Outcome:
-        """Run a step and return its outcome."""
-        for other, outcome in known.items():
-            self.take(other, outcome)
-        if not 0 <= index < len(self.plan.steps):
-            raise ConfigError(f"the plan has no step {index}; its steps are 0 to {len(self.plan.steps) - 1}")
-        return await self._scheduler.run_one(index)
-
-    def take(self, index: int, outcome: Outcome) -> None:
-        """Reuse the stored outcome of a step."""
-        self._scheduler.take(index, outcome)
-
-    def charge(self, index: int, outcome: Outcome) -> None:
-        """Count the spending of a stored attempt of a step."""
-        self._scheduler.charge(index, outcome)

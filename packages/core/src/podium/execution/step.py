@@ -3,47 +3,27 @@
 Implements retries, fallbacks and caching, within the run's limits, policy and slots.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from podium.budget.ledger import Reservation
 from podium.errors import AnswerCut, LimitExceeded, PodiumError, WorkerFailed, WorkerTimeout
 from podium.execution.attempt import Attempt
-from podium.execution.context import OuterRun, RunContext
+from podium.execution.context import OuterRun, RunContext, outer_run
 from podium.execution.fallback import FallbackOrder, RetriesExhausted
-from podium.journal.cache import Cache, answer_key, asking, look_up, remember
-from podium.prompts.prompt import step_input
+from podium.execution.fit import Fit
+from podium.execution.graph import StepState
+from podium.journal.cache import answer_key, asking, look_up, remember
 from podium.run_state.actions import Execution, remedy
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import AttemptFailed, StepStarted
 from podium.types.messages import Completion
-from podium.types.outcome import Action, ActionEnd, Call, Outcome, Problem, StepStatus, shortfall, totals
-from podium.types.plan import Step
+from podium.types.outcome import ActionEnd, Call, Outcome, Problem, StepStatus, shortfall, totals
 from podium.workers.pool import CircuitBreaker, take
-from podium.workers.worker import Caller, Request, VisibleStep
-
-
-class Shares(Protocol):
-    """Reserves calls, and caps their answers, so that they fit the limits of the run; see `Fit`."""
-
-    def reserve(
-        self, index: int, number: int, request: Request, *, is_repeated: bool = False
-    ) -> tuple[Request, Reservation]:
-        """Reserve a call, and return its request, with its cap, and its reservation."""
-        ...
-
-    def capped(self, index: int, number: int, request: Request, *, is_repeated: bool = False) -> Request:
-        """Return the request of a call with its cap."""
-        ...
-
-    async def freed(self) -> bool:
-        """Wait until a call that does not fit may fit; return whether the method waited."""
-        ...
+from podium.workers.worker import Caller, Request
 
 
 @dataclass(slots=True, eq=False)
@@ -51,26 +31,16 @@ class StepRunner:
     """Runs one step; the text so far can be read at any time."""
 
     context: RunContext
+    fit: Fit
     round: int
-    index: int
-    """Index of the step in its plan, from 0."""
-    step: Step
-    visible: tuple[VisibleStep, ...]
-    on_text: Callable[["StepRunner", str, int], None]
-    """Called with this runner, each piece of text, and the number of its call."""
-    fit: Shares
-    number: int = 1
-    """Number of the first call."""
+    state: StepState
+    """The step; its runner counts its calls."""
+    on_text: Callable[[StepState, str, int], None]
+    """Called with the step, each piece of text, and the number of its call."""
     last: bool = False
     """Whether it is the plan's last step."""
-    labels: frozenset[str] = frozenset()
-    """The labels of all data that the worker sees."""
     before: Sequence[Call] = ()
     """Calls before the run was resumed. Their cost counts, but they do not count against `Retry.attempts`."""
-    acts: bool = False
-    """Whether the step is an action."""
-    action: Action | None = None
-    """What the action is asked to do; `None` for other steps, and for an input that is too long."""
     repeats: Problem | None = None
     """The problem of an agent that acted for an earlier plan, too; `None` if it did not."""
     offers_tools: bool = True
@@ -98,36 +68,35 @@ class StepRunner:
         """
         self._deadline = deadline
         try:
-            self.context.policy.guard(self.context.settings.pool.cards[self.step.worker], self.labels)
+            card = self.context.settings.pool.cards[self.state.step.worker]
+            self.context.policy.guard(card, self.state.labels)
             self.context.ledger.start_step()
             self.has_started = True
             await self._try()
-        except (RetriesExhausted, LimitExceeded) as end:
-            return self._failed(end)
+        except RetriesExhausted as end:
+            problem = Problem.of(end.error)
+            if end.because:
+                problem = replace(problem, message=f"{problem.message}; {end.because}")
+            return self.ended("failed", problem)
+        except LimitExceeded as end:
+            problem = Problem.of(end)
+            failed = None if self._latest is None else self._latest.problem
+            if failed is not None:  # the reason, at any limit
+                problem = replace(failed, message=f"{failed.message}; no further call fits the limits: {end}")
+            return self.ended("failed", problem)
         except PodiumError as error:
-            return self._ended("failed", Problem.of(error))
+            return self.ended("failed", Problem.of(error))
         except BUGS as bug:
-            who = self.context.settings.pool.names[self.step.worker]
-            where = f"step {self.index} of round {self.round} (worker {who!r})"
+            who = self.context.settings.pool.names[self.state.step.worker]
+            where = f"step {self.state.index} of round {self.round} (worker {who!r})"
             add_place(bug, self.context.request.run_id, where)
             self.bug = bug
-            return self._ended("failed", Problem(WorkerFailed.code, f"{type(bug).__name__}: {bug}"))
-        return self._ended("ok", None)
-
-    def _failed(self, end: RetriesExhausted | LimitExceeded) -> Outcome:
-        """Return the outcome of a step that gets no further call."""
-        if isinstance(end, RetriesExhausted):
-            problem = Problem.of(end.error)
-            told = f"{problem.message}; {end.because}" if end.because else problem.message
-            return self._ended("failed", replace(problem, message=told))
-        problem = Problem.of(end)
-        if self._made and (failed := self._made[-1].problem) is not None:  # the reason, at any limit
-            problem = replace(failed, message=f"{failed.message}; no further call fits the limits: {end}")
-        return self._ended("failed", problem)
+            return self.ended("failed", Problem(WorkerFailed.code, f"{type(bug).__name__}: {bug}"))
+        return self.ended("ok", None)
 
     def timed_out(self) -> Outcome:
         """Return the outcome of a step that was stopped at its deadline."""
-        context, ledger, worker = self.context, self.context.ledger, self.step.worker
+        context, ledger, worker = self.context, self.context.ledger, self.state.step.worker
         limit = f"{context.settings.limits.step_seconds:g} s (Limits.step_seconds)"
         out_of_time = context.clock() >= ledger.deadline
         if out_of_time:
@@ -140,11 +109,7 @@ class StepRunner:
             if not out_of_time:  # at the run's deadline, the call may have just started
                 context.settings.pool.breaker(worker).ended(context.clock(), well=False, tried=False)
         message = f"worker {context.settings.pool.names[worker]!r} {did} within {limit}"
-        return self._ended("failed", Problem(WorkerTimeout.code, message))
-
-    def stopped(self, problem: Problem) -> Outcome:
-        """Return the outcome of a step that was cancelled."""
-        return self._ended("cancelled", problem)
+        return self.ended("failed", Problem(WorkerTimeout.code, message))
 
     def left(self, problem: Problem) -> None:
         """Emit `AttemptFailed` for a call that the host left; the host runs the step again later."""
@@ -158,36 +123,21 @@ class StepRunner:
         return "" if self._latest is None else "".join(self._latest.pieces)
 
     @property
-    def current(self) -> int:
-        """Number of the latest call."""
-        return self.number if self._latest is None else self._latest.number
-
-    @property
     def is_calling(self) -> bool:
         """Whether a call is running, or has given the answer."""
         return self._latest is not None and self._latest.problem is None
 
     @property
-    def has_called(self) -> bool:
-        """Whether a call was made."""
-        return bool(self._made)
-
-    @property
     def next_worker(self) -> int:
         """The number of the worker that is called next."""
-        return self.step.worker if self._order is None else self._order.next
-
-    @property
-    def following(self) -> int:
-        """Number of the next call."""
-        return self.number + len(self.before) + len(self._made)
+        return self.state.step.worker if self._order is None else self._order.next
 
     @property
     def _latest(self) -> Attempt | None:
         return self._made[-1] if self._made else None
 
     async def _try(self) -> None:
-        number, deadline = self.step.worker, self._deadline
+        number, deadline = self.state.step.worker, self._deadline
         while True:
             attempt = await self._ask(number)
             if attempt is not None and attempt.bug is not None:
@@ -199,23 +149,24 @@ class StepRunner:
                     return
                 self._repeat(attempt)
                 continue
-            order = self._fallback_order()
+            if self._order is None:
+                self._order = FallbackOrder(self.context, self.round, self.state)
             if attempt is not None:
-                wait = order.after(attempt, self._made, deadline)
+                wait = self._order.after(attempt, self._made, deadline)
                 self._tell_failed(attempt, wait)
                 if wait:
                     await anyio.sleep(wait)
             self._waits = "was not called because of its earlier failures, and stayed unavailable"
-            number = await order.choose(deadline)
+            number = await self._order.choose(deadline)
             self._waits = "had no free slot"
 
     def _may_repeat(self, attempt: Attempt) -> bool:
         """Return whether an answer was cut at its cap, for the first time, and the cap may be higher."""
-        if self._cut is not None or not attempt.is_cut or self.acts:
+        if self._cut is not None or not attempt.is_cut or self.state.acts:
             return False
         given = self._request(attempt.worker, inf)
         try:
-            longer = self.fit.capped(self.index, attempt.worker, given, is_repeated=True)
+            longer = self.fit.capped(self.state.index, attempt.worker, given, is_repeated=True)
         except LimitExceeded:
             return False
         return (longer.sampling.max_tokens or inf) > (attempt.request.sampling.max_tokens or inf)
@@ -229,20 +180,11 @@ class StepRunner:
         )
         self._tell_failed(attempt, 0.0)
 
-    def _fallback_order(self) -> FallbackOrder:
-        """Return the order of fallbacks, which is created when a call has failed."""
-        if self._order is None:
-            self._order = FallbackOrder(self.context, self.round, self.index, self.step.worker, self.labels)
-        return self._order
-
-    def _ask(self, number: int) -> Awaitable[Attempt | None]:
+    async def _ask(self, number: int) -> Attempt | None:
         """Reuse a cached answer, or call the worker; `None` means that no worker was called."""
-        cache = self.context.cache
-        if cache is None or (key := self._key(number)) is None:
-            return self._in_slot(number)
-        return self._look_or_call(number, cache, key)
-
-    async def _look_or_call(self, number: int, cache: Cache, key: str) -> Attempt | None:
+        cache, key = self.context.cache, self._key(number)
+        if cache is None or key is None:
+            return await self._in_slot(number)
         async with asking(cache, key):
             self._reused = await look_up(cache, key)
             if self._reused is not None:
@@ -264,26 +206,20 @@ class StepRunner:
                 await checkpoint_if_cancelled()  # a slot can become free at the moment of a cancellation
             if breaker.failures and breaker.rest(context.clock(), retry.break_after, retry.break_seconds):
                 return None
-            attempt = await self._begin_once_it_fits(number, breaker)
-            await attempt.run(lambda text: self.on_text(self, text, attempt.number))
+            attempt = None
+            while attempt is None:  # calls that end may free part of their reservations
+                try:
+                    attempt = self._begin(number, breaker)
+                except LimitExceeded as error:
+                    self._waits = "did not fit the limits of the run"
+                    if error.limit == "calls" or not await self.fit.freed():
+                        raise
+            called = attempt.number
+            await attempt.run(lambda text: self.on_text(self.state, text, called))
             return attempt
         finally:
             for taken in held:
                 taken.release()
-
-    async def _begin_once_it_fits(self, number: int, breaker: CircuitBreaker) -> Attempt:
-        """Begin a call as soon as it fits the limits: calls that end may free part of their reservations.
-
-        Raises:
-            LimitExceeded: the call does not fit the limits, and no other call is running.
-        """
-        while True:
-            try:
-                return self._begin(number, breaker)
-            except LimitExceeded as error:
-                self._waits = "did not fit the limits of the run"
-                if error.limit == "calls" or not await self.fit.freed():
-                    raise
 
     def _begin(self, number: int, breaker: CircuitBreaker) -> Attempt:
         """Reserve the maximum that a call may spend, and emit `StepStarted`.
@@ -291,18 +227,22 @@ class StepRunner:
         Raises:
             LimitExceeded: the call does not fit the limits.
         """
-        context, worker, deadline = self.context, self.context.settings.pool.workers[number], self._deadline
-        began = context.clock()
+        context, state, deadline = self.context, self.state, self._deadline
+        card, action, began = context.settings.pool.cards[number], state.action, context.clock()
         until = began + context.settings.limits.attempt_seconds
-        with Boundary(f"worker {worker.card.name!r}", WorkerFailed):
+        with Boundary(f"worker {card.name!r}", WorkerFailed):
             given = self._request(number, min(until, deadline))
             is_repeated = self._latest is not None and (self._latest.is_cut or self._latest.reached_cap)
-            request, reservation = self.fit.reserve(self.index, number, given, is_repeated=is_repeated)
+            request, reservation = self.fit.reserve(state.index, number, given, is_repeated=is_repeated)
+        outer = outer_run(request.caller)
+        assert outer is not None
+        outer.reservation = reservation
         attempt = Attempt(
             context=context,
             worker=number,
-            card=worker.card,
-            number=self.following,
+            card=card,
+            number=state.following,
+            outer=outer,
             request=request,
             reservation=reservation,
             has_cap=request is not given,
@@ -311,58 +251,52 @@ class StepRunner:
             began=began,
             until=until if until < deadline else None,
         )
-        self._begin_action(attempt)
+        state.following += 1
+        log = context.actions
+        if action is not None:  # it is in the log before its worker is called
+            path, levels = log.path(card.name), log.levels(self.round, state.index)
+            begun = replace(action, worker=card.name)
+            self._execution = Execution(begun, path=path, levels=levels, is_nested_run=attempt.nests)
+            log.begin(self._execution)
         for earlier in self._made:  # the new call asks for the same actions again
-            context.actions.forget(earlier.actions)
+            log.forget(earlier.outer.actions)
         self._made.append(attempt)
         if context.emit is not None:
             context.tell(
                 StepStarted,
                 round=self.round,
-                step=self.index,
+                step=state.index,
                 attempt=attempt.number,
-                worker=worker.card.name,
-                subtask=self.step.subtask,
+                worker=card.name,
+                subtask=state.step.subtask,
                 reserved=reservation.amount,
-                action="" if self.action is None else self.action.key,
-                asked="" if self.action is None else self.action.asked,
-                nests=self.action is not None and attempt.nests,
+                action="" if action is None else action.key,
+                asked="" if action is None else action.asked,
+                nests=action is not None and attempt.nests,
             )
         return attempt
 
-    def _begin_action(self, attempt: Attempt) -> None:
-        """Add the action to the log before its worker is called."""
-        if self.action is not None:
-            action = replace(self.action, worker=attempt.card.name)
-            log = self.context.actions
-            path, levels = log.path(self.action.worker), log.levels(self.round, self.index)
-            self._execution = Execution(action, path=path, levels=levels, is_nested_run=attempt.nests)
-            log.begin(self._execution)
-
     def _request(self, number: int, deadline: float) -> Request:
-        context, asked = self.context, self.context.request
-        query = context.request.query if context.shows_question else ()
-        worker, most_chars = context.settings.pool.workers[number], context.settings.limits.output_chars
-        texts = asked.context
-        shown = step_input(worker, self.step, self.visible, query, most_chars=most_chars, texts=texts)
+        context, state, asked = self.context, self.state, self.context.request
+        worker, card = context.settings.pool.workers[number], context.settings.pool.cards[number]
+        shown = context.input_of(worker, state.step, state.visible or ())
         caller = Caller(
-            run_id=context.request.run_id,
+            run_id=asked.run_id,
             round=self.round,
-            step=self.index,
-            attempt=self.following,
-            worker=context.settings.pool.names[number],
-            labels=self.labels,
+            step=state.index,
+            attempt=state.following,
+            worker=card.name,
+            labels=state.labels,
             outer=OuterRun(context),
         )
         read = replace(shown, texts=()) if worker.takes_texts else shown
-        card = context.settings.pool.cards[number]
-        messages = context.messages(self.step, read, card)
+        messages = context.messages(state.step, read, card)
         request = Request(
             messages=messages, step_input=shown, deadline=deadline, stream=asked.stream, caller=caller
         )
         if not self.last or not context.last_step_differs:
             return request
-        tool_messages = context.tool_messages(self.step, card)
+        tool_messages = context.tool_messages(state.step, card)
         return replace(
             request,
             messages=messages + tool_messages,
@@ -377,7 +311,7 @@ class StepRunner:
         Limits of the answer's length are not in the key, because answers that were cut are not cached.
         """
         has_tools = self.last and self.context.request.tools is not None
-        if self.context.cache is None or has_tools or self.acts:
+        if self.context.cache is None or has_tools or self.state.acts:
             return None
         with Boundary(f"worker {self.context.settings.pool.names[number]!r}", WorkerFailed):
             identity = self.context.settings.pool.workers[number].identity
@@ -389,10 +323,12 @@ class StepRunner:
     def _tell_failed(self, attempt: Attempt, wait: float | None) -> None:
         if self._execution is not None:  # only calls that did not reach the worker are repeated
             self._execution.decide(done=False)
-        ids = {"round": self.round, "step": self.index, "attempt": attempt.number}
+        ids = {"round": self.round, "step": self.state.index, "attempt": attempt.number}
         self.context.tell(AttemptFailed, **ids, call=attempt.call(), wait=wait)
 
-    def _ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
+    def ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
+        """Return the outcome of the step, which has ended."""
+        state, made, before = self.state, self._made, self.before
         whole, latest = self._reused, self._latest
         if latest is not None and latest.problem is None:
             if latest.completion is None:  # it was stopped
@@ -403,21 +339,23 @@ class StepRunner:
             whole = self._cut.completion
         if whole is not None:  # paid for, even if its worker failed during its cleanup
             status, problem = "ok", shortfall(whole) or self.repeats
-        calls = (*self.before, *(attempt.call() for attempt in self._made))
         now = self.context.now()
         started = now if self._reused is not None else None
-        if self._made:
-            started = self._made[0].began - self.context.began
+        if made:
+            started = made[0].began - self.context.began
         action: ActionEnd | None = None
-        if self.acts:
+        if state.acts:
             action = "not_done" if latest is None else latest.action_end
-        if action == "unknown" and problem is not None and self.action is not None:
+        if action == "unknown" and problem is not None and state.action is not None:
             told = f"{problem.message}; it is not known whether the action was carried out"
-            problem = replace(problem, message=f"{told}: {remedy(self.action)}")
+            problem = replace(problem, message=f"{told}: {remedy(state.action)}")
+        calls = (*before, *(attempt.call() for attempt in made))
         outcome = Outcome(
             round=self.round,
-            step=self.index,
-            worker=self.context.settings.pool.names[self.step.worker] if latest is None else latest.card.name,
+            step=state.index,
+            worker=self.context.settings.pool.names[state.step.worker]
+            if latest is None
+            else latest.card.name,
             status=status,
             text=whole.text if whole is not None else "" if latest is None else "".join(latest.pieces),
             problem=problem,
@@ -425,7 +363,7 @@ class StepRunner:
             tool_calls=() if whole is None else whole.tool_calls,
             **totals(calls),
             attempts=0 if latest is None else latest.number,
-            calls=calls if self.before or len(calls) > 1 else (),
+            calls=calls if before or len(calls) > 1 else (),
             reused=self._reused is not None,
             cache_key=self._cache_key,
             action=action,

@@ -14,7 +14,7 @@ from podium.aio.calls import foreign_batches
 from podium.errors import ConfigError, PodiumError, WorkerFailed
 from podium.execution.context import Accept, RunContext
 from podium.execution.fit import Fit
-from podium.execution.graph import STOPPED, WAITING
+from podium.execution.graph import STOPPED, WAITING, StepState
 from podium.execution.step import StepRunner
 from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest, Asked
@@ -288,17 +288,9 @@ class AcceptanceCheck:
             request=replace(ours.request, stream=False),
             policy=ours.policy.everywhere,
         )
-        runner = StepRunner(
-            context=context,
-            fit=Fit(context),
-            round=self.round,
-            index=self.index,
-            step=Step(0, literal(asked)),
-            visible=(),
-            on_text=_unread,
-            labels=ours.labels,
-            before=() if paid_results is None else tuple(paid_results.lost.pop(place, ())),
-        )
+        before = () if paid_results is None else tuple(paid_results.lost.pop(place, ()))
+        state = StepState(self.index, Step(0, literal(asked)), 1 + len(before), labels=ours.labels)
+        runner = StepRunner(context, Fit(context), self.round, state, _unread, before=before)
         deadline = min(ours.ledger.deadline, ours.clock() + ours.settings.limits.step_seconds)
         check = None
         try:
@@ -307,7 +299,7 @@ class AcceptanceCheck:
         finally:
             if check is None:
                 late = ours.clock() >= deadline
-                check = runner.timed_out() if late else runner.stopped(STOPPED)
+                check = runner.timed_out() if late else runner.ended("cancelled", STOPPED)
             self.check = check
             ours.tell_step_ended(check, key)
         if runner.bug is not None:
@@ -328,5 +320,5 @@ async def _awaited(verdict: Awaitable[object]) -> object:
     return given[0]
 
 
-def _unread(runner: StepRunner, text: str, number: int) -> None:
+def _unread(state: StepState, text: str, number: int) -> None:
     """Do nothing: the pieces of a judge's reply are not sent."""

@@ -12,7 +12,6 @@ answer, an earlier plan continues in a last round, as with `on_failure="note"`.
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from podium.errors import LimitExceeded, PlanForbidden, PlannerError, PodiumErro
 from podium.execution.context import Pause, PreviousRound, RunContext
 from podium.execution.fit import Fit
 from podium.execution.graph import UNSEEN, WAITING, DependencyGraph
-from podium.execution.scheduler import ExternalRound, RoundScheduler
+from podium.execution.scheduler import RoundScheduler
 from podium.plan_text.writer import write_plan
 from podium.planners.chat import failure_feedback, round_feedback
 from podium.planners.planner import Turn
@@ -206,8 +205,8 @@ class Rounds:
         finally:
             self.answer_sent = number if execution.answer_sent else self.answer_sent
             self._labels[number], self._are_whole = execution.labels, execution.are_whole
-            self._paid += execution.paid
-            self._failures = execution.failed
+            self._paid += execution.keyed("ok")
+            self._failures = execution.keyed("failed")
             self.done.append(
                 Round(
                     number=number,
@@ -326,8 +325,7 @@ class Rounds:
         if self.context.request.step_starter is None or not allowed.steps:
             execution.complete(allowed)
         else:
-            steps = ExternalRound(self.context, number, allowed, execution)
-            await execution.complete_by(allowed, partial(self.context.request.step_starter, steps))
+            await execution.complete_by(allowed, self.context.request.step_starter)
         return allowed
 
     async def _following(self, current: Round) -> _Next | None:
@@ -387,16 +385,14 @@ class Rounds:
         context, plan = self.context, current.plan
         if plan is None or not plan.steps:
             return None
-        graph = DependencyGraph(
-            "note", acts=context.settings.acts, previous=context.previous, names=context.request.context
-        )
+        graph = DependencyGraph(context, "note")
         graph.take(plan)
-        for state, outcome in zip(graph, steps_of(current), strict=False):
+        for state, outcome in zip(graph.states, steps_of(current), strict=False):
             if outcome.status in ("ok", "failed"):
                 state.outcome = outcome
                 state.is_whole = graph.is_whole(state)
         able, last = graph.able, len(plan.steps) - 1
-        for state in graph:
+        for state in graph.states:
             if state.index not in able & plan.reaching(last):
                 state.reason = UNSEEN
         kept = Fit(context, graph).kept()

@@ -114,8 +114,8 @@ class ActionLog:
         caller: Caller | None = None,
     ) -> None:
         self.outer = outer
-        self.plan = ""
-        """The hash of the current plan; empty until it is complete."""
+        self._plan: tuple[Plan, Sequence[str]] | None = None
+        """The current plan, with the names of the pool's workers; `None` until it is complete."""
         self._run_id = run_id
         self._caller = caller
         self.places: Mapping[Path, Path] = _places(workers) if outer is None else outer.places
@@ -133,7 +133,11 @@ class ActionLog:
 
     def new_plan(self) -> None:
         """Begin the askings of another plan: it may take all actions of earlier plans."""
-        self.taken, self.nested, self.plan = [], [], ""
+        self.taken, self.nested, self._plan = [], [], None
+
+    def accept(self, plan: Plan, workers: Sequence[str]) -> None:
+        """Set the current plan, which asks for the actions."""
+        self._plan = plan, workers
 
     def path(self, worker: str) -> Path:
         """Return the path of a worker of the run."""
@@ -144,7 +148,8 @@ class ActionLog:
         """Return the steps around an action of a round's step, and the step of the action itself."""
         outer, caller = self.outer, self._caller
         around = () if outer is None or caller is None else outer.levels(caller.round, caller.step)
-        return (*around, Level(self._run_id, number, step, self.plan))
+        plan = "" if self._plan is None else plan_hash(*self._plan)
+        return (*around, Level(self._run_id, number, step, plan))
 
     def forget(self, logs: Iterable[Self]) -> None:
         """Count the askings of nested runs no longer, because another call of the same step replaces them."""
