@@ -3,7 +3,7 @@
 Workers with an open circuit breaker, and workers that the policy does not allow, are skipped.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf, isinf
 
 import anyio
@@ -30,17 +30,7 @@ class FallbackOrder:
     context: RunContext
     round: int
     state: StepState
-    _order: list[int] = field(init=False)
-    """Numbers of the workers that may be called; the next worker is first."""
     _has_fallbacks: bool = False
-
-    def __post_init__(self) -> None:
-        self._order = [self.state.step.worker]
-
-    @property
-    def next(self) -> int:
-        """The number of the worker that is called next."""
-        return self._order[0]
 
     def rest(self, number: int) -> float:
         """Return the seconds until a worker may be called; infinite while another step makes a test call."""
@@ -50,13 +40,13 @@ class FallbackOrder:
     async def choose(self, deadline: float) -> int:
         """Wait until a circuit breaker allows a call, and return its worker."""
         clock, pool, until = self.context.clock, self.context.settings.pool, inf
-        while rest := self.rest(self.next):
+        while rest := self.rest(self.state.order[0]):
             rested = [number for number in self._listed() if not self.rest(number)]
             if rested:
-                self._order.remove(rested[0])
-                self._order.insert(0, rested[0])
+                self.state.order.remove(rested[0])
+                self.state.order.insert(0, rested[0])
                 break
-            soonest = min(self._order, key=self.rest)
+            soonest = min(self.state.order, key=self.rest)
             rest, breaker = self.rest(soonest), pool.breaker(soonest)
             failed = f"worker {pool.names[soonest]!r} failed {breaker.failures} times in a row"
             failed += " (no connection to its server)" if breaker.is_down else ""
@@ -71,12 +61,12 @@ class FallbackOrder:
                 raise WorkerUnavailable(f"{failed} and {told}")
             else:
                 await anyio.sleep(rest)
-        return self.next
+        return self.state.order[0]
 
-    def after(self, attempt: Attempt, made: list[Attempt], deadline: float) -> float:
+    def after(self, attempt: Attempt, deadline: float) -> float:
         """Return the seconds to wait after a failed call before the next call."""
         context, error, number = self.context, attempt.error, attempt.worker
-        retry, left = context.settings.retry, context.settings.retry.attempts - len(made)
+        retry, left = context.settings.retry, context.settings.retry.attempts - len(self.state.calls)
         assert error is not None
         codes = retry.retry_on | retry.fallback_on
         if not isinstance(error, WorkerError) or error.code not in codes or left < 1:
@@ -87,19 +77,19 @@ class FallbackOrder:
             )
         others = [other for other in self._listed() if other != number]
         ready = [other for other in others if not self.rest(other)]
-        failures = sum(call.worker == number for call in made)
+        failures = sum(call.worker == number for call in self.state.calls)
         seed = f"{context.request.run_id}/{self.round}/{self.state.index}/{attempt.number}"
         wait, because = retry.wait_after(error, failures, seed, deadline - context.clock())
         resting = self.rest(number)
         if resting and context.settings.pool.breaker(number).is_down:
             wait, because = inf, f"it gets no calls for another {resting:.3g} s (Retry.break_seconds)"
         if not isinf(wait) and left > len(ready) and not (ready and resting):
-            self._order = [number, *others]
+            self.state.order = [number, *others]
             return max(wait, resting)
         if not others:
             raise RetriesExhausted(error, because)
         back = [number] if error.code in retry.retry_on else []
-        self._order = [*ready, *(other for other in others if other not in ready), *back]
+        self.state.order = [*ready, *(other for other in others if other not in ready), *back]
         return 0.0
 
     def _listed(self) -> list[int]:
@@ -109,5 +99,5 @@ class FallbackOrder:
             settings, policy = self.context.settings, self.context.policy
             for number in settings.retry.fallbacks_of(self.state.step.worker, settings.pool):
                 if policy.admits(settings.pool.cards[number], self.state.labels):
-                    self._order.append(number)
-        return self._order
+                    self.state.order.append(number)
+        return self.state.order

@@ -287,9 +287,9 @@ class Fit:
         outputs = {each.index: 0 if each.outcome is None else len(each.outcome.text) for each in self._all}
         found = []
         for state in self._calling(but):
-            key = state.index, state.next_worker
+            key = state.index, state.order[0]
             if key not in self._needs:
-                self._needs[key] = need_of_step(self._context, state.step, state.next_worker)
+                self._needs[key] = need_of_step(self._context, state.step, state.order[0])
             found.append((self._needs[key], sum(4 * outputs[seen] // 5 for seen in state.step.access)))
         return found
 

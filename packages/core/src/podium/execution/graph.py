@@ -1,13 +1,12 @@
 """The steps of a round and their dependencies."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import anyio
 
+from podium.execution.attempt import Attempt
 from podium.execution.context import HostExit, RunContext
 from podium.execution.retry import OnFailure
 from podium.prompts.prompt import NOT_RUN, gap_of, mentioned
@@ -15,9 +14,6 @@ from podium.run_state.actions import AGAIN
 from podium.types.outcome import Action, Outcome, Problem, StepStatus
 from podium.types.plan import Plan, Step, label_of
 from podium.workers.worker import VisibleStep
-
-if TYPE_CHECKING:
-    from podium.execution.step import StepRunner
 
 SUPERSEDED = Problem("superseded", "the step's plan was replaced")
 UNSEEN = Problem("unseen", "no later step depends on this step, and it is not the last")
@@ -55,7 +51,7 @@ class StepState:
     """Number of steps of the access list that have not ended."""
     good: int = 0
     """Number of steps of the access list that are `ok`; for an action, that are also complete."""
-    dependents: list[StepState] = field(default_factory=list)
+    dependents: list["StepState"] = field(default_factory=list)
     """The steps that depend on this step."""
     visible: tuple[VisibleStep, ...] | None = None
     """The steps that its worker sees; `None` until the step can start."""
@@ -70,7 +66,13 @@ class StepState:
     key: str = ""
     """Hash of its input without secrets; empty if not needed."""
     scope: anyio.CancelScope | None = None
-    runner: StepRunner | None = None
+    """The scope in which it runs; `None` while it does not run."""
+    calls: list[Attempt] = field(default_factory=list)
+    """Its calls in this process."""
+    order: list[int] = field(init=False)
+    """The numbers of the workers that it may call; the next worker is first."""
+    has_started: bool = False
+    """Whether the ledger has counted its start."""
     early: anyio.Event | None = None
     """Set when the step has ended, if the run started it before the plan was given to the host."""
     left: HostExit | None = None
@@ -82,24 +84,19 @@ class StepState:
     """Number of steps of the round that ended before it."""
 
     def __post_init__(self) -> None:
-        self.least = self.step.least
-
-    @property
-    def has_started(self) -> bool:
-        """Whether the ledger has counted the step's start."""
-        return self.outcome is not None or (self.runner is not None and self.runner.has_started)
+        self.least, self.order = self.step.least, [self.step.worker]
 
     @property
     def needs_call(self) -> bool:
         """Whether the step must still call a worker, and no call for it is running."""
         if self.outcome is not None or self.reason is not None:
             return False
-        return self.runner is None or not self.runner.is_calling
+        return not self.calls or self.calls[-1].problem is not None
 
     @property
-    def next_worker(self) -> int:
-        """The number of the worker that is called next."""
-        return self.step.worker if self.runner is None else self.runner.next_worker
+    def text(self) -> str:
+        """The text that the latest call has sent so far."""
+        return "".join(self.calls[-1].pieces) if self.calls else ""
 
     @property
     def is_undecided(self) -> bool:
@@ -117,7 +114,7 @@ class StepState:
             return False
         return index not in self.shown
 
-    def takes(self, other: StepState) -> bool:
+    def takes(self, other: "StepState") -> bool:
         """Return whether another step gives this step an input: an action needs a complete one."""
         return other.is_whole if self.acts else other.is_good
 
@@ -126,7 +123,7 @@ class StepState:
         """Whether the step is `ok`."""
         return self.outcome is not None and self.outcome.status == "ok"
 
-    def released(self) -> list[StepState]:
+    def released(self) -> "list[StepState]":
         """Update the counts of the steps that depend on this step after its end, and return them."""
         for state in self.dependents:
             state.blocked -= 1

@@ -167,7 +167,7 @@ class RoundScheduler:
         self.plan = plan
         self._prepare(plan)
         for state in self._graph.states:
-            if state.runner is None and state.outcome is None:  # admitted, but it has not begun
+            if state.scope is None and state.outcome is None:  # admitted, but it has not begun
                 state.early = None
         try:
             await step_starter(self)
@@ -191,7 +191,7 @@ class RoundScheduler:
         if state.outcome is None:
             if state.visible is None:
                 raise ConfigError(f"step {index} was started before the steps on its access list had ended")
-            if state.runner is not None:
+            if state.scope is not None:
                 raise ConfigError(f"step {index} was started twice")
             await self._carry_out(state)
             if state.index in self.waits and state.outcome is None:
@@ -216,7 +216,7 @@ class RoundScheduler:
     def take(self, index: int, outcome: Outcome) -> None:
         """Reuse the outcome of a step that ran before, and count its cost."""
         state = self._graph.states[index]
-        if state.outcome is not None or state.runner is not None:
+        if state.outcome is not None or state.scope is not None:
             return
         self._paid.charge(index, outcome)
         if state.visible is None:
@@ -359,9 +359,9 @@ class RoundScheduler:
 
     async def _run(self, state: StepState) -> None:
         """Run a step in its own cancel scope."""
-        context, before = self._context, self._paid.lost(state.index)
+        context, first, before = self._context, state.following, self._paid.lost(state.index)
         state.following += len(before)
-        runner = state.runner = StepRunner(
+        runner = StepRunner(
             context,
             self._fit,
             self.round,
@@ -383,16 +383,16 @@ class RoundScheduler:
             except HostExit as left:
                 if state.early is None:
                     raise
-                state.left = left
                 runner.left(STOPPED)
-                is_left = True
+                state.left, state.following, state.has_started = left, first, False
+                state.calls, state.order, is_left = [], [state.step.worker], True
             finally:
                 if outcome is None and not is_left:
                     # The cancellation may come from the run's deadline and not from this scope.
                     timed_out = state.reason is None and context.clock() >= deadline
                     reason = state.reason or STOPPED
                     outcome = runner.timed_out() if timed_out else runner.ended("cancelled", reason)
-                state.runner = state.scope = None
+                state.scope = None
                 if outcome is not None and self._turned_out(state, outcome):
                     outcome = replace(outcome, status="cancelled", problem=SUPERSEDED)
                 if outcome is not None:
@@ -416,10 +416,10 @@ class RoundScheduler:
         if not (self._last and state is not None and self._context.request.stream):
             return
         self._answering = state
-        if state.runner is not None and state.runner.written:
-            self._emit_answer(state, state.runner.written, state.following - 1)
-        elif state.outcome is not None and state.outcome.text:
+        if state.outcome is not None and state.outcome.text:
             self._emit_answer(state, state.outcome.text, state.outcome.attempts)
+        elif state.outcome is None and state.text:
+            self._emit_answer(state, state.text, state.calls[-1].number)
 
     def _on_text(self, state: StepState, text: str, number: int) -> None:
         self._context.tell(StepDelta, round=self.round, step=state.index, attempt=number, text=text)

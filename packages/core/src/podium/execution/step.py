@@ -4,7 +4,7 @@ Implements retries, fallbacks and caching, within the run's limits, policy and s
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 
 import anyio
@@ -45,11 +45,8 @@ class StepRunner:
     """The problem of an agent that acted for an earlier plan, too; `None` if it did not."""
     offers_tools: bool = True
     """Whether the caller's tools are offered: their calls are actions, which need complete inputs."""
-    has_started: bool = False
-    """Whether the ledger has counted the start of the step."""
     bug: Exception | None = None
     """The exception of a bug in the user's code, which the run raises."""
-    _made: list[Attempt] = field(default_factory=list)
     _execution: Execution | None = None
     """The latest call of the action in the log of actions."""
     _reused: Completion | None = None
@@ -71,7 +68,7 @@ class StepRunner:
             card = self.context.settings.pool.cards[self.state.step.worker]
             self.context.policy.guard(card, self.state.labels)
             self.context.ledger.start_step()
-            self.has_started = True
+            self.state.has_started = True
             await self._try()
         except RetriesExhausted as end:
             problem = Problem.of(end.error)
@@ -118,23 +115,8 @@ class StepRunner:
             self._tell_failed(latest, None)
 
     @property
-    def written(self) -> str:
-        """The text that the latest call has sent so far."""
-        return "" if self._latest is None else "".join(self._latest.pieces)
-
-    @property
-    def is_calling(self) -> bool:
-        """Whether a call is running, or has given the answer."""
-        return self._latest is not None and self._latest.problem is None
-
-    @property
-    def next_worker(self) -> int:
-        """The number of the worker that is called next."""
-        return self.state.step.worker if self._order is None else self._order.next
-
-    @property
     def _latest(self) -> Attempt | None:
-        return self._made[-1] if self._made else None
+        return self.state.calls[-1] if self.state.calls else None
 
     async def _try(self) -> None:
         number, deadline = self.state.step.worker, self._deadline
@@ -152,7 +134,7 @@ class StepRunner:
             if self._order is None:
                 self._order = FallbackOrder(self.context, self.round, self.state)
             if attempt is not None:
-                wait = self._order.after(attempt, self._made, deadline)
+                wait = self._order.after(attempt, deadline)
                 self._tell_failed(attempt, wait)
                 if wait:
                     await anyio.sleep(wait)
@@ -258,9 +240,9 @@ class StepRunner:
             begun = replace(action, worker=card.name)
             self._execution = Execution(begun, path=path, levels=levels, is_nested_run=attempt.nests)
             log.begin(self._execution)
-        for earlier in self._made:  # the new call asks for the same actions again
+        for earlier in state.calls:  # the new call asks for the same actions again
             log.forget(earlier.outer.actions)
-        self._made.append(attempt)
+        state.calls.append(attempt)
         if context.emit is not None:
             context.tell(
                 StepStarted,
@@ -328,7 +310,7 @@ class StepRunner:
 
     def ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
         """Return the outcome of the step, which has ended."""
-        state, made, before = self.state, self._made, self.before
+        state, made, before = self.state, self.state.calls, self.before
         whole, latest = self._reused, self._latest
         if latest is not None and latest.problem is None:
             if latest.completion is None:  # it was stopped
@@ -357,7 +339,7 @@ class StepRunner:
             if latest is None
             else latest.card.name,
             status=status,
-            text=whole.text if whole is not None else "" if latest is None else "".join(latest.pieces),
+            text=whole.text if whole is not None else state.text,
             problem=problem,
             finish_reason=None if whole is None else whole.finish_reason,
             tool_calls=() if whole is None else whole.tool_calls,
