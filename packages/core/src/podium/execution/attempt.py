@@ -135,18 +135,9 @@ class Attempt:
         )
 
     async def run(self, on_text: Callable[[str], None]) -> None:
-        """Call the worker and wait for its end. A failure is stored in `error`; a cancellation is raised.
-
-        The exception of a bug in the worker's code is also stored in `bug`.
-
-        With a journal, the call is sent only after its start, its reservation and all earlier events are
-        recorded. The earlier events include the plan and the ends of the visible steps.
-
-        Args:
-            on_text: called with each piece of text.
-        """
+        """Call the worker and wait for its end. A failure is stored in `error`; a cancellation is raised."""
         try:
-            if self.context.recorded is not None:
+            if self.context.recorded is not None:  # the call is sent after all earlier events are recorded
                 await self.context.recorded()
                 self._postpone(self.context.clock() - self.began)
             await self._read(on_text)
@@ -254,10 +245,8 @@ class Attempt:
         return completion
 
     def _differs(self, completion: Completion) -> bool:
-        """Return whether the pieces differ from the whole text, ignoring white space.
-
-        A difference is allowed for tool calls, and for a conductor, which may retry its steps.
-        """
+        """Return whether the pieces differ from the whole text, ignoring white space."""
+        # A conductor may differ, because it may retry its steps.
         if not self.pieces or completion.tool_calls or self.reservation.books_itself:
             return False
         return "".join(self.pieces).split() != storable(completion.text).split()
@@ -309,11 +298,7 @@ class Attempt:
         return self.left is not None or self.error is not None
 
     def _bill(self) -> Spend:
-        """Set the call's tokens and cost, and return the amount that the ledger counts.
-
-        The amount is the reported usage. The usage is estimated if the reported usage is impossible, or if no
-        complete answer arrived.
-        """
+        """Set the call's tokens and cost, and return the amount that the ledger counts."""
         if not self.is_sent:
             return NOTHING
         whole, nested = self.completion, _sum(self.outer.ledgers) if self.outer.ledgers else None
@@ -389,11 +374,7 @@ class Attempt:
         return 0.0 if self._uses_tokens and own == _NOTHING else None
 
     def _measured(self, usage: Usage, text: str, calls: Sequence[Part] = ()) -> Usage:
-        """Return the reported usage, or an estimate if it is impossible.
-
-        A call that reserved no tokens (plain code, or a conductor, which counts its own calls) may report no
-        tokens.
-        """
+        """Return the reported usage, or an estimate if it is impossible."""
         if not self.reservation.amount.output_tokens and is_well_formed(usage):
             return usage
         return usage_or_estimate(usage, self.request.messages, text, calls)

@@ -302,11 +302,7 @@ class RunContext:
         return self.settings.show_question and bool(self.request.query)
 
     def input_of(self, worker: Worker, step: Step, visible: Sequence[VisibleStep]) -> StepInput:
-        """Return the input of a step's worker.
-
-        Raises:
-            PlanInvalid: the subtask with all that is filled in is too long, or names a text that is missing.
-        """
+        """Return the input of a step's worker."""
         query, most_chars = self.request.query, self.settings.limits.output_chars
         shown = query if self.shows_question else ()
         return step_input(worker, step, visible, shown, most_chars=most_chars, texts=self.request.context)

@@ -77,13 +77,7 @@ class Need:
 
 
 def cap_of(spare: Remaining, own: Need, others: Iterable[Need]) -> int | None:
-    """Return the cap of a call; `None` if no limit of tokens or cost bounds its answer.
-
-    Args:
-        spare: what is left beside the least that all the calls need.
-        own: what the call needs.
-        others: what the calls beside it and after it need.
-    """
+    """Return the cap of a call; `None` if no limit of tokens or cost bounds its answer."""
     needs = [own, *others]
     known = [need.usual for need in needs if need.usual is not None]
     priced = [need.price for need in needs if need.price is not None]
@@ -109,11 +103,7 @@ def is_metered(context: RunContext) -> bool:
 def planner_call(
     context: RunContext, planner: Planner, request: PlanRequest, order: Sequence[int]
 ) -> tuple[PlanRequest, Spend]:
-    """Return a request for a planner with its cap, and the maximum that its call may spend.
-
-    Raises:
-        LimitExceeded: the call, and one step of a plan, exceed a limit.
-    """
+    """Return a request for a planner with its cap, and the maximum that its call may spend."""
 
     def worst(cap: int | None) -> Spend:
         asked = request if cap is None else replace(request, max_tokens=cap)
@@ -176,12 +166,7 @@ def with_cap(request: Request, cap: int | None) -> Request:
 
 
 class Fit:
-    """Divides what is left among the steps of one round.
-
-    Args:
-        context: the context of the run.
-        graph: the steps of the round; `None` for a single call.
-    """
+    """Divides what is left among the steps of one round."""
 
     def __init__(self, context: RunContext, graph: DependencyGraph | None = None) -> None:
         self._context = context
@@ -196,10 +181,7 @@ class Fit:
         """Why the limits allow no answer, so that no step may start; `None` if they may allow one."""
 
     def plan(self) -> None:
-        """Divide from now on among the steps of the complete plan, whose paid results are known.
-
-        Sets `refusal` if the limits are too low for the prompts of the steps and a short answer of each.
-        """
+        """Divide from now on among the steps of the complete plan, whose paid results are known."""
         self._is_planned = True
         self._planned.set()
         if not self._calling():
@@ -232,17 +214,7 @@ class Fit:
     def reserve(
         self, index: int, number: int, request: Request, *, is_repeated: bool = False
     ) -> tuple[Request, Reservation]:
-        """Reserve a call, and return its request, with its cap, and its reservation.
-
-        Args:
-            index: index of the step in its plan.
-            number: number of the worker in the pool.
-            request: the request without a cap.
-            is_repeated: whether an answer was cut at its cap. The call then gets all that is left.
-
-        Raises:
-            LimitExceeded: the call, and the least that the other steps need, exceed a limit.
-        """
+        """Reserve a call, and return its request, with its cap, and its reservation."""
         if self.refusal is not None:
             raise self.refusal
         request = self.capped(index, number, request, is_repeated=is_repeated)

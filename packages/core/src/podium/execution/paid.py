@@ -29,17 +29,7 @@ data that its worker sees."""
 
 
 class PaidSteps:
-    """Finds the paid results and the carried out actions that a round reuses.
-
-    The k-th asking for equal actions takes the k-th one that was carried out.
-
-    Args:
-        context: the context of the run.
-        number: the number of the round.
-        graph: the steps of the round.
-        paid: results of earlier rounds that are reused; `None` for none.
-        has_exact_keys: whether a later round may reuse results of this round.
-    """
+    """Finds the paid results and the carried out actions that a round reuses, the k-th for the k-th asking."""
 
     def __init__(
         self,

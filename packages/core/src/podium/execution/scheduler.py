@@ -33,20 +33,7 @@ from podium.types.plan import Plan, Step
 
 
 class RoundScheduler:
-    """The scheduler of one round; an async context manager that ends when all steps have ended.
-
-    For a host that starts the steps, it is the `ExternalScheduler` of the round's plan.
-
-    Args:
-        context: the context of the run.
-        number: the round's number, from 1.
-        last: whether no later round can improve the answer. If so, the text of the last step is sent as the
-            answer while the worker writes it.
-        may_replan: whether another round is planned if a step fails.
-        paid: results of earlier rounds that are reused; `None` if a new plan may repeat
-            steps on purpose.
-        approve: decides on each action before it starts; `None` if the policy asks for no such approval.
-    """
+    """The scheduler of one round; an async context manager that ends when all steps have ended."""
 
     plan: Plan
     """The complete plan, if a host starts its steps."""
@@ -66,6 +53,7 @@ class RoundScheduler:
         self.workers = context.settings.pool.names
         self._context = context
         self._last = last
+        """Whether no later round can improve the answer, so that its text is sent while it is written."""
         on_failure = context.settings.on_failure
         if on_failure == "replan" and not may_replan:
             on_failure = "note"
@@ -113,11 +101,7 @@ class RoundScheduler:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """The outcomes of ended steps, in the plan's order; the outcomes of superseded steps are last.
-
-        After the context manager has ended, every step has an outcome, except steps that a `Pause` has
-        postponed.
-        """
+        """The outcomes of ended steps, in the plan's order; the outcomes of superseded steps are last."""
         return tuple([state.outcome for state in self._graph.all if state.outcome is not None])
 
     @property
@@ -139,11 +123,7 @@ class RoundScheduler:
         self._start(self._admitted(self._settle(self._decide([self._graph.append(step)]))))
 
     def complete(self, plan: Plan) -> None:
-        """Set the complete plan, and start the steps that can start.
-
-        Added steps that are unchanged in the plan continue; other added steps are
-        cancelled. Steps that the answer does not depend on are not run.
-        """
+        """Set the complete plan, and start the steps that can start."""
         self._start(self._prepare(plan))
 
     def _prepare(self, plan: Plan) -> list[StepState]:
@@ -160,10 +140,7 @@ class RoundScheduler:
         return ready
 
     async def complete_by(self, plan: Plan, step_starter: StepStarter) -> None:
-        """Set the complete plan, and let `step_starter` start the steps, with `run` and `take`.
-
-        An exception of `step_starter` is stored in `broke`.
-        """
+        """Set the complete plan, and let `step_starter` start the steps, with `run` and `take`."""
         self.plan = plan
         self._prepare(plan)
         for state in self._graph.states:
@@ -175,13 +152,7 @@ class RoundScheduler:
             self.broke = error
 
     async def run(self, index: int, known: Mapping[int, Outcome] = NO_OUTCOMES) -> Outcome:
-        """Run a step whose inputs have ended, and return its outcome; wait for a step that started early.
-
-        Raises:
-            ConfigError: there is no such step, the host has started it before, or steps on its access list
-                have not ended.
-            HostExit: a step that started early raised it.
-        """
+        """Run a step whose inputs have ended, and return its outcome; wait for a step that started early."""
         for other, outcome in known.items():
             self.take(other, outcome)
         if not 0 <= index < len(self.plan.steps):

@@ -58,11 +58,7 @@ class StepRunner:
     _deadline: float = inf
 
     async def run(self, deadline: float) -> Outcome:
-        """Call workers until one answers, and return the step's outcome. A failure is an outcome, not raised.
-
-        Args:
-            deadline: time by which the step must end, on the event loop's clock, in seconds.
-        """
+        """Call workers until one answers, and return the step's outcome. A failure is an outcome, not raised."""
         self._deadline = deadline
         try:
             card = self.context.settings.pool.cards[self.state.step.worker]
@@ -204,11 +200,7 @@ class StepRunner:
                 taken.release()
 
     def _begin(self, number: int, breaker: CircuitBreaker) -> Attempt:
-        """Reserve the maximum that a call may spend, and emit `StepStarted`.
-
-        Raises:
-            LimitExceeded: the call does not fit the limits.
-        """
+        """Reserve the maximum that a call may spend, and emit `StepStarted`."""
         context, state, deadline = self.context, self.state, self._deadline
         card, action, began = context.settings.pool.cards[number], state.action, context.clock()
         until = began + context.settings.limits.attempt_seconds
@@ -288,10 +280,7 @@ class StepRunner:
         )
 
     def _key(self, number: int) -> str | None:
-        """Return the cache key of a worker's answer; `None` if the answer must not be reused.
-
-        Limits of the answer's length are not in the key, because answers that were cut are not cached.
-        """
+        """Return the cache key of a worker's answer; `None` if the answer must not be reused."""
         has_tools = self.last and self.context.request.tools is not None
         if self.context.cache is None or has_tools or self.state.acts:
             return None

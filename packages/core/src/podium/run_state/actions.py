@@ -99,10 +99,7 @@ class Execution:
 
 
 class ActionLog:
-    """The actions of one run, and of the runs around it (see `outer` and `caller`) and nested in it.
-
-    For a run that a user started, `workers` is its pool, and `recorded` has the actions before the resume.
-    """
+    """The actions of one run, and of the runs around it (see `outer` and `caller`) and nested in it."""
 
     def __init__(
         self,
@@ -411,12 +408,7 @@ class RecordedActions:
 
     @classmethod
     def of_family(cls, runs: Mapping[str, tuple[Self, Parent]]) -> list[Execution]:
-        """Return copies of the actions of runs that are nested in one another, with all steps around them.
-
-        An action without a recorded end counts as unknown: the process may have died during the call. A step
-        may also take, or wait for a decision on, an action of a run that is not in `runs`, as in a replay or
-        in the turn after tool calls; then its run counts the action, too.
-        """
+        """Return copies of the actions of runs that are nested in one another, with all steps around them."""
 
         def around(parent: Parent) -> tuple[Path, tuple[Level, ...]]:
             if parent[0] not in runs:

@@ -17,16 +17,7 @@ from podium.workers.worker import Card
 
 
 class RunRecorder:
-    """The recorder of one run.
-
-    Args:
-        log: the log of the run, held by this process.
-        state: the recorded state of the run, with its nested runs; `None` for a new run.
-        workers: the names of the pool's workers.
-
-    Raises:
-        ConfigError: the pool lacks a worker of a recorded plan.
-    """
+    """The recorder of one run."""
 
     def __init__(self, log: Log, state: RunState | None, workers: Sequence[str]) -> None:
         self._log = log
@@ -119,14 +110,7 @@ class RunRecorder:
         return replace(event, outcome=unpaid(outcome)) if is_billed else event
 
     async def finish(self, ended: RunEnded) -> Result:
-        """Record the end of the run, and return the result after all records are durable.
-
-        If a resumed run did nothing and ends as before, nothing is recorded and the recorded result is
-        returned.
-
-        Raises:
-            JournalError: the end cannot be recorded; the error has the result.
-        """
+        """Record the end of the run, and return the result after all records are durable."""
         result = ended.result
         if self.is_resumed:
             if result.status != "waiting":
@@ -172,11 +156,7 @@ class RunRecorder:
             )
 
     async def flush(self) -> None:
-        """Wait until every event so far is durable.
-
-        Raises:
-            JournalError: an event cannot be recorded.
-        """
+        """Wait until every event so far is durable."""
         try:
             await self._log.flush()
         except JournalError:

@@ -20,10 +20,7 @@ from podium.workers.worker import StepInput
 def step_key(
     worker: str, step_input: StepInput, tool_messages: Sequence[Message] = (), *, exact: bool = False
 ) -> str:
-    """Return the hash of a step's worker and of all that the worker sees, whatever its index in the plan.
-
-    Secrets count only if `exact`, because journals have no secrets.
-    """
+    """Return the hash of a step's worker and of all that the worker sees, whatever its index in the plan."""
     seen = [
         [shown.subtask, shown.output, shown.gap, *(["previous"] if shown.previous else [])]
         for shown in step_input.visible
@@ -148,20 +145,12 @@ def _chosen(known: list[tuple[int, Outcome]], number: int, step: int) -> int:
 
 
 def runs_again(outcome: Outcome, latest: float) -> bool:
-    """Return whether a step runs again when the run is resumed; `latest` is the number of the latest round.
-
-    Skipped and cancelled steps do. Of the failed ones, only those of the latest round do: the planner knew of
-    the others when it wrote the latest plan.
-    """
+    """Return whether a step runs again when the run is resumed; `latest` is the number of the latest round."""
     return outcome.status != "ok" and (outcome.status != "failed" or outcome.round >= latest)
 
 
 def paid_results_of(state: RunState, workers: Sequence[str]) -> PaidResults:
-    """Return what a resumed run reuses; plans have the worker numbers of the current pool.
-
-    Raises:
-        ConfigError: the pool lacks a worker of a plan.
-    """
+    """Return what a resumed run reuses; plans have the worker numbers of the current pool."""
     latest = max((n for n, each in state.rounds.items() if each.reason is not None), default=0)
     is_waiting = isinstance(state.last, RunEnded) and state.last.result.status == "waiting"
     standing = state.settled if is_waiting else len(state.ends)
