@@ -50,20 +50,18 @@ async def replay(
     paid_results = unbilled(events, conductor.pool.names)
     asked: Query | Plan = started.query
     if plan is not None:
-        if not paid_results.plans:
+        last = paid_results.latest
+        before = paid_results.round(last).ready
+        if before is None:
             raise PlanInvalid("nothing_to_keep", "the run has no plan to change")
-        last = max(paid_results.plans)
         plan.fit(len(conductor.pool), conductor.limits.plan_steps, previous=last > 1)
         by = plan.planner or PlannedBy("user", "the plan was changed")
-        before = paid_results.plans[last]
-        paid_results.plans[last] = replace(
-            before, plan=plan, planner=by.name, why=by.why, is_fallback=by.is_fallback
-        )
-        paid_results.decisions.pop(last, None)
-    if 1 in paid_results.plans and (
-        paid_results.plans[1].planner == "user" or not paid_results.proposals.get(1)
-    ):
-        asked = replace(paid_results.plans.pop(1).plan, query=started.query)
+        changed = replace(before, plan=plan, planner=by.name, why=by.why, is_fallback=by.is_fallback)
+        paid_results.set_plan(last, changed)
+    first = paid_results.round(1)
+    if first.ready is not None and (first.ready.planner == "user" or not first.planned):
+        asked = replace(first.ready.plan, query=started.query)
+        first.ready = None
     given: RunOptions = {
         **options,
         "context": started.context,

@@ -273,8 +273,8 @@ class RunContext:
     """Answers that may be reused; `None` disables caching."""
     overlong: Overlong = field(default_factory=Overlong)
     """The answers that were longer than their token limit."""
-    paid_results: PaidResults | None = None
-    """Results that are already paid for; `None` if the run is new and not recorded."""
+    paid_results: PaidResults = field(default_factory=PaidResults)
+    """Results that are already paid for."""
     actions: ActionLog = field(default_factory=ActionLog)
     """The actions that were begun in this run, the runs around it and its nested runs."""
     depth: int = 0

@@ -29,7 +29,7 @@ data that its worker sees."""
 
 
 class PaidSteps:
-    """Finds the paid results and the carried out actions that a round reuses, the k-th for the k-th asking."""
+    """Finds the paid results and actions that a round reuses; the k-th asking takes the k-th equal action."""
 
     def __init__(
         self,
@@ -45,7 +45,8 @@ class PaidSteps:
         self._graph = graph
         self._paid = paid
         self._has_exact_keys = has_exact_keys
-        self._has_keys = has_exact_keys or context.paid_results is not None
+        is_recorded = context.recorded is not None or bool(context.paid_results.outcomes)
+        self._has_keys = has_exact_keys or is_recorded
         self._log = context.actions
         self._log.new_plan()
         self._repeated: dict[int, tuple[Call, ...]] = {}
@@ -55,8 +56,7 @@ class PaidSteps:
         """Count the calls of a stored outcome that are not counted yet, and return them."""
         if not outcome.attempts:
             return ()
-        paid_results = self._context.paid_results
-        charged = set() if paid_results is None else paid_results.charged
+        charged = self._context.paid_results.charged
         known = {call.attempt for call in self._repeated.get(index, ())}
         calls = tuple(
             call
@@ -74,9 +74,8 @@ class PaidSteps:
 
     def lost(self, index: int) -> tuple[Call, ...]:
         """Remove the earlier calls of a step that gave no result, and return them."""
-        repeated, paid_results = self._repeated.pop(index, ()), self._context.paid_results
-        lost = () if paid_results is None else paid_results.lost.pop((self._number, index), ())
-        return (*repeated, *lost)
+        lost = self._context.paid_results.lost.pop((self._number, index), ())
+        return (*self._repeated.pop(index, ()), *lost)
 
     def never_ran(self, state: StepState, problem: Problem, status: StepStatus | None = None) -> Outcome:
         """Return the outcome of a step that did not run, with its earlier calls."""
@@ -124,7 +123,7 @@ class PaidSteps:
     def _kept(self, ready: Sequence[StepState]) -> tuple[StepState, Outcome] | None:
         """Return a recorded step that saw only a part of its inputs, with its outcome; `None` for no step."""
         paid_results, graph = self._context.paid_results, self._graph
-        if paid_results is None or self._context.request.refresh:
+        if self._context.request.refresh:
             return None
         for state in graph.states:
             if state.acts or not (state.is_undecided or state in ready):
@@ -147,10 +146,8 @@ class PaidSteps:
         if not state.key:
             self._set_keys(state, state.visible or ())
         recorded = self._context.paid_results
-        moved = {} if recorded is None else recorded.moved
-        key = moved.get((self._number, state.index), state.key)
-        known = ((recorded, key), (self._paid, state.exact))
-        return [(results, key) for results, key in known if results is not None]
+        known = [(recorded, recorded.moved.get((self._number, state.index), state.key))]
+        return known if self._paid is None else [*known, (self._paid, state.exact)]
 
     def _set_keys(self, state: StepState, visible: Sequence[VisibleStep]) -> None:
         """Set the keys of a step that sees `visible`."""
@@ -185,8 +182,8 @@ class PaidSteps:
             ended = self.never_ran(state, undecided_problem(undecided), "failed")
             return replace(ended, action="unknown")
         place = action.key, action.round, action.step
-        known = None if paid_results is None else paid_results.position(*place)
-        if paid_results is not None and known is not None and not known[0]:
+        known = paid_results.position(*place)
+        if known is not None and not known[0]:
             return paid_results.take(*place)  # in an earlier process, it did not reach its worker
         if (execution := log.recorded(action)) is None:
             return None

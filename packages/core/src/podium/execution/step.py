@@ -58,7 +58,7 @@ class StepRunner:
     _deadline: float = inf
 
     async def run(self, deadline: float) -> Outcome:
-        """Call workers until one answers, and return the step's outcome. A failure is an outcome, not raised."""
+        """Call workers until one answers, and return the step's outcome, also after a failure."""
         self._deadline = deadline
         try:
             card = self.context.settings.pool.cards[self.state.step.worker]

@@ -20,7 +20,7 @@ from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest, Asked
 from podium.prompts.prompt import judge_prompt
 from podium.run.forecast import forecast_plan
-from podium.run_state.reuse import PaidResults, step_key
+from podium.run_state.reuse import step_key
 from podium.run_state.state import RunState, fold
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunResumed
@@ -108,12 +108,13 @@ async def request_approval(
     context: RunContext, number: int, plan: Plan, labels: frozenset[str], action: Action | None = None
 ) -> Plan | Problem:
     """Return the approved plan, which may be changed; the problem if it or the action is not approved."""
-    known, policy = context.paid_results or PaidResults(), context.policy
+    known, policy = context.paid_results, context.policy
     where: dict[str, object] = {"round": number}
     if action is None:
         what, asked = f"the plan of round {number}", ""
         waits = f"{what} waits for approval"
-        was_asked, decided = number in known.asked, known.decisions.get(number)
+        recorded = known.round(number)
+        was_asked, decided = recorded.is_asked, recorded.decision
     else:
         what, asked = f"the action of step {action.step}", action.asked
         waits = f"step {action.step} waits for approval: {action.worker} {asked}"
@@ -242,7 +243,7 @@ class AcceptanceCheck:
     async def _call(self, accept: Callable[[str, str], object], answer: str) -> bool | str:
         """Judge with a function. If the next round is already recorded, use its recorded reason instead."""
         context = self.context
-        known = None if context.paid_results is None else context.paid_results.reasons.get(self.round + 1)
+        known = context.paid_results.round(self.round + 1).reason
         if known is not None:
             return known
         question = context.request.query[-1].text if context.request.query else ""
@@ -270,8 +271,8 @@ class AcceptanceCheck:
     async def _checked(self, judge: Worker, asked: str) -> Outcome:
         """Return the judge's outcome, recorded or new. A judge that is in the pool needs one of its slots."""
         ours, paid_results, place = self.context, self.context.paid_results, (self.round, self.index)
-        key = "" if paid_results is None else step_key(judge.card.name, StepInput(asked))
-        known = None if paid_results is None else paid_results.take(key, *place)
+        key = step_key(judge.card.name, StepInput(asked))
+        known = paid_results.take(key, *place)
         if known is not None:
             self.check = known
             ours.tell_step_ended(known, key)
@@ -288,7 +289,7 @@ class AcceptanceCheck:
             request=replace(ours.request, stream=False),
             policy=ours.policy.everywhere,
         )
-        before = () if paid_results is None else tuple(paid_results.lost.pop(place, ()))
+        before = tuple(paid_results.lost.pop(place, ()))
         state = StepState(self.index, Step(0, literal(asked)), 1 + len(before), labels=ours.labels)
         runner = StepRunner(context, Fit(context), self.round, state, _unread, before=before)
         deadline = min(ours.ledger.deadline, ours.clock() + ours.settings.limits.step_seconds)

@@ -32,6 +32,7 @@ from podium.run.approval import PAUSED, AcceptanceCheck, request_approval
 from podium.run.planning import CODES, PlanRequester, failures, order_of, planned_by
 from podium.run_state.actions import remedy, undecided_problem
 from podium.run_state.reuse import PaidResults
+from podium.run_state.state import RoundState
 from podium.secrets import BUGS
 from podium.types.events import PlannerEnded, PlanReady, RoundStarted
 from podium.types.outcome import Action, Outcome, Problem, Proposal, Round
@@ -176,8 +177,8 @@ class Rounds:
         context, why = self.context, begun.why
         last = not self._improvements and context.settings.accept is None
         context.tell(RoundStarted, round=number, why=why)
-        asked = context.paid_results is not None and context.paid_results.approvals
-        approve = self._approve if asked or context.policy.approvers_of("actions") else None
+        asks = context.paid_results.approvals or context.policy.approvers_of("actions")
+        approve = self._approve if asks else None
         execution = RoundScheduler(
             context, number, last=last, may_replan=self._replans > 0, paid=begun.paid, approve=approve
         )
@@ -252,26 +253,25 @@ class Rounds:
     ) -> Plan | None:
         """Return the round's plan: the recorded plan, the given plan, or a new plan."""
         context, paid_results = self.context, self.context.paid_results
-        if paid_results is not None:
-            for proposal in paid_results.proposals.get(number, ()):
-                proposals.append(proposal)
-                context.tell(PlannerEnded, round=number, proposal=proposal)
-        known = None if paid_results is None else paid_results.plans.get(number)
-        is_stand_in = paid_results is not None and number in paid_results.stand_ins
-        if known is not None and not is_stand_in:
+        recorded = paid_results.rounds.get(number, RoundState(number))
+        for each in recorded.planned:
+            proposals.append(each.proposal)
+            context.tell(PlannerEnded, round=number, proposal=each.proposal)
+        known = recorded.ready
+        if known is not None and number not in paid_results.stand_ins:
             return self._verified(known.plan)
         if given is not None:
             return given
         # A later plan may keep the answer or repeat a plan, so its steps start only when it is complete.
         on_step = execution.add if number == 1 else None
         asking = PlanRequester(context, number, turns, self.answer is not None, on_step, proposals)
-        if paid_results is None or known is None:
+        if known is None:
             return await asking.make()
         asking.may_fall_back = False
         seconds = (context.ledger.deadline - context.clock()) / 2  # the other half is for the recorded plan
         with suppress(PlannerError), move_on_after(seconds):
             plan = await asking.make()
-            paid_results.forget_plan(number)
+            paid_results.set_plan(number, None)
             return plan
         return self._verified(known.plan)
 
@@ -288,7 +288,7 @@ class Rounds:
 
     def _announce(self, number: int, plan: Plan, proposals: Sequence[Proposal], why: str) -> None:
         context = self.context
-        known = None if context.paid_results is None else context.paid_results.plans.get(number)
+        known = context.paid_results.rounds.get(number, RoundState(number)).ready
         if known is not None and known.plan == plan:
             self._tell_plan(number, plan, PlannedBy(known.planner, known.why, known.is_fallback))
             return
@@ -375,8 +375,8 @@ class Rounds:
             self.problem = _no_answer(current)
         self._replans, self._improvements, self._earlier = 0, 0, None
         why = f"the plan of round {earlier.round.number} continues without its failed steps"
-        recorded = earlier.context.paid_results
-        is_recorded = recorded is not None and number in recorded.plans  # then the failed steps run again
+        # The failed steps run again if the plan is recorded.
+        is_recorded = earlier.context.paid_results.round(number).ready is not None
         paid = _paid_results(self._paid if is_recorded else (*self._paid, *earlier.failed))
         return _Next(why, "", frozenset(), paid, earlier)
 

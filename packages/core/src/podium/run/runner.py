@@ -26,6 +26,7 @@ from podium.run.request import with_labels_of_conversation
 from podium.run.rounds import Rounds
 from podium.run_state.actions import ActionLog
 from podium.run_state.recorder import RunRecorder
+from podium.run_state.reuse import PaidResults
 from podium.secrets import BUGS, add_place, scrub_error
 from podium.telemetry import observed, start_trace
 from podium.telemetry.log import start_log
@@ -337,14 +338,12 @@ class RunSession:
             outer.actions.append(actions)
             if outer.reservation is not None:
                 outer.context.ledger.release(outer.reservation)
-        paid_results = request.paid_results
-        if recorder is not None and (paid_results is None or recorder.is_resumed):
+        paid_results = request.paid_results or PaidResults()
+        if recorder is not None and recorder.is_resumed:
             before, paid_results = paid_results, recorder.paid_results
-            if before is not None:
-                paid_results.add_actions(before.actions)
+            paid_results.add_actions(before.actions)
         if outer is None:
-            recorded = () if paid_results is None else paid_results.actions
-            actions = ActionLog(request.run_id, settings.pool.workers, recorded=recorded)
+            actions = ActionLog(request.run_id, settings.pool.workers, recorded=paid_results.actions)
         is_heard = recorder is not None or self._listeners or request.forecast
         self._context = RunContext(
             settings=settings,

@@ -35,7 +35,7 @@ class RunRecorder:
         """The number of steps that they have started."""
         self.is_lost = False
         """Whether the journal failed, or another process took over the run."""
-        self._plans = dict(self.paid_results.plans)
+        self._plans = {number: each.ready for number, each in self.paid_results.rounds.items()}
 
     def note_lengths(self, overlong: Overlong, cards: Sequence[Card]) -> None:
         """Add the recorded answers that were longer than their limit to `overlong`."""
@@ -63,9 +63,8 @@ class RunRecorder:
         known = self._plans.get(number)
         at, run_id = (0.0, self._log.run_id) if known is None else (known.at, known.run_id)
         by = plan.planner or PlannedBy("user", "the plan was changed")
-        self.paid_results.forget_plan(number)
         changed = PlanReady(run_id=run_id, at=at, round=number, plan=plan, planner=by.name, why=by.why)
-        self.paid_results.plans[number] = replace(changed, is_fallback=by.is_fallback)
+        self.paid_results.set_plan(number, replace(changed, is_fallback=by.is_fallback))
 
     def tell(self, event: Event) -> None:
         """Record an event, unless it is already recorded."""
@@ -93,7 +92,7 @@ class RunRecorder:
             known = self._state.rounds.get(event.round)
             return known is not None and known.reason is not None
         if isinstance(event, PlannerEnded):
-            return event.proposal in self.paid_results.proposals.get(event.round, ())
+            return event.proposal in self.paid_results.round(event.round).proposals
         if isinstance(event, PlanReady):
             ready = self._plans.get(event.round)
             return ready is not None and _told(ready) == _told(event)

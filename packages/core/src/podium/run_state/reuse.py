@@ -8,7 +8,7 @@ from hashlib import sha256
 from math import inf
 
 from podium.run_state.actions import Execution, unpaid, without_cost
-from podium.run_state.state import UNKNOWN, RunState, fold, is_aside, renumbered
+from podium.run_state.state import UNKNOWN, RoundState, RunState, fold, is_aside, renumbered
 from podium.secrets import scrub
 from podium.types.events import ApprovalGiven, Event, PlanReady, RunEnded, StepEnded
 from podium.types.messages import Message
@@ -45,19 +45,11 @@ class PaidResults:
 
     run_id: str | None = None
     """The id of the run that recorded the results, if it is another run."""
-    plans: dict[int, PlanReady] = field(default_factory=dict)
-    """The plan of each round, by number."""
+    rounds: dict[int, RoundState] = field(default_factory=dict)
+    """The rounds, by number; their plans have the worker numbers of the current pool."""
     stand_ins: set[int] = field(default_factory=set)
     """Numbers of the rounds whose planner is asked again, because the fallback planner wrote the plan. If
     there is still no other plan, this plan is used again."""
-    proposals: dict[int, list[Proposal]] = field(default_factory=dict)
-    """The planner calls of each round, by number."""
-    decisions: dict[int, ApprovalGiven] = field(default_factory=dict)
-    """The decision on each round's plan, by number."""
-    asked: set[int] = field(default_factory=set)
-    """Numbers of the rounds whose plan needed an approval."""
-    reasons: dict[int, str] = field(default_factory=dict)
-    """Why each round began, by number."""
     lost: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
     """By round and step: calls that failed, or whose end was not recorded."""
     unseen: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
@@ -71,7 +63,7 @@ class PaidResults:
     """By round and step: the key of the outcome, if it was recorded for another conversation."""
     charged: set[tuple[int, int, int]] = field(default_factory=set)
     """Round, step and attempt of every recorded call, which the ledger has already counted."""
-    _outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)
+    outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)
     """Outcomes by `step_key`, each with its number in the order of `add`."""
     _added: int = 0
     _shown: dict[tuple[int, int], list[tuple[int, ...]]] = field(default_factory=dict)
@@ -80,7 +72,7 @@ class PaidResults:
     def add(self, key: str, outcome: Outcome) -> None:
         """Add an outcome; outcomes of a run are added in the order in which its steps ended."""
         self._added += 1
-        self._outcomes.setdefault(key, []).append((self._added, outcome))
+        self.outcomes.setdefault(key, []).append((self._added, outcome))
         if outcome.status == "ok" and outcome.shown is not None:
             self._shown.setdefault((outcome.round, outcome.step), []).append(outcome.shown)
 
@@ -101,11 +93,19 @@ class PaidResults:
         """Return what the `ok` outcomes of a step saw, the latest first, if they did not see everything."""
         return self._shown.get((number, step), [])[::-1]
 
-    def forget_plan(self, number: int) -> None:
-        """Remove the plan of a round, and the decision on it."""
-        self.plans.pop(number, None)
-        self.decisions.pop(number, None)
+    def round(self, number: int) -> RoundState:
+        """Return what is recorded of a round."""
+        return self.rounds.get(number) or RoundState(number)
+
+    def set_plan(self, number: int, ready: PlanReady | None) -> None:
+        """Replace the plan of a round, and remove the decision on it."""
+        self.rounds[number] = replace(self.round(number), ready=ready, decision=None)
         self.stand_ins.discard(number)
+
+    @property
+    def latest(self) -> int:
+        """The number of the latest round with a plan; 0 without one."""
+        return max((number for number, each in self.rounds.items() if each.ready is not None), default=0)
 
     def position(self, key: str, number: int, step: int) -> tuple[bool, int] | None:
         """Return the rank of the outcome that `take` would return; `None` if there is none.
@@ -113,14 +113,14 @@ class PaidResults:
         The scheduler ends the step with the lowest rank first: those with their own outcome, in the order in
         which they ended; then all others. So a step with `enough` sees the same inputs again.
         """
-        if not (known := self._outcomes.get(key)):
+        if not (known := self.outcomes.get(key)):
             return None
         rank, outcome = known[_chosen(known, number, step)]
         return (outcome.round, outcome.step) != (number, step), rank
 
     def place(self, key: str, number: int, step: int) -> tuple[int, int] | None:
         """Return round and step of the outcome that `take` would return; `None` if there is none."""
-        if not (known := self._outcomes.get(key)):
+        if not (known := self.outcomes.get(key)):
             return None
         _, outcome = known[_chosen(known, number, step)]
         return outcome.round, outcome.step
@@ -130,7 +130,7 @@ class PaidResults:
 
         Two steps with the same input may need two answers. The cost of another step's outcome counts there.
         """
-        if not (known := self._outcomes.get(key)):
+        if not (known := self.outcomes.get(key)):
             return None
         _, outcome = known.pop(_chosen(known, number, step))
         if (outcome.round, outcome.step) == (number, step):
@@ -145,7 +145,8 @@ def _chosen(known: list[tuple[int, Outcome]], number: int, step: int) -> int:
 
 
 def runs_again(outcome: Outcome, latest: float) -> bool:
-    """Return whether a step runs again when the run is resumed; `latest` is the number of the latest round."""
+    """Return whether a resumed run runs a step again; `latest` is the number of the latest round."""
+    # The planner knew of the failed steps of earlier rounds when it wrote the latest plan.
     return outcome.status != "ok" and (outcome.status != "failed" or outcome.round >= latest)
 
 
@@ -159,11 +160,11 @@ def paid_results_of(state: RunState, workers: Sequence[str]) -> PaidResults:
         # A step does not run again if it failed during a pause.
         if not runs_again(end.outcome, latest if position < standing else inf):
             paid.add_end(end, end.outcome)
-    number = max(paid.plans, default=0)
-    if not state.is_planned and number and paid.plans[number].is_fallback:
+    current = paid.round(paid.latest)
+    if not state.is_planned and current.ready is not None and current.ready.is_fallback:
         # A plan that was given to the run has no proposals.
-        roles = [proposal.role for proposal in paid.proposals.get(number, ())]
-        paid.stand_ins |= {number} if "fallback" in roles else set()
+        roles = [proposal.role for proposal in current.proposals]
+        paid.stand_ins |= {current.number} if "fallback" in roles else set()
     stand = {id(end.outcome) for end in state.ends[standing:]}
     places = [(n, index, step) for n, each in state.rounds.items() for index, step in each.steps.items()]
     for number, index, step in places:
@@ -200,13 +201,14 @@ def unbilled(events: Sequence[Event], workers: Sequence[str], *, moved: bool = F
     state = _fold_of_family(events)
     paid = _with_plans(state, workers)
     paid.run_id = state.run_id
-    paid.proposals = {number: [_free(each) for each in made] for number, made in paid.proposals.items()}
+    for current in paid.rounds.values():
+        current.planned = [replace(each, proposal=_free(each.proposal)) for each in current.planned]
     for end in state.ends:
         if not runs_again(end.outcome, inf):
             paid.add_end(end, replace(unpaid(end.outcome), started=None, ended=None))
-    if moved and paid.plans:
-        number = max(paid.plans)
-        last = len(paid.plans[number].plan.steps) - 1
+    number = paid.latest
+    if moved and (ready := paid.round(number).ready) is not None:
+        last = len(ready.plan.steps) - 1
         ended = [end for end in state.ends if end.key]
         latest = max((end.round for end in ended), default=0)
         moves = (end for end in ended if end.round == latest and end.step < last)
@@ -237,17 +239,11 @@ def _with_plans(state: RunState, workers: Sequence[str]) -> PaidResults:
     """Return plans, decisions and actions, without the outcomes."""
     paid = PaidResults(approvals=dict(state.approvals), actions=state.executions())
     for number, current in state.rounds.items():
-        if current.reason is not None:
-            paid.reasons[number] = current.reason
-        planned = [each.proposal for each in current.planned if each.proposal.problem is not UNKNOWN]
-        if planned:
-            paid.proposals[number] = planned
-        if current.ready is not None:
-            plan = renumbered(current.ready.plan, state.names, workers)
-            paid.plans[number] = replace(current.ready, plan=plan)
-        if current.is_asked:
-            paid.asked.add(number)
-        if (decision := current.decision) is not None:
-            changed = decision.plan and renumbered(decision.plan, state.names, workers)
-            paid.decisions[number] = replace(decision, plan=changed)
+        ready, decision = current.ready, current.decision
+        if ready is not None:
+            ready = replace(ready, plan=renumbered(ready.plan, state.names, workers))
+        if decision is not None and decision.plan is not None:
+            decision = replace(decision, plan=renumbered(decision.plan, state.names, workers))
+        planned = [each for each in current.planned if each.proposal.problem is not UNKNOWN]
+        paid.rounds[number] = replace(current, ready=ready, decision=decision, planned=planned)
     return paid

@@ -111,6 +111,11 @@ class RoundState:
     replaced: list[Outcome] = field(default_factory=list)
     """The outcomes that are no longer outcomes of a step of the plan."""
 
+    @property
+    def proposals(self) -> list[Proposal]:
+        """The calls of planners, as in the result."""
+        return [each.proposal for each in self.planned]
+
     def step(self, index: int) -> StepState:
         """Return a step; add it if it is missing."""
         return self.steps.setdefault(index, StepState())
