@@ -183,40 +183,29 @@ class ConductorSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """The request of one run."""
+    """The request of one run; see `RunOptions` for the fields of the same names."""
 
     run_id: str
     is_new_id: bool = False
-    """Whether the id was generated for this run, so that no journal can have a run with this id."""
     query: tuple[Message, ...] = ()
     context: Mapping[str, str] = field(default_factory=dict)
-    """Named texts that subtasks may refer to."""
     plan: Plan | None = None
     """The plan to run; in a resumed run, it replaces the last plan."""
     labels: frozenset[str] = frozenset()
     """The labels of the query, and from the start of the run those of its conversation."""
     asker: str = ""
-    """Whose conversation the query is; see `RunOptions`."""
     policy: Policy | None = None
-    """Applies in addition to the conductor's policy; `None` adds nothing."""
     journal: Journal | None = None
-    """Records the run; `None` means the conductor's journal."""
     paid_results: PaidResults | None = None
-    """Results that are already paid for; `None` means none."""
     tools: Tools | None = None
-    """Tools for the worker of the plan's last step."""
     sampling: Sampling = Sampling()
-    """Sampling settings for the worker of the plan's last step."""
     tool_messages: tuple[Message, ...] = ()
     """Tool calls after the query and their results, for the worker of the plan's last step."""
     stream: bool = False
     """Whether the caller reads the events during the run."""
     forecast: bool = False
-    """Whether the result compares the first plan with its forecast."""
     middleware: CallMiddleware | None = None
-    """Wraps each call of a worker; `None` calls workers directly."""
     step_starter: StepStarter | None = None
-    """Starts the steps of each plan; `None` means the run's own scheduler."""
     caller: Caller | None = None
     """The call that this nested run answers; `None` for a run that a user started."""
     within: Caller | None = None
@@ -230,7 +219,6 @@ class RunRequest:
     limits: Limits | None = None
     """Replace the limits of the conductor, and the recorded limits of a resumed run; `None` keeps them."""
     uses_cache: bool = True
-    """Whether the run may reuse answers from the conductor's cache and store answers there."""
     force: bool = False
     """Whether to resume also a run that raised `RunDead`."""
     refresh: bool = False
@@ -295,6 +283,12 @@ class RunContext:
 
     In a resumed run, the start is later by the time of the interruption.
     """
+
+    @cached_property
+    def most_steps(self) -> int:
+        """The maximum number of steps of a plan."""
+        most = self.settings.limits.plan_steps
+        return min(most, self.policy.most_steps or most)
 
     @cached_property
     def shows_question(self) -> bool:

@@ -267,10 +267,8 @@ class Fit:
 
     def _unseen(self) -> list[tuple[Need, int]]:
         """Return what the steps may need that are not written yet: they call all workers in turn."""
-        settings, rows = self._context.settings, len(self._all)
-        most = min(settings.limits.plan_steps, self._context.policy.most_steps or settings.limits.plan_steps)
-        size = len(settings.pool)
-        steps = max(asked_steps(most, size) - rows, _UNSEEN)
+        size, rows = len(self._context.settings.pool), len(self._all)
+        steps = max(asked_steps(self._context.most_steps, size) - rows, _UNSEEN)
         return [
             (need_of_step(self._context, Step(each % size, "Answer."), each % size), 0)
             for each in range(steps)

@@ -99,25 +99,28 @@ class PaidSteps:
 
     def _first_paid(self, ready: Sequence[StepState]) -> tuple[StepState, Outcome] | None:
         """Return the step whose paid result ended first, with its outcome; `None` if there is none."""
-        found: list[tuple[tuple[bool, int], int, StepState, PaidResults, str]] = []
+        found: list[tuple[tuple[int, bool, int, int], StepState, PaidResults, str]] = []
         for state in ready:
             for later, (results, key) in enumerate(self._known(state)):
-                position = results.position(key, self._number, state.index)
-                if position is not None:
-                    found.append((position, later, state, results, key))
+                known = results.find(key, self._number, state.index)
+                if known is not None:
+                    rank, paid = known
+                    is_other = (paid.round, paid.step) != (self._number, state.index)
+                    found.append(((later, is_other, rank, state.index), state, results, key))
                     break
         if not found:
             return self._kept(ready)
-        *_, state, results, key = min(found, key=lambda one: (one[1], one[0], one[2].index))
+        # Own outcomes first, in the order in which they ended, so a step with `enough` sees the same inputs.
+        _, state, results, key = min(found, key=lambda one: one[0])
         outcome = self._taken(results, key, state.index)
         assert outcome is not None
         return state, outcome
 
     def _taken(self, results: PaidResults, key: str, step: int) -> Outcome | None:
         """Return and remove a paid result, and count the actions of its nested runs as asked for."""
-        if (place := results.place(key, self._number, step)) is not None:
+        if (known := results.find(key, self._number, step)) is not None:
             run_id = results.run_id or self._context.request.run_id
-            self._log.take_inside(Level(run_id, *place, ""))
+            self._log.take_inside(Level(run_id, known[1].round, known[1].step, ""))
         return results.take(key, self._number, step)
 
     def _kept(self, ready: Sequence[StepState]) -> tuple[StepState, Outcome] | None:
@@ -182,8 +185,8 @@ class PaidSteps:
             ended = self.never_ran(state, undecided_problem(undecided), "failed")
             return replace(ended, action="unknown")
         place = action.key, action.round, action.step
-        known = paid_results.position(*place)
-        if known is not None and not known[0]:
+        known = paid_results.find(*place)
+        if known is not None and (known[1].round, known[1].step) == place[1:]:
             return paid_results.take(*place)  # in an earlier process, it did not reach its worker
         if (execution := log.recorded(action)) is None:
             return None

@@ -11,7 +11,6 @@ import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.aio.calls import foreign_batches
-from podium.budget.ledger import Reservation
 from podium.budget.limits import NOTHING, Remaining
 from podium.errors import (
     AnswerRefused,
@@ -44,7 +43,7 @@ from podium.types.messages import storable
 from podium.types.outcome import Problem, Proposal, for_people, total_cost
 from podium.types.plan import Plan, PlannedBy, Step
 from podium.usage import Usage
-from podium.workers.pool import WorkerState, take
+from podium.workers.pool import take
 from podium.workers.worker import pieces_of
 
 REPAIRED: Final = 5
@@ -88,17 +87,11 @@ class EarlyStart:
     def _room(self) -> int:
         """Return how many steps may start, with room for as many steps as are asked for, and for a repair."""
         context, left = self._context, self._context.ledger.left
-        asked = asked_steps(_most_steps(context), len(context.settings.pool))
+        asked = asked_steps(context.most_steps, len(context.settings.pool))
         steps, calls = left.steps or 0, left.calls or 0  # both are always limited
         if min(steps, calls) < asked:
             return 0
         return min(steps, calls - self.repair) - min(asked, REPAIRED)
-
-
-def _most_steps(context: RunContext) -> int:
-    """Return the maximum number of steps of a plan."""
-    most = context.settings.limits.plan_steps
-    return min(most, context.policy.most_steps or most)
 
 
 CODES: tuple[PlannerErrorCode, ...] = get_args(PlannerErrorCode)
@@ -187,7 +180,9 @@ class PlanRequester:
         await checkpoint_if_cancelled()
         context, began = self.context, self.context.clock()
         limit = context.settings.limits.planner_seconds
-        written, held = PlannerCall(planner, role), list[anyio.Semaphore]()
+        card, held = planner.card, list[anyio.Semaphore]()
+        state = None if card is None else context.settings.pool.state_of(card)
+        written = PlannerCall(planner, role, breaker=None if state is None else state.breaker)
         plan: Plan | None = None
         error: PodiumError | None = None
         timeout: WorkerTimeout | None = None
@@ -198,7 +193,6 @@ class PlanRequester:
                 Boundary(f"planner {planner.name!r}", PlannerError),
             ):
                 order = order_of(context, planner)
-                state = self._state_of(planner)
                 held = await take(None if state is None else state.slot)
                 plan = await self._plan(written, order, turns, began + limit)
             if scope.cancelled_caught or context.clock() > began + limit:
@@ -236,22 +230,16 @@ class PlanRequester:
         limit = self.context.settings.limits.planner_seconds
         return _late(written.planner, limit, written) if now >= deadline else None
 
-    def _state_of(self, planner: Planner) -> WorkerState | None:
-        """Return the state of a planner's model, if the model is also a worker of the pool."""
-        return None if planner.card is None else self.context.settings.pool.state_of(planner.card)
-
-    def _rest(self, planner: Planner) -> float:
+    def _rest(self, written: PlannerCall) -> float:
         """Return the seconds until the circuit breaker of a planner's model allows a call."""
-        if (state := self._state_of(planner)) is None:
+        retry, breaker = self.context.settings.retry, written.breaker
+        if breaker is None:
             return 0.0
-        retry = self.context.settings.retry
-        return state.breaker.rest(self.context.clock(), retry.break_after, retry.break_seconds)
+        return breaker.rest(self.context.clock(), retry.break_after, retry.break_seconds)
 
     async def _check_breaker(self, written: PlannerCall) -> None:
         """Wait while another call tests the model; raise `WorkerUnavailable` if its breaker is open."""
-        state = self._state_of(written.planner)
-        written.breaker = None if state is None else state.breaker
-        while written.breaker is not None and (rest := self._rest(written.planner)):
+        while written.breaker is not None and (rest := self._rest(written)):
             if not isinf(rest):
                 told = f"planner {written.planner.name!r} failed {written.breaker.failures} times in a row"
                 told += f" and gets no calls for another {rest:.3g} s (Retry.break_seconds)"
@@ -261,7 +249,7 @@ class PlanRequester:
     def _wait(self, written: PlannerCall, error: PodiumError, failures: int) -> tuple[float | None, str]:
         """Return the wait before the retry; `None` if there is no retry, and why."""
         context, retry = self.context, self.context.settings.retry
-        rest = self._rest(written.planner)
+        rest = self._rest(written)
         stands_in = context.settings.fallback_planner is not None and not self.turns
         if failures >= retry.attempts or (rest and stands_in and written.role != "fallback"):
             return None, ""
@@ -281,7 +269,15 @@ class PlanRequester:
         request = self._request(order, turns, deadline)
         if planner.worst_case(request, context.settings.limits.answer_tokens).calls:
             await self._check_breaker(written)  # a cached plan needs no call
-        request, written.reserved = await self._reserve(planner, request, order)
+        else:
+            written.breaker = None
+        while written.reserved is None:  # calls that end may free a part
+            try:
+                capped, worst = planner_call(context, planner, request, order)
+                request, written.reserved = capped, context.ledger.reserve(worst)
+            except LimitExceeded as error:
+                if error.limit == "calls" or not await context.ledger.freed():
+                    raise
         worst = written.reserved.amount
         if self._early is not None:
             self._early.repair = worst.calls
@@ -308,7 +304,7 @@ class PlanRequester:
             query=context.request.query,
             context=tuple((name, len(text)) for name, text in context.request.context.items()),
             cards=tuple(context.settings.pool.cards[number] for number in order),
-            max_steps=_most_steps(context),
+            max_steps=context.most_steps,
             turns=turns,
             may_keep=self.may_keep,
             shows_question=context.shows_question,
@@ -325,19 +321,6 @@ class PlanRequester:
         calls = None if left.calls is None or left.calls >= ample else left.calls
         scarce = replace(left, steps=steps, calls=calls)  # what a plan could exceed
         return request if scarce == Remaining() else replace(request, left=scarce.rounded)
-
-    async def _reserve(
-        self, planner: Planner, request: PlanRequest, order: Sequence[int]
-    ) -> tuple[PlanRequest, Reservation]:
-        """Reserve a call as soon as it fits the limits: calls that end may free a part."""
-        ledger = self.context.ledger
-        while True:
-            try:
-                capped, worst = planner_call(self.context, planner, request, order)
-                return capped, ledger.reserve(worst)
-            except LimitExceeded as error:
-                if error.limit == "calls" or not await ledger.freed():
-                    raise
 
     async def _read(
         self, written: PlannerCall, request: PlanRequest, reader: PlanReader, order: Sequence[int]

@@ -171,7 +171,8 @@ class Rounds:
     @property
     def answer_labels(self) -> frozenset[str]:
         """The labels of the answer; empty without an answer."""
-        return frozenset() if self.answer is None else self._labels[self.answer.round][self.answer.step]
+        answer = self.answer
+        return frozenset() if answer is None else self._labels[answer.round][answer.step]
 
     async def _round(self, number: int, begun: _Next, turns: tuple[Turn, ...], given: Plan | None) -> Round:
         context, why = self.context, begun.why
@@ -190,7 +191,10 @@ class Rounds:
                 try:
                     plan = await self._plan(number, turns, given, execution, proposals)
                 except PlannerError as error:
-                    self.problem = _unplanned(error, begun)  # the answer of an earlier round is kept
+                    self.problem = Problem.of(error)  # the answer of an earlier round is kept
+                    if begun.paid is not None:
+                        message = f"{error}; a new plan was needed because of {begun.why}"
+                        self.problem = replace(self.problem, message=message)
                     self.cause = error.__cause__
                 except PodiumError as error:  # raised below, outside of the task group
                     refused = error
@@ -309,8 +313,9 @@ class Rounds:
     async def _carry_out(self, number: int, plan: Plan, execution: RoundScheduler, begun: _Next) -> Plan:
         """Ask for approval, run the plan, and return the approved plan."""
         allowed: Plan | Problem = plan
+        may_ask = self.context.policy.asks_plans or bool(self.context.paid_results.rounds)
         try:
-            if begun.earlier is None:  # an earlier plan was approved in its own round
+            if may_ask and begun.earlier is None:  # an earlier plan was approved in its own round
                 allowed = await request_approval(self.context, number, plan, self.context.labels)
         except BUGS as bug:
             execution.stop(bug)
@@ -371,8 +376,9 @@ class Rounds:
             return _Next(why, feedback, labels, _paid_results(self._paid), beside=beside)
         if earlier is None:
             return None
-        if current is not earlier.round and self.problem is None:
-            self.problem = _no_answer(current)
+        if current is not earlier.round and self.problem is None and (problem := conclusion([current])[2]):
+            message = f"the new plan of round {current.number} gave no answer: {problem.message}"
+            self.problem = replace(problem, message=message)
         self._replans, self._improvements, self._earlier = 0, 0, None
         why = f"the plan of round {earlier.round.number} continues without its failed steps"
         # The failed steps run again if the plan is recorded.
@@ -450,13 +456,6 @@ class Rounds:
         return write_plan(plan, first.spelling, workers=before.settings.pool.names)
 
 
-def _unplanned(error: PlannerError, begun: _Next) -> Problem:
-    """Return the problem of a round without a plan; after a failed round, with the failures."""
-    if begun.paid is None:
-        return Problem.of(error)
-    return Problem(error.code, f"{error}; a new plan was needed because of {begun.why}")
-
-
 def _order(context: RunContext) -> Sequence[int]:
     """Return the workers that the planner sees, in order; empty if the policy forbids the planner."""
     try:
@@ -479,12 +478,3 @@ def _is_out(current: Round) -> bool:
         outcome.problem is not None and outcome.problem.code == LimitExceeded.code and not outcome.attempts
         for outcome in steps_of(current)
     )
-
-
-def _no_answer(current: Round) -> Problem | None:
-    """Return the problem of a run whose new plan gave no answer."""
-    problem = conclusion([current])[2]
-    if problem is None:
-        return None
-    message = f"the new plan of round {current.number} gave no answer: {problem.message}"
-    return replace(problem, message=message)

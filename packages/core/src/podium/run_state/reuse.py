@@ -107,41 +107,21 @@ class PaidResults:
         """The number of the latest round with a plan; 0 without one."""
         return max((number for number, each in self.rounds.items() if each.ready is not None), default=0)
 
-    def position(self, key: str, number: int, step: int) -> tuple[bool, int] | None:
-        """Return the rank of the outcome that `take` would return; `None` if there is none.
-
-        The scheduler ends the step with the lowest rank first: those with their own outcome, in the order in
-        which they ended; then all others. So a step with `enough` sees the same inputs again.
-        """
-        if not (known := self.outcomes.get(key)):
-            return None
-        rank, outcome = known[_chosen(known, number, step)]
-        return (outcome.round, outcome.step) != (number, step), rank
-
-    def place(self, key: str, number: int, step: int) -> tuple[int, int] | None:
-        """Return round and step of the outcome that `take` would return; `None` if there is none."""
-        if not (known := self.outcomes.get(key)):
-            return None
-        _, outcome = known[_chosen(known, number, step)]
-        return outcome.round, outcome.step
+    def find(self, key: str, number: int, step: int) -> tuple[int, Outcome] | None:
+        """Return the rank of an outcome with this key, preferably of this step, and the outcome."""
+        known = self.outcomes.get(key, [])
+        own = (each for each in known if (each[1].round, each[1].step) == (number, step))
+        return next(own, known[0] if known else None)
 
     def take(self, key: str, number: int, step: int) -> Outcome | None:
-        """Return and remove an outcome with this key, preferably of the same round and step.
-
-        Two steps with the same input may need two answers. The cost of another step's outcome counts there.
-        """
-        if not (known := self.outcomes.get(key)):
+        """Return and remove the outcome that `find` finds."""
+        if (found := self.find(key, number, step)) is None:
             return None
-        _, outcome = known.pop(_chosen(known, number, step))
+        self.outcomes[key].remove(found)  # two steps with the same input may need two answers
+        outcome = found[1]
         if (outcome.round, outcome.step) == (number, step):
             return replace(outcome, reused=True)
-        return without_cost(outcome, number, step)
-
-
-def _chosen(known: list[tuple[int, Outcome]], number: int, step: int) -> int:
-    """Return the index of the outcome of this round and step, or 0."""
-    places = [(outcome.round, outcome.step) for _, outcome in known]
-    return places.index((number, step)) if (number, step) in places else 0
+        return without_cost(outcome, number, step)  # its cost counts where it was made
 
 
 def runs_again(outcome: Outcome, latest: float) -> bool:
