@@ -196,8 +196,9 @@ class Attempt:
         """Emit the pieces of the worker until its completion."""
         self.is_sent = True
         worker, middleware = self.context.settings.pool.workers[self.worker], self.context.request.middleware
-        boundary, caller = Boundary(f"worker {self.card.name!r}", _FAILED), self.request.caller
-        with self.context.during(*self._place.values()), boundary, answering(caller):
+        place, caller = self._place.values(), self.request.caller
+        boundary = Boundary(f"worker {self.card.name!r}", _FAILED)
+        with self.context.during(*place), boundary, answering(caller):
             called = worker.call(self.request) if middleware is None else middleware(worker, self.request)
             call: AsyncGenerator[object, None] = pieces_of(called, "call")
             async with aclosing(call):

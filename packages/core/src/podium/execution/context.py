@@ -339,18 +339,13 @@ class RunContext:
 
 
 class WorkerRun(NamedTuple):
-    """An ended run that a worker's code started."""
+    """An ended run that a worker's code started: the fields of `WorkerRunEnded`."""
 
     nested: str
-    """The id of the run."""
     status: str
-    """The status of its result; `stopped` if it has no result."""
     calls: int
-    """Number of calls that it made."""
     steps: int
-    """Number of steps that it started."""
     actions: tuple[Action, ...]
-    """Its actions."""
 
 
 @dataclass(slots=True)

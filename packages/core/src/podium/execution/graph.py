@@ -11,7 +11,7 @@ from podium.execution.context import HostExit, RunContext
 from podium.execution.retry import OnFailure
 from podium.prompts.prompt import NOT_RUN, gap_of, mentioned
 from podium.run_state.actions import AGAIN
-from podium.types.outcome import Action, Outcome, Problem, StepStatus
+from podium.types.outcome import Action, Outcome, Problem
 from podium.types.plan import Plan, Step, label_of
 from podium.workers.worker import VisibleStep
 
@@ -304,8 +304,3 @@ class DependencyGraph:
         for state in reversed(self.states[:-1]):
             if state.outcome is None and not state.acts and not state.is_wanted:
                 yield state
-
-    def keyed(self, status: StepStatus) -> tuple[tuple[str, Outcome], ...]:
-        """Return the outcomes with a status, in the order in which they ended, each with its exact key."""
-        ended = [state for state in sorted(self.all, key=lambda each: each.rank) if state.exact]
-        return tuple((s.exact, s.outcome) for s in ended if s.outcome and s.outcome.status == status)

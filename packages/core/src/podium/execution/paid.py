@@ -46,7 +46,8 @@ class PaidSteps:
         self._paid = paid
         self._has_exact_keys = has_exact_keys
         is_recorded = context.recorded is not None or bool(context.paid_results.outcomes)
-        self._has_keys = has_exact_keys or is_recorded
+        self.has_keys = has_exact_keys or is_recorded
+        """Whether steps that do not act may have paid results, which are found by keys."""
         self._log = context.actions
         self._log.new_plan()
         self._repeated: dict[int, tuple[Call, ...]] = {}
@@ -95,7 +96,7 @@ class PaidSteps:
         for state in ready:
             if state.acts and (outcome := self._recall(state)) is not None:
                 return state, outcome
-        return self._first_paid([state for state in ready if not state.acts]) if self._has_keys else None
+        return self._first_paid([state for state in ready if not state.acts]) if self.has_keys else None
 
     def _first_paid(self, ready: Sequence[StepState]) -> tuple[StepState, Outcome] | None:
         """Return the step whose paid result ended first, with its outcome; `None` if there is none."""

@@ -28,7 +28,7 @@ from podium.policy import after
 from podium.run_state.reuse import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import AnswerDelta, StepDelta
-from podium.types.outcome import Outcome, Problem, StepStatus
+from podium.types.outcome import Outcome, Problem
 from podium.types.plan import Plan, Step
 
 
@@ -114,9 +114,11 @@ class RoundScheduler:
         """Whether each output is complete and was made from complete inputs, in the plan's order."""
         return tuple([state.is_whole for state in self._graph.states])
 
-    def keyed(self, status: StepStatus) -> tuple[tuple[str, Outcome], ...]:
-        """Return the outcomes with a status, in the order in which they ended, each with its exact key."""
-        return self._graph.keyed(status)
+    @property
+    def keyed(self) -> list[tuple[str, Outcome]]:
+        """The outcomes in the order in which they ended, each with its exact key."""
+        ended = sorted(self._graph.all, key=lambda state: state.rank)
+        return [(state.exact, state.outcome) for state in ended if state.exact and state.outcome]
 
     def add(self, step: Step) -> None:
         """Add the next step of the plan; it starts when the steps on its access list have ended."""
@@ -307,11 +309,14 @@ class RoundScheduler:
     def _recalled(self, ready: list[StepState]) -> list[StepState]:
         """End the steps that are already paid for, in the order in which they ended; return the others."""
         ready = [state for state in ready if state.outcome is None]
-        while (found := self._paid.first(ready)) is not None:
+        while self._may_recall(ready) and (found := self._paid.first(ready)) is not None:
             state, outcome = found
             self._end(state, outcome)
             ready = [each for each in [*ready, *self._release(state)] if each.outcome is None]
         return ready
+
+    def _may_recall(self, ready: list[StepState]) -> bool:
+        return self._paid.has_keys or any(state.acts for state in ready)
 
     async def _carry_out(self, state: StepState) -> None:
         """Run a step; an action only if it is approved. A step whose action waits has no outcome."""
@@ -340,7 +345,7 @@ class RoundScheduler:
             self._on_text,
             last=state is self._graph.last,
             before=before,
-            repeats=self._paid.repeats(state),
+            repeats=None if state.action is None else self._paid.repeats(state),
             offers_tools=self._graph.has_whole_inputs(state),
         )
         deadline = min(context.ledger.deadline, context.clock() + context.settings.limits.step_seconds)

@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.errors import AnswerCut, LimitExceeded, PodiumError, WorkerFailed, WorkerTimeout
 from podium.execution.attempt import Attempt
-from podium.execution.context import OuterRun, RunContext, outer_run
+from podium.execution.context import OuterRun, RunContext
 from podium.execution.fallback import FallbackOrder, RetriesExhausted
 from podium.execution.fit import Fit
 from podium.execution.graph import StepState
@@ -123,9 +123,8 @@ class StepRunner:
             if self._reused is not None:
                 return
             if attempt is not None and attempt.completion is not None:
-                if not self._may_repeat(attempt):
+                if not self._repeats(attempt):
                     return
-                self._repeat(attempt)
                 continue
             if self._order is None:
                 self._order = FallbackOrder(self.context, self.round, self.state)
@@ -138,8 +137,8 @@ class StepRunner:
             number = await self._order.choose(deadline)
             self._waits = "had no free slot"
 
-    def _may_repeat(self, attempt: Attempt) -> bool:
-        """Return whether an answer was cut at its cap, for the first time, and the cap may be higher."""
+    def _repeats(self, attempt: Attempt) -> bool:
+        """Return whether a call is repeated, because its answer was cut at a cap that may be higher now."""
         if self._cut is not None or not attempt.is_cut or self.state.acts:
             return False
         given = self._request(attempt.worker, inf)
@@ -147,16 +146,14 @@ class StepRunner:
             longer = self.fit.capped(self.state.index, attempt.worker, given, is_repeated=True)
         except LimitExceeded:
             return False
-        return (longer.sampling.max_tokens or inf) > (attempt.request.sampling.max_tokens or inf)
-
-    def _repeat(self, attempt: Attempt) -> None:
-        """Repeat a call whose answer was cut at its cap."""
+        cap = attempt.request.sampling.max_tokens
+        if (longer.sampling.max_tokens or inf) <= (cap or inf):
+            return False
+        told = f"the answer was cut at {cap} tokens, the share of its step of the limits"
         self._cut = attempt
-        told = f"the answer was cut at {attempt.request.sampling.max_tokens} tokens, the share of its step"
-        attempt.problem = Problem(
-            AnswerCut.code, f"{told} of the limits; it is repeated with all that is left"
-        )
+        attempt.problem = Problem(AnswerCut.code, f"{told}; it is repeated with all that is left")
         self._tell_failed(attempt, 0.0)
+        return True
 
     async def _ask(self, number: int) -> Attempt | None:
         """Reuse a cached answer, or call the worker; `None` means that no worker was called."""
@@ -203,13 +200,15 @@ class StepRunner:
         """Reserve the maximum that a call may spend, and emit `StepStarted`."""
         context, state, deadline = self.context, self.state, self._deadline
         card, action, began = context.settings.pool.cards[number], state.action, context.clock()
-        until = began + context.settings.limits.attempt_seconds
+        until, outer, latest = (
+            began + context.settings.limits.attempt_seconds,
+            OuterRun(context),
+            self._latest,
+        )
         with Boundary(f"worker {card.name!r}", WorkerFailed):
-            given = self._request(number, min(until, deadline))
-            is_repeated = self._latest is not None and (self._latest.is_cut or self._latest.reached_cap)
+            given = self._request(number, min(until, deadline), outer)
+            is_repeated = latest is not None and (latest.is_cut or latest.reached_cap)
             request, reservation = self.fit.reserve(state.index, number, given, is_repeated=is_repeated)
-        outer = outer_run(request.caller)
-        assert outer is not None
         outer.reservation = reservation
         attempt = Attempt(
             context=context,
@@ -250,7 +249,7 @@ class StepRunner:
             )
         return attempt
 
-    def _request(self, number: int, deadline: float) -> Request:
+    def _request(self, number: int, deadline: float, outer: OuterRun | None = None) -> Request:
         context, state, asked = self.context, self.state, self.context.request
         worker, card = context.settings.pool.workers[number], context.settings.pool.cards[number]
         shown = context.input_of(worker, state.step, state.visible or ())
@@ -261,7 +260,7 @@ class StepRunner:
             attempt=state.following,
             worker=card.name,
             labels=state.labels,
-            outer=OuterRun(context),
+            outer=outer,
         )
         read = replace(shown, texts=()) if worker.takes_texts else shown
         messages = context.messages(state.step, read, card)

@@ -336,9 +336,10 @@ class PlanRequester:
 
         async with aclosing(foreign_batches(call, f"planner {written.planner.name!r}")) as batches:
             async for batch in batches:
-                for step in (step for piece in batch for step in self._take(written, piece, reader)):
-                    if self._early is not None:
-                        self._early.add(replace(step, worker=order[step.worker]))
+                for piece in batch:
+                    for step in self._take(written, piece, reader):
+                        if self._early is not None:
+                            self._early.add(replace(step, worker=order[step.worker]))
 
     def _take(self, written: PlannerCall, piece: object, reader: PlanReader) -> Sequence[Step]:
         """Take a piece of the text, or the whole text; return the steps that the piece completes."""
@@ -386,10 +387,8 @@ class PlanRequester:
         """Update the circuit breaker after a call that was sent."""
         if written.breaker is None or not written.is_sent:
             return
-        well = None
-        if written.whole is not None:
-            well = True
-        elif error is not None and error.code in self.context.settings.retry.retry_on:
+        well = True if written.whole is not None else None
+        if well is None and error is not None and error.code in self.context.settings.retry.retry_on:
             well = False
         written.breaker.ended(self.context.clock(), well=well, tried=written.tries, error=error)
 

@@ -158,8 +158,7 @@ class Rounds:
     def _unknown(self, problem: Problem | None) -> Problem | None:
         """Return the problem of an action that another plan began, and whose end is unknown."""
         told = "" if problem is None else problem.message
-        own = self.context.actions.of_run(self.context.request.run_id)
-        found = (action for action in own if action.end == "unknown")
+        found = (action for action in self.context.actions.actions if action.end == "unknown")
         unnamed = next((action for action in found if remedy(action) not in told), None)
         return None if unnamed is None else undecided_problem(unnamed)
 
@@ -210,8 +209,9 @@ class Rounds:
         finally:
             self.answer_sent = number if execution.answer_sent else self.answer_sent
             self._labels[number], self._are_whole = execution.labels, execution.are_whole
-            self._paid += execution.keyed("ok")
-            self._failures = execution.keyed("failed")
+            keyed = execution.keyed
+            self._paid += [each for each in keyed if each[1].status == "ok"]
+            self._failures = tuple([each for each in keyed if each[1].status == "failed"])
             self.done.append(
                 Round(
                     number=number,

@@ -210,7 +210,7 @@ class RunSession:
                 if self._context is not None:
                     run_id, ledger = self._request.run_id, self._context.ledger
                     steps = ledger.steps - (0 if self._recorder is None else self._recorder.steps)
-                    actions = self._context.actions.of_run(run_id)
+                    actions = self._context.actions.actions
                     call.ended.append(WorkerRun(run_id, self._status, ledger.added.calls, steps, actions))
 
     def _tell_call(self, result: Result) -> None:
@@ -318,7 +318,7 @@ class RunSession:
             self._raise_for_listener()
         except BaseException as error:  # cancellations are recorded as well
             context.tell(RunStopped, problem=_problem_of(error))
-            tell_actions(error, context.actions.of_run(self._request.run_id))
+            tell_actions(error, context.actions.actions)
             raise
         self._cause = rounds.cause
         return await self._end(context, rounds, out_of_time=self._scope.cancelled_caught)
@@ -407,8 +407,8 @@ class RunSession:
                 self._delivery.tell_until()
                 self._raise_for_listener()
             ended = self._ended(result)
-        source = answer_outcome(result.rounds)
-        if self._request.stream and result.answer and source and source.round != rounds.answer_sent:
+        source = answer_outcome(result.rounds) if self._request.stream and result.answer else None
+        if source is not None and source.round != rounds.answer_sent:
             ids = {"round": source.round, "step": source.step, "attempt": source.attempts}
             self._tell(AnswerDelta(run_id=result.run_id, at=result.seconds, **ids, text=result.answer))
         self._tell(ended)
@@ -425,7 +425,7 @@ class RunSession:
         return replace(ended, answer_key=key)
 
     def _result(self, context: RunContext, rounds: Rounds, *, out_of_time: bool) -> Result:
-        answer, status, problem = rounds.conclusion()
+        (answer, status, problem), answered = rounds.conclusion(), rounds.answer
         if self._recorder is not None and self._recorder.is_lost:
             status, problem = ("partial" if answer else "failed"), LOST
         elif out_of_time:
@@ -442,8 +442,8 @@ class RunSession:
             problem=problem,
             rounds=tuple(rounds.done),
             workers=context.settings.pool.names,
-            tool_calls=() if rounds.answer is None else rounds.answer.tool_calls,
-            actions=context.actions.of_run(self._request.run_id),
+            tool_calls=() if answered is None else answered.tool_calls,
+            actions=context.actions.actions,
             labels=rounds.answer_labels,
             seconds=context.now(),
             forecast=self._forecast,

@@ -219,15 +219,11 @@ class ActionLog:
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """The actions that may have changed something, in the order in which they began."""
-        return tuple(each.action for each in self.begun if each.counts)
-
-    def of_run(self, run_id: str) -> tuple[Action, ...]:
-        """Return the actions of the run and of its nested runs, without those of the runs around it."""
-        if self.outer is None:
-            return self.actions
-        own = [each for each in self.begun if any(level.run_id == run_id for level in each.levels)]
-        return tuple(each.action for each in own if each.counts)
+        """The actions that may have changed something, of the run and its nested runs, in order."""
+        known = [each for each in self.begun if each.counts]
+        if self.outer is not None:
+            known = [each for each in known if any(at.run_id == self._run_id for at in each.levels)]
+        return tuple([each.action for each in known])
 
     @property
     def _root(self) -> "ActionLog":

@@ -95,10 +95,14 @@ class RunRecorder:
             return event.proposal in self.paid_results.round(event.round).proposals
         if isinstance(event, PlanReady):
             ready = self._plans.get(event.round)
-            return ready is not None and _told(ready) == _told(event)
+            given = event.plan, event.planner, event.is_fallback
+            return ready is not None and (ready.plan, ready.planner, ready.is_fallback) == given
         if isinstance(event, StepEnded):
             end = self._state.round(event.round).step(event.step).end
-            return event.outcome.reused and end is not None and _is_same(end, event)
+            if end is None or not event.outcome.reused or end.key != event.key:
+                return False
+            one, other = end.outcome, event.outcome
+            return (one.status, one.text, one.attempts) == (other.status, other.text, other.attempts)
         return False
 
     def _noted(self, event: StepEnded) -> StepEnded:
@@ -130,29 +134,17 @@ class RunRecorder:
         """Return the recorded result if the resumed run did nothing and ends as before; else `None`."""
         if self._resumed is None or not isinstance(self._state.last, RunEnded):
             return None
-        before = self._state.result()
-        same = (before.status, before.answer, before.problem) == (
-            result.status,
-            result.answer,
-            result.problem,
-        )
-        return before if same else None
+        before, ended = self._state.result(), (result.status, result.answer, result.problem)
+        return before if (before.status, before.answer, before.problem) == ended else None
 
     def _bill_unseen(self, ended: RunEnded) -> None:
         """Record calls that a crash interrupted and whose steps did not run again, so their cost counts."""
         lost = self.paid_results.lost
         unseen = {place: calls for place, calls in self.paid_results.unseen.items() if place in lost}
         for outcome in outcomes_of_lost(unseen):
-            self.tell(
-                StepEnded(
-                    run_id=ended.run_id,
-                    at=ended.at,
-                    round=outcome.round,
-                    step=outcome.step,
-                    attempt=0,
-                    outcome=outcome,
-                )
-            )
+            number, step, at = outcome.round, outcome.step, ended.at
+            run_id = ended.run_id
+            self.tell(StepEnded(run_id=run_id, at=at, round=number, step=step, attempt=0, outcome=outcome))
 
     async def flush(self) -> None:
         """Wait until every event so far is durable."""
@@ -170,14 +162,3 @@ class RunRecorder:
     async def aclose(self) -> None:
         """Write the remaining records, and release the run."""
         await self._log.aclose()
-
-
-def _told(ready: PlanReady) -> tuple[Plan, str, bool]:
-    return ready.plan, ready.planner, ready.is_fallback
-
-
-def _is_same(known: StepEnded, again: StepEnded) -> bool:
-    """Return whether a reused outcome is the latest recorded outcome of its step."""
-    one, other = known.outcome, again.outcome
-    facts = (one.status, one.text, one.attempts) == (other.status, other.text, other.attempts)
-    return facts and known.key == again.key

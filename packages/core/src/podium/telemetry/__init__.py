@@ -22,7 +22,10 @@ Observer = Callable[[Event, RunState], None]
 
 def observed(*observers: Observer | None) -> list[Callable[[Event], None]]:
     """Return a listener that calls the observers with the events of a run, and not of its nested runs."""
-    state, known = RunState(), [each for each in observers if each is not None]
+    known = [each for each in observers if each is not None]
+    if not known:
+        return []
+    state = RunState()
 
     def take(event: Event) -> None:
         if state.run_id in ("", event.run_id):
@@ -30,7 +33,7 @@ def observed(*observers: Observer | None) -> list[Callable[[Event], None]]:
             for observe in known:
                 observe(event, state)
 
-    return [take] if known else []
+    return [take]
 
 
 def start_trace(name: str, workers: Iterable[Worker], planners: Iterable[Planner]) -> "Trace | None":
