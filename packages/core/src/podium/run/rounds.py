@@ -313,7 +313,7 @@ class Rounds:
     async def _carry_out(self, number: int, plan: Plan, execution: RoundScheduler, begun: _Next) -> Plan:
         """Ask for approval, run the plan, and return the approved plan."""
         allowed: Plan | Problem = plan
-        may_ask = self.context.policy.asks_plans or bool(self.context.paid_results.rounds)
+        may_ask = self.context.policy.approvers_of("plans") or self.context.paid_results.rounds
         try:
             if may_ask and begun.earlier is None:  # an earlier plan was approved in its own round
                 allowed = await request_approval(self.context, number, plan, self.context.labels)
