@@ -61,8 +61,8 @@ def test_the_end_of_an_action(podium: Podium, journal: SqlJournal, verdict: str)
     conductor = shop(journal, refunds)
     assert ran(conductor).status == "partial"
     shown = podium("show", "refunds").stdout
-    assert "step 0 is an action (!): not known whether it was carried out" in shown
-    assert "step 1 is an action (!): carried out" in shown
+    assert "step 0 is an action (!): not known whether it is done" in shown
+    assert "step 1 is an action (!): done" in shown
     actions = json.loads(podium("show", "refunds", "--json").stdout)["actions"]
     assert [(each["asked"], each["end"]) for each in actions] == [
         ("Refund 1017.", "unknown"),
