@@ -45,7 +45,7 @@ class PaidSteps:
         self._graph = graph
         self._paid = paid
         self._has_exact_keys = has_exact_keys
-        is_recorded = context.recorded is not None or bool(context.paid_results.outcomes)
+        is_recorded = context.recorded is not None or context.request.paid_results is not None
         self.has_keys = has_exact_keys or is_recorded
         """Whether steps that do not act may have paid results, which are found by keys."""
         self._log = context.actions

@@ -63,7 +63,7 @@ class PaidResults:
     """By round and step: the key of the outcome, if it was recorded for another conversation."""
     charged: set[tuple[int, int, int]] = field(default_factory=set)
     """Round, step and attempt of every recorded call, which the ledger has already counted."""
-    outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)
+    _outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)
     """Outcomes by `step_key`, each with its number in the order of `add`."""
     _added: int = 0
     _shown: dict[tuple[int, int], list[tuple[int, ...]]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class PaidResults:
     def add(self, key: str, outcome: Outcome) -> None:
         """Add an outcome; outcomes of a run are added in the order in which its steps ended."""
         self._added += 1
-        self.outcomes.setdefault(key, []).append((self._added, outcome))
+        self._outcomes.setdefault(key, []).append((self._added, outcome))
         if outcome.status == "ok" and outcome.shown is not None:
             self._shown.setdefault((outcome.round, outcome.step), []).append(outcome.shown)
 
@@ -109,7 +109,7 @@ class PaidResults:
 
     def find(self, key: str, number: int, step: int) -> tuple[int, Outcome] | None:
         """Return the rank of an outcome with this key, preferably of this step, and the outcome."""
-        known = self.outcomes.get(key, [])
+        known = self._outcomes.get(key, [])
         own = (each for each in known if (each[1].round, each[1].step) == (number, step))
         return next(own, known[0] if known else None)
 
@@ -117,7 +117,7 @@ class PaidResults:
         """Return and remove the outcome that `find` finds."""
         if (found := self.find(key, number, step)) is None:
             return None
-        self.outcomes[key].remove(found)  # two steps with the same input may need two answers
+        self._outcomes[key].remove(found)  # two steps with the same input may need two answers
         outcome = found[1]
         if (outcome.round, outcome.step) == (number, step):
             return replace(outcome, reused=True)
