@@ -155,3 +155,27 @@ async def test_the_caps_follow_what_answers_needed(known: str) -> None:
         caps = [worker.requests[0].sampling.max_tokens for worker in workers]
         assert caps[0] in range(64, 300)
         assert caps[1] in range(600, 1_100)
+
+
+NESTED = [
+    pytest.param(((2, "x", ()),), id="alone"),
+    pytest.param(((2, "x", ()), (0, "end", (0,))), id="first"),
+    pytest.param(((0, "x", ()), (2, "end", (0,))), id="last"),
+    pytest.param(((0, "x", ()), (2, "y", (0,)), (1, "end", (1,))), id="between"),
+]
+
+
+@pytest.mark.parametrize("steps", NESTED)
+@pytest.mark.parametrize("times", [3, 15])
+async def test_a_conductor_in_the_pool_needs_no_price(steps: tuple[Row, ...], times: int) -> None:
+    """Its calls are reserved one by one, so that a limit on cost holds for all of them."""
+    price = Price(input=2.0, output=8.0)
+
+    async def ask(limits: Limits) -> Result:
+        inner = Conductor(boss(rows((0, "inside", ()))), [Model("inner", price, "word" * 60)])
+        workers = [Model("one", price, "word" * 60), Model("two", price, "word" * 60), inner]
+        return await Conductor(boss("none"), workers, limits=limits).run(plan_of(*steps))
+
+    free = await ask(Limits())
+    assert free.cost is not None
+    assert (await ask(Limits(cost=times * free.cost))).status == "ok"

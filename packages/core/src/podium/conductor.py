@@ -442,7 +442,7 @@ class Conductor(Worker):
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
         """Return `None` inside a run, because the run's ledger counts the calls of the nested run."""
-        return None if request.caller is not None else super().worst_case(request, answer_tokens)
+        return super().worst_case(request, answer_tokens) if request.step_input is None else None
 
     async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
         """Answer as a worker of another run, within that run's limits and under its policy.
