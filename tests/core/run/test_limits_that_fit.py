@@ -125,7 +125,8 @@ async def test_an_answer_that_is_cut_stays_if_there_is_no_longer_one() -> None:
     )
     assert (result.answer, result.outcomes[0].text, result.status) == ("B", "half", "partial")
     assert result.problem is not None
-    assert "cut" in result.problem.message
+    assert "the share of its step" in result.problem.message
+    assert "a higher Limits.cost" in result.problem.message
 
 
 @pytest.mark.parametrize("known", ["process", "journal", "nowhere"])

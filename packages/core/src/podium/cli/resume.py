@@ -86,7 +86,10 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
                 anyio.run(_decide_at_the_terminal, screen, recorded, asked, new_plan)
                 new_plan = None
         if isinstance(state.end, RunEnded) and state.end.result.status == "ok":
-            screen.note("podium: the run is complete: this is its recorded answer, and nothing is called")
+            told = "this is its recorded answer, and nothing is called"
+            if new_plan is not None:
+                told = "its plan is replaced, and the steps whose input differs are called"
+            screen.note(f"podium: the run is complete: {told}")
         own = conductor.limits.keeping(state.limits)
         new: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
         if not new and (kept := _differences(own, conductor.limits)):

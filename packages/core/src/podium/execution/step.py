@@ -296,6 +296,15 @@ class StepRunner:
         ids = {"round": self.round, "step": self.state.index, "attempt": attempt.number}
         self.context.tell(AttemptFailed, **ids, call=attempt.call(), wait=wait)
 
+    def _cut_by_limits(self, cut: Attempt) -> Problem:
+        """Return the problem of an answer that the limits of the run were too low for."""
+        ledger, cap = self.context.ledger, cut.request.sampling.max_tokens
+        names = [
+            f"Limits.{name}" for name in ("cost", "output_tokens", "input_tokens") if ledger.limits_any(name)
+        ]
+        share = f"the text was cut at {cap} tokens, the share of its step in what the run had left"
+        return Problem("cut", f"{share}: run it again with a higher {' or '.join(names)}")
+
     def ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
         """Return the outcome of the step, which has ended."""
         state, made, before = self.state, self.state.calls, self.before
@@ -309,6 +318,10 @@ class StepRunner:
             whole = self._cut.completion
         if whole is not None:  # paid for, even if its worker failed during its cleanup
             status, problem = "ok", shortfall(whole) or self.repeats
+            if cut := next(
+                (each for each in reversed(made) if each.is_cut and each.completion is whole), None
+            ):
+                problem = self._cut_by_limits(cut)
         now = self.context.now()
         started = now if self._reused is not None else None
         if made:

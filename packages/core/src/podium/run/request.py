@@ -18,7 +18,7 @@ from podium.execution.context import (
 )
 from podium.execution.retry import OnFailure
 from podium.journal.cache import Cache
-from podium.journal.journal import Journal
+from podium.journal.journal import Journal, check_id
 from podium.planners.planner import Planner
 from podium.policy import Policy, answer_key
 from podium.prompts.prompt import check_names
@@ -89,6 +89,7 @@ def new_request(
     given: dict[str, Any] = {**options}
     run_id = given.pop("run_id", None)
     if run_id is not None:
+        check_id(run_id)
         journal_of(settings, options.get("journal"))
     tools = given.pop("tools", ())
     tools = tools if isinstance(tools, Tools) else Tools(tuple(tools))
