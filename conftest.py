@@ -25,7 +25,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 from podium.cli.policy import FlowFile
 from podium.cli.root import app
-from podium.config import load_config, read_table
+from podium.config import load_config
+from podium.config.load import read_table
 
 # Collection imports every framework. Garbage collections would double its time, and find nothing.
 gc.disable()

@@ -17,7 +17,8 @@ from rich.console import Console
 
 from benchmarks.bars import Bar, bars_table
 from podium.errors import PlanError
-from podium.plan_text import MAX_CHARS, PlanReader, Spelling, parse_plan, write_plan
+from podium.plan_text import PlanReader, Spelling, parse_plan, write_plan
+from podium.plan_text.parser import MAX_CHARS
 from podium.types import Plan, Step
 
 WORKERS = 3

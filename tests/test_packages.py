@@ -83,11 +83,10 @@ def test_version_is_the_modules_own(name: str) -> None:
 
 @pytest.mark.parametrize("folder", [folder for folder in PROJECTS if folder != "core"])
 def test_bounds_on_the_other_distributions(folder: str) -> None:
-    """Before 1.0 a minor version may break: each needs `podium-conductor` of its own minor version."""
-    major, minor, _ = version("podium-conductor").split(".")
+    """They are released together, and need each other in their own version."""
     bounds = siblings(PROJECTS[folder], PROJECTS[folder].get("optional-dependencies", {}))
     assert "core" in bounds
-    assert set(bounds.values()) == {f">={major}.{minor}.0,<{major}.{int(minor) + 1}"}
+    assert set(bounds.values()) == {f"=={version('podium-conductor')}"}
 
 
 def test_the_url_stands_in_few_places() -> None:

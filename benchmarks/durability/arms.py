@@ -60,12 +60,8 @@ async def recorded(arm: Arm, place: str) -> int:
 async def _podium(place: str, latency: float) -> AsyncGenerator[Run, None]:
     from podium.conductor import Conductor  # noqa: PLC0415
     from podium.planners import FixedPlanner  # noqa: PLC0415
-    from podium.workers import (  # noqa: PLC0415
-        FREE,
-        Card,
-        FunctionWorker,
-        StepInput,
-    )
+    from podium.workers import FREE, Card, StepInput  # noqa: PLC0415
+    from podium.workers.simple import FunctionWorker  # noqa: PLC0415
 
     waiting = anyio.CapacityLimiter(math.inf)
 

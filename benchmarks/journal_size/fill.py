@@ -15,7 +15,8 @@ import asyncpg  # type: ignore[import-untyped]
 
 from benchmarks.journal_size.samples import KEYS, Cells, Made, made, record
 from podium.journal import SqlCache, SqlJournal
-from podium.types import Completion, write_record
+from podium.types import Completion
+from podium.types.codec import write_record
 from podium_server.api.responses.store import ResponseStore
 from podium_server.jobs.table import JobTable
 from podium_server.keys import KeyRules, KeyStore

@@ -9,7 +9,7 @@ from time import time
 from uuid import uuid4
 
 from benchmarks.journal_size.samples import NAMED, run_id_of
-from podium.cli import find_run
+from podium.cli.arguments import find_run
 from podium.errors import RunUnknown
 from podium.journal import SqlCache, SqlJournal
 from podium.types import Completion, Result, RunEnded, RunStarted

@@ -10,7 +10,8 @@ from uuid import UUID
 from podium import ChatPlanner, Conductor, ScriptedWorker
 from podium.errors import WorkerUnavailable
 from podium.execution import Retry
-from podium.journal import Record, RunRow, SqlJournal, link
+from podium.journal import Record, RunRow, SqlJournal
+from podium.journal.journal import link
 from podium.planners import FixedPlanner
 from podium_server.turn.idempotency import NamedRun
 

@@ -7,7 +7,6 @@ ROOT = Path(__file__).parents[2]
 INTERNAL = {
     "podium.cli",
     "podium.cli.drawing",
-    "podium.prompts",
     "podium_server.http",
     "podium_server.metrics",
     "podium_server.models",

@@ -33,7 +33,8 @@ from podium.errors import ConfigError, QueryError, RunFailed
 from podium.execution import Retry
 from podium.planners import FixedPlanner
 from podium.types import Result
-from podium.workers import FREE, Card, FunctionWorker, StepInput
+from podium.workers import FREE, Card, StepInput
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 READ, WRITTEN = USAGE["prompt_tokens"], USAGE["completion_tokens"]

@@ -25,12 +25,14 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlannerError, PodiumError
 from podium.execution import Retry
-from podium.hosts import worker_error
+from podium.hosts.errors import worker_error
 from podium.journal import SqlJournal
-from podium.plan_text import KEEP, write_plan
+from podium.plan_text import write_plan
+from podium.plan_text.writer import KEEP
 from podium.planners import ChatPlanner, FixedPlanner, Planner
 from podium.types import Plan, Step
-from podium.workers import FREE, FunctionWorker, Gather, ScriptedWorker, StepInput, Worker
+from podium.workers import FREE, Gather, ScriptedWorker, StepInput, Worker
+from podium.workers.simple import FunctionWorker
 
 Speak = Callable[[str], Awaitable[str]]
 """Returns a worker's answer from the text of all its messages."""

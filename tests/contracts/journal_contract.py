@@ -14,7 +14,8 @@ import pytest
 from core.journal.happenings import course, ended, started, step_ended, stopped
 
 from podium.errors import ConfigError, JournalError, RunExists, RunHeld, RunUnknown
-from podium.journal import Journal, Record, verify
+from podium.journal import Journal, Record
+from podium.journal.journal import verify
 from podium.types import Result, RunEnded, RunStarted, StepDelta
 
 _NESTED = (("outer", None), ("inner", "outer"), ("innermost", "inner"), ("other", None))

@@ -15,7 +15,7 @@ import pytest
 
 from podium.plan_text import parse_plan
 from podium.planners import Planner, PlanRequest, PlanText
-from podium.types import read_query
+from podium.types.messages import read_query
 from podium.workers import Card
 
 

@@ -5,14 +5,16 @@ from contextlib import aclosing
 
 import anyio
 
-from podium.budget import Ledger, Limits
+from podium.budget import Limits
+from podium.budget.ledger import Ledger
 from podium.execution import Retry
 from podium.execution.context import ConductorSettings, RunContext, RunRequest
 from podium.journal import Cache
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
 from podium.policy import Policy
-from podium.types import Completion, Event, Plan, Query, Step, StepDelta, StepEnded, StepStarted, read_query
+from podium.types import Completion, Event, Plan, Query, Step, StepDelta, StepEnded, StepStarted
+from podium.types.messages import read_query
 from podium.usage import Usage
 from podium.workers import FREE, Card, Pool, Request, ScriptedWorker, Worker
 from podium.workers.simple import Reply

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from podium.types import Message, estimate_usage
+from podium.types import Message
+from podium.types.messages import estimate_usage
 from podium.usage import estimate_tokens
 
 SAMPLES = json.loads(Path(__file__).with_name("token_counts.json").read_text(encoding="utf-8"))

@@ -14,7 +14,8 @@ from typer.testing import Result
 
 from podium.conductor import Conductor
 from podium.config import load_config
-from podium.workers import Card, Kind, MeasuredRate, read_measured
+from podium.workers import Card, Kind, MeasuredRate
+from podium.workers.rates import read_measured
 from podium_evals.calibration import with_measured
 
 Podium = Callable[..., Result]

@@ -9,9 +9,11 @@ from podium import Conductor, Limits, Plan, Result, Step
 from podium.errors import ConfigError
 from podium.execution import Retry
 from podium.planners import FixedPlanner, RulePlanner
-from podium.types import Message, literal
+from podium.types import Message
+from podium.types.plan import literal
 from podium.usage import Usage
-from podium.workers import Card, FunctionWorker, Price, Request, Worker, complete
+from podium.workers import Card, Price, Request, Worker, complete
+from podium.workers.simple import FunctionWorker
 from podium_evals.errors import RecordingInvalid, Unrecorded
 from podium_evals.recorded import (
     NO_ANSWER,

@@ -17,7 +17,8 @@ from faults.child import Task
 from faults.diamonds import PARTS, Part
 
 from podium.errors import RunUnknown
-from podium.journal import Journal, verify
+from podium.journal import Journal
+from podium.journal.journal import verify
 from podium.types import StepEnded
 
 _SECONDS = 60.0

@@ -18,7 +18,8 @@ import pytest
 from faults.leftovers import until
 from servers.chat_server import Call, ChatServer, says
 
-from podium.journal import SqlJournal, verify
+from podium.journal import SqlJournal
+from podium.journal.journal import verify
 
 pytestmark = [pytest.mark.anyio, pytest.mark.long, pytest.mark.timeout(180)]
 

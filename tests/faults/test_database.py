@@ -17,7 +17,8 @@ from faults.lives import Nursery, recorded
 
 from benchmarks.postgres_server import PostgresServer
 from podium.conductor import Conductor
-from podium.journal import SqlJournal, verify
+from podium.journal import SqlJournal
+from podium.journal.journal import verify
 from podium.planners import FixedPlanner
 from podium.types import Plan, RunResumed, Step, StepEnded
 from podium.workers import ScriptedWorker

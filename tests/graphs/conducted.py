@@ -13,7 +13,8 @@ from langchain_podium.graph import conductor_node
 from podium import Conductor, Plan, Step
 from podium.plan_text import write_plan
 from podium.planners import Planner, PlanRequest, PlanText
-from podium.workers import FREE, FunctionWorker, StepInput, Worker
+from podium.workers import FREE, StepInput, Worker
+from podium.workers.simple import FunctionWorker
 
 
 class Chat(TypedDict, total=False):

@@ -14,7 +14,8 @@ from podium.errors import RunFailed
 from podium.hosts import tool_call
 from podium.planners import FixedPlanner
 from podium.types import Completion
-from podium.workers import FunctionWorker, StepInput, Worker
+from podium.workers import StepInput, Worker
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 

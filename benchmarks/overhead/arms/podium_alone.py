@@ -7,7 +7,8 @@ from benchmarks.block import Run
 from benchmarks.job import ANSWER, MODELS, SHAPES, ShapeName
 from podium.conductor import Conductor
 from podium.planners import FixedPlanner
-from podium.workers import FREE, Card, ChatWorker, Endpoint, FunctionWorker, StepInput, Worker
+from podium.workers import FREE, Card, ChatWorker, Endpoint, StepInput, Worker
+from podium.workers.simple import FunctionWorker
 
 
 @asynccontextmanager

@@ -13,10 +13,10 @@ from small_recording import small_recording
 from typer.testing import CliRunner
 
 from podium import Conductor
-from podium.cli import app
+from podium.cli.root import app
 from podium.config import load_config
 from podium.errors import ConfigError, PlannerError
-from podium.workers import KindEntry, MeasuredFile, RateEntry, identity_of, write_measured
+from podium.workers.rates import KindEntry, MeasuredFile, RateEntry, identity_of, write_measured
 from podium_evals.recorded import write_recordings
 from podium_train import PromptStyle, fingerprint
 from podium_train.export import FACTS_FILE, ConductorFacts, export_conductor, read_facts

@@ -12,7 +12,8 @@ import httpx2
 import pytest
 from servers.chat_server import STALL, ChatServer, Reply, says
 
-from podium.aio import connections_per_loop, run_sync
+from podium.aio import run_sync
+from podium.aio.loops import connections_per_loop
 
 LIBRARIES: Any = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
 

@@ -10,7 +10,7 @@ from weakref import ref
 import anyio
 import pytest
 
-from podium.aio import LoopLocal, PerLoop
+from podium.aio.loops import LoopLocal, PerLoop
 
 
 class Line:

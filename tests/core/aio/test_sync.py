@@ -21,7 +21,8 @@ from podium import Conductor, Plan, Step
 from podium.aio import iterate, run_sync
 from podium.planners import FixedPlanner
 from podium.types import Message
-from podium.workers import Card, ChatWorker, Endpoint, FunctionWorker, Request, StepInput, complete
+from podium.workers import Card, ChatWorker, Endpoint, Request, StepInput, complete
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.timeout(60, method="thread")  # a main thread that waits takes no signal
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from podium.budget import Ledger, Limits, Remaining, Reservation, Spend
-from podium.budget.ledger import Kept
+from podium.budget import Limits, Remaining, Spend
+from podium.budget.ledger import Kept, Ledger, Reservation
 from podium.errors import LimitExceeded
 from podium.usage import Usage
 

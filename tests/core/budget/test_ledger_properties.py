@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from podium.budget import Ledger, Limits, Reservation, Spend
-from podium.budget.ledger import Kept
+from podium.budget import Limits, Spend
+from podium.budget.ledger import Kept, Ledger, Reservation
 from podium.errors import LimitExceeded
 
 COSTS = st.one_of(st.none(), st.integers(0, 4).map(lambda dimes: dimes / 10))

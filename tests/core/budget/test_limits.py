@@ -3,7 +3,8 @@
 import pytest
 from core.actors import context_of
 
-from podium.budget import Ledger, Limits, Spend
+from podium.budget import Limits, Spend
+from podium.budget.ledger import Ledger
 from podium.errors import ConfigError
 from podium.execution.fit import Fit
 from podium.types import Constraint, Message, Sampling
@@ -12,7 +13,6 @@ from podium.workers import (
     Card,
     ChatWorker,
     Endpoint,
-    FunctionWorker,
     Gather,
     Price,
     Request,
@@ -21,6 +21,7 @@ from podium.workers import (
     Worker,
 )
 from podium.workers.pool import check_prices
+from podium.workers.simple import FunctionWorker
 from podium.workers.worker import PER_ATTACHMENT, PER_MESSAGE, PER_REQUEST, most_tokens
 
 pytestmark = pytest.mark.anyio

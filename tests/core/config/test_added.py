@@ -10,8 +10,9 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from podium import Conductor
-from podium.cli import app
-from podium.config import find_journal, load as loading, load_config
+from podium.cli.root import app
+from podium.config import load as loading, load_config
+from podium.config.load import find_journal
 from podium.errors import ConfigError
 from podium.planners import CachedPlanner
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from podium.conductor import Conductor
-from podium.config import find_config, find_journal, load_config
+from podium.config import find_config, load_config
+from podium.config.load import find_journal
 from podium.config.source import lines_of
 from podium.errors import ConfigError
 from podium.planners import CachedPlanner, ChatPlanner

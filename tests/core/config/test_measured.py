@@ -8,11 +8,11 @@ import pytest
 from podium.conductor import Conductor
 from podium.config import load_config
 from podium.errors import ConfigError
-from podium.workers import (
+from podium.workers import ScriptedWorker
+from podium.workers.rates import (
     KindEntry,
     MeasuredFile,
     RateEntry,
-    ScriptedWorker,
     identity_of,
     put_on_cards,
     read_measured,

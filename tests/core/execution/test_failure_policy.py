@@ -14,7 +14,8 @@ from podium.execution import OnFailure, Retry
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import AnswerDelta, Completion, Outcome, Plan, Problem, RunEnded, Step
 from podium.usage import Usage
-from podium.workers import FREE, Card, FunctionWorker, Gather, Price, Request, ScriptedWorker, StepInput
+from podium.workers import FREE, Card, Gather, Price, Request, ScriptedWorker, StepInput
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 

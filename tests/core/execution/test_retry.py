@@ -9,7 +9,8 @@ import pytest
 from core.actors import Act, Actor, answering, context_of, never, plan_of, writing
 from core.virtual_clock import BACKEND
 
-from podium.budget import Ledger, Limits, Spend
+from podium.budget import Limits, Spend
+from podium.budget.ledger import Ledger
 from podium.conductor import Conductor
 from podium.errors import (
     ConfigError,

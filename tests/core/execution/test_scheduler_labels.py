@@ -7,7 +7,7 @@ from core.virtual_clock import BACKEND
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.plan_text import KEEP
+from podium.plan_text.writer import KEEP
 from podium.policy import ApprovalRequest, Policy, Rule
 from podium.types import Event, Plan, PlanReady, Result, Step, StepEnded, StepStarted
 from podium.workers import FREE, Card, ScriptedWorker

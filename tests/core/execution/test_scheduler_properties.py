@@ -18,7 +18,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import WorkerRefused
 from podium.execution import Retry
-from podium.hosts import answer_sources
+from podium.hosts.results import answer_sources
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner
 from podium.types import Completion, Event, Outcome, Plan, Result, RunEnded, Step, StepEnded, StepStarted

@@ -18,14 +18,8 @@ from podium import (
 )
 from podium.errors import QueryError, RunFailed, WorkerFailed, WorkerTimeout
 from podium.execution import Retry
-from podium.hosts import (
-    ChatAnswer,
-    ChatCall,
-    ContinuationStore,
-    continuation_names,
-    tool_call,
-    write_continuation,
-)
+from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, tool_call
+from podium.hosts.continuation import continuation_names, write_continuation
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.run import RunOptions

@@ -6,7 +6,8 @@ import pytest
 from contracts.provider_errors import PROVIDER_ERRORS, ProviderError
 
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerTimeout
-from podium.hosts import worker_error, worker_errors
+from podium.hosts import worker_errors
+from podium.hosts.errors import worker_error
 from podium.secrets import register
 from podium.usage import Usage
 

@@ -11,16 +11,8 @@ import podium.hosts
 from podium import Conductor, Message, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, RunFailed, RunWaiting, WorkerBroken, WorkerFailed, WorkerRefused
 from podium.execution import Retry
-from podium.hosts import (
-    answer_sources,
-    answered,
-    plan_lines,
-    read_completion,
-    read_sampling,
-    read_tools,
-    result_metadata,
-    sampling_arguments,
-)
+from podium.hosts import read_completion, read_sampling, read_tools, result_metadata, sampling_arguments
+from podium.hosts.results import answer_sources, answered, plan_lines
 from podium.planners import FixedPlanner
 from podium.secrets import register
 from podium.types import Completion, Constraint, Outcome, Result, Sampling, steps_behind

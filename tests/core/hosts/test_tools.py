@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerTimeout
 from podium.execution import Retry
-from podium.hosts import ToolWorker, prompt_text, text_of, tool_arguments, tool_call
+from podium.hosts import ToolWorker, text_of, tool_call
+from podium.hosts.results import prompt_text, tool_arguments
 from podium.planners import FixedPlanner
 from podium.types import Completion, Message, Plan, Step
 from podium.usage import Usage

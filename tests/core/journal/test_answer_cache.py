@@ -17,21 +17,13 @@ from podium.errors import ConfigError, WorkerUnavailable
 from podium.execution.fit import Fit
 from podium.execution.graph import StepState
 from podium.execution.step import StepRunner
-from podium.journal import Cache, MemoryCache, answer_key
+from podium.journal import Cache, MemoryCache
+from podium.journal.cache import answer_key
 from podium.policy import Policy
 from podium.types import Completion, Message, Outcome, Plan, RunEnded, Sampling, Step, StepStarted
 from podium.usage import Usage
-from podium.workers import (
-    Card,
-    ChatWorker,
-    Endpoint,
-    FunctionWorker,
-    Price,
-    Request,
-    ScriptedWorker,
-    StepInput,
-    Worker,
-)
+from podium.workers import Card, ChatWorker, Endpoint, Price, Request, ScriptedWorker, StepInput, Worker
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -9,20 +9,9 @@ from core.journal.happenings import course, started, step_ended
 from hypothesis import given, strategies as st
 
 from podium.errors import JournalBroken, RunUnknown
-from podium.journal import (
-    ROOT,
-    Break,
-    Journal,
-    MemoryJournal,
-    Record,
-    export,
-    link,
-    read_anchors,
-    read_lines,
-    verify,
-    verify_lines,
-    verify_runs,
-)
+from podium.journal import Journal, MemoryJournal, Record, export, verify_lines, verify_runs
+from podium.journal.audit import read_anchors, read_lines
+from podium.journal.journal import ROOT, Break, link, verify
 
 pytestmark = pytest.mark.anyio
 

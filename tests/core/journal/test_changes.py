@@ -14,7 +14,8 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 from core.journal.happenings import ended, started, step_ended
 
-from podium.journal import Follower, Schema, SqlJournal, SqlTables
+from podium.journal import Schema, SqlJournal, SqlTables
+from podium.journal.sql.changes import Follower
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,8 @@ import pytest
 from core.journal.happenings import ended, started, step_ended, stopped
 
 from podium.errors import JournalError, RunDead, RunHeld, RunLost
-from podium.journal import Log, SqlJournal, verify
+from podium.journal import Log, SqlJournal
+from podium.journal.journal import verify
 from podium.journal.sql.commits import Batch, FencedStore, SqlLog
 
 pytestmark = pytest.mark.anyio

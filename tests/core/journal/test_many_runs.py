@@ -9,17 +9,8 @@ import anyio
 import pytest
 from core.journal.happenings import ended, started
 
-from podium.journal import (
-    Schema,
-    SqlJournal,
-    SqlTables,
-    anchors_of,
-    export,
-    journal as journals,
-    read_lines,
-    verify_each,
-    verify_runs,
-)
+from podium.journal import Schema, SqlJournal, SqlTables, anchors_of, export, journal as journals, verify_runs
+from podium.journal.audit import read_lines, verify_each
 from podium.journal.sql import runs as sql_runs
 
 pytestmark = pytest.mark.anyio

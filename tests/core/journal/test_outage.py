@@ -18,7 +18,8 @@ from podium.errors import JournalError, RunUnknown
 from podium.journal import Schema, SqlJournal, SqlTables, verify_runs
 from podium.journal.sql import postgres, sqlite
 from podium.journal.sql.commits import Batch, FencedStore, SqlLog
-from podium.workers import Card, FunctionWorker
+from podium.workers import Card
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -16,18 +16,17 @@ from podium import ChatPlanner, Conductor, ScriptedWorker
 from podium.errors import WorkerUnavailable
 from podium.execution import Retry
 from podium.journal import (
-    Anchor,
-    Break,
     Schema,
     SqlCache,
     SqlJournal,
     SqlTables,
     anchors_of,
     export,
-    link,
     verify_lines,
     verify_runs,
 )
+from podium.journal.audit import Anchor
+from podium.journal.journal import Break, link
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import NestedRunEnded

@@ -93,7 +93,7 @@ async def test_what_workers_print_stays_out_of_the_protocol(tmp_path: Path) -> N
 import os, subprocess, sys
 import anyio
 from podium import Conductor, FunctionWorker, RulePlanner
-from podium.mcp import serve_stdio
+from podium.mcp.server import serve_stdio
 
 def loud(step_input):
     print("printed")

@@ -8,7 +8,8 @@ from core.actors import plan_of
 from hypothesis import given, strategies as st
 
 from podium.errors import PlanInvalid
-from podium.plan_text import Change, Edit, Insert, Move, Remove, edit_plan, read_edits
+from podium.plan_text import Change, Move, Remove, edit_plan, read_edits
+from podium.plan_text.edits import Edit, Insert
 from podium.types import Message, Plan, Step
 
 PLAN = Plan(

@@ -3,7 +3,8 @@
 import pytest
 
 from podium.errors import PlanError, PlanInvalid, PlanSyntaxError
-from podium.plan_text import MAX_CHARS, PlanReader, parse_plan
+from podium.plan_text import PlanReader, parse_plan
+from podium.plan_text.parser import MAX_CHARS
 from podium.types import Plan, Step
 
 ROW = '{{"worker": {0}, "subtask": "Do part {0}.", "access": []}}\n'

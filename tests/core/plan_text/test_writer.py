@@ -9,7 +9,8 @@ import jsonschema
 import pytest
 
 from podium.errors import ConfigError
-from podium.plan_text import Spelling, parse_plan, plan_grammar, plan_schema, write_plan
+from podium.plan_text import Spelling, parse_plan, write_plan
+from podium.plan_text.writer import plan_grammar, plan_schema
 from podium.types import Plan, Step
 
 SPELLINGS = get_args(Spelling)

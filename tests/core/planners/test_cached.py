@@ -9,7 +9,8 @@ import pytest
 
 from podium.errors import ConfigError, WorkerUnavailable
 from podium.planners import CachedPlanner, Planner, PlanRequest, PlanText, Turn
-from podium.types import Message, read_query
+from podium.types import Message
+from podium.types.messages import read_query
 from podium.usage import Usage
 from podium.workers import FREE, Card
 

@@ -4,7 +4,8 @@ import pytest
 
 from podium.plan_text import Spelling, parse_plan
 from podium.planners import FixedPlanner, PlanRequest, PlanText
-from podium.types import Plan, Step, read_query
+from podium.types import Plan, Step
+from podium.types.messages import read_query
 from podium.workers import Card
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 
 from podium.planners import CachedPlanner, ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
 from podium.planners.chat import MAX_KINDS
-from podium.types import read_query
+from podium.types.messages import read_query
 from podium.usage import estimate_tokens
 from podium.workers import Calculator, Card, Kind, MeasuredRate, Price, ScriptedWorker
 from podium.workers.rates import kind_of

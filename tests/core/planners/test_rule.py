@@ -12,7 +12,8 @@ from podium.conductor import Conductor
 from podium.errors import PlannerError
 from podium.plan_text import PlanReader, parse_plan
 from podium.planners import DirectPlanner, FixedPlanner, Planner, PlanRequest, PlanText, RulePlanner, Turn
-from podium.types import Message, Plan, Query, read_query
+from podium.types import Message, Plan, Query
+from podium.types.messages import read_query
 from podium.usage import Usage
 from podium.workers import Calculator, Card, Documents, Gather
 from podium.workers.offline import find_expressions

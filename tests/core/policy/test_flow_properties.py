@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from hypothesis import given, strategies as st
 
 from podium.errors import PlanForbidden
-from podium.policy import Policy, Rule, labels_of
+from podium.policy import Policy, Rule
+from podium.policy.rules import labels_of
 from podium.types import Plan, Step
 from podium.workers import Card
 

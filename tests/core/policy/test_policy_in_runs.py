@@ -14,10 +14,11 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PlanForbidden, PlannerError, WorkerUnavailable
 from podium.execution import Retry
-from podium.plan_text import KEEP
+from podium.plan_text.writer import KEEP
 from podium.planners import FixedPlanner, RulePlanner
 from podium.policy import Pin, Policy, Rule
-from podium.types import Plan, Step, read_query
+from podium.types import Plan, Step
+from podium.types.messages import read_query
 from podium.workers import FREE, Card, Request, ScriptedWorker
 from podium.workers.simple import Reply
 

@@ -17,9 +17,11 @@ from servers.chat_server import Call, ChatServer, Reply, says
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanError
-from podium.plan_text import KEEP, Spelling, parse_plan, write_plan
+from podium.plan_text import Spelling, parse_plan, write_plan
+from podium.plan_text.writer import KEEP
 from podium.planners import ChatPlanner, RulePlanner
-from podium.types import Message, Result, storable
+from podium.types import Message, Result
+from podium.types.messages import storable
 from podium.workers import ChatWorker, Endpoint, ScriptedWorker
 
 pytestmark = pytest.mark.anyio

@@ -14,8 +14,7 @@ from podium.errors import ConfigError
 from podium.plan_text import Spelling, parse_plan, write_plan
 from podium.planners import ChatPlanner, PlanRequest, Turn
 from podium.planners.chat import MAX_EXAMPLES, Show, round_feedback
-from podium.prompts import worker_messages
-from podium.prompts.prompt import judge_prompt
+from podium.prompts.prompt import judge_prompt, worker_messages
 from podium.types import Message, Plan, Step
 from podium.workers import Card, Price, ScriptedWorker, StepInput, VisibleStep
 

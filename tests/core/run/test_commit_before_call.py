@@ -16,7 +16,8 @@ from podium.journal import SqlJournal
 from podium.journal.sql.commits import Batch, FencedStore, SqlLog
 from podium.planners import ChatPlanner, FixedPlanner, PlanRequest, PlanText
 from podium.types import Event, StepDelta, StepEnded
-from podium.workers import Card, FunctionWorker, StepInput
+from podium.workers import Card, StepInput
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,9 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.execution import Retry
 from podium.run.forecast import ENOUGH
-from podium.types import Call, Forecast, Interval, Message, Outcome, Plan, Step, read_query
-from podium.types.result import compare, explain_forecast, within
+from podium.types import Call, Forecast, Message, Outcome, Plan, Step
+from podium.types.messages import read_query
+from podium.types.result import Interval, compare, explain_forecast, within
 from podium.usage import Usage
 from podium.workers import FREE, Card, Gather, Pool, Price, ScriptedWorker, Worker
 from podium.workers.pool import CallRecord

@@ -7,7 +7,8 @@ from podium.conductor import Conductor
 from podium.errors import PlanInvalid, WorkerFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.plan_text import Insert, Move, edit_plan, parse_plan, write_plan
+from podium.plan_text import Move, edit_plan, parse_plan, write_plan
+from podium.plan_text.edits import Insert
 from podium.types import Plan, Step
 from podium.workers import ScriptedWorker
 

@@ -10,7 +10,8 @@ from core.actors import Actor, boss, context_of, never, plan_of, rows, told
 from core.virtual_clock import BACKEND, OPTIONS
 from hypothesis import given, strategies as st
 
-from podium.budget import Ledger, Limits, Remaining, Spend
+from podium.budget import Limits, Remaining, Spend
+from podium.budget.ledger import Ledger
 from podium.conductor import Conductor
 from podium.errors import PlannerError, WorkerFailed, WorkerRefused, WorkerTimeout
 from podium.execution import Retry

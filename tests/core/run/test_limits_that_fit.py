@@ -13,7 +13,8 @@ from podium.conductor import Conductor
 from podium.errors import WorkerUnavailable
 from podium.journal import MemoryJournal
 from podium.planners import ChatPlanner
-from podium.types import Completion, Result, StepDelta, estimate_usage
+from podium.types import Completion, Result, StepDelta
+from podium.types.messages import estimate_usage
 from podium.workers import Card, Price, Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,8 @@ from podium.journal import MemoryJournal
 from podium.planners import ChatPlanner, FixedPlanner, Planner, PlanRequest, PlanText
 from podium.replay import replay
 from podium.types import RunEnded, StepDelta
-from podium.workers import FREE, FunctionWorker, StepInput
+from podium.workers import FREE, StepInput
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,8 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanForbidden, PlanInvalid
 from podium.journal import MemoryJournal
-from podium.plan_text import KEEP, Change, edit_plan, read_edits, write_plan
+from podium.plan_text import Change, edit_plan, read_edits, write_plan
+from podium.plan_text.writer import KEEP
 from podium.policy import ApprovalRequest, Policy, Rule
 from podium.types import Completion, Plan, Step
 from podium.workers import Card, Request, ScriptedWorker

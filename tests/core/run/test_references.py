@@ -17,7 +17,8 @@ from podium.hosts import ToolWorker
 from podium.journal import MemoryCache, MemoryJournal
 from podium.planners import RulePlanner
 from podium.types import Plan, Step
-from podium.workers import FREE, Card, Documents, FunctionWorker, Request, ScriptedWorker, StepInput, Worker
+from podium.workers import FREE, Card, Documents, Request, ScriptedWorker, StepInput, Worker
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 

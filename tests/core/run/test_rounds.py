@@ -10,7 +10,7 @@ from core.virtual_clock import BACKEND
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.execution import Retry
-from podium.plan_text import KEEP
+from podium.plan_text.writer import KEEP
 from podium.planners import RulePlanner
 from podium.types import (
     AnswerDelta,

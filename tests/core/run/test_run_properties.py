@@ -13,12 +13,13 @@ from core.execution.test_scheduler_properties import on_virtual_clock
 from core.run_state.test_resume import prefix, recorded
 from hypothesis import given, strategies as st
 
-from podium.budget import Ledger, Limits, Spend
+from podium.budget import Limits, Spend
+from podium.budget.ledger import Ledger
 from podium.conductor import Conductor
 from podium.errors import PlannerError, WorkerBroken, WorkerRefused, WorkerUnavailable
 from podium.execution import OnFailure, Retry
 from podium.execution.context import outer_run
-from podium.hosts import answer_sources
+from podium.hosts.results import answer_sources
 from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, FixedPlanner

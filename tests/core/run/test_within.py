@@ -18,7 +18,8 @@ from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
 from podium.types import Completion, Event, Message, Result, RunEnded, StepEnded, WorkerRunEnded
 from podium.usage import Usage
-from podium.workers import FREE, Card, FunctionWorker, Price, Request, ScriptedWorker, StepInput, complete
+from podium.workers import FREE, Card, Price, Request, ScriptedWorker, StepInput, complete
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,8 @@ from hypothesis import given, strategies as st
 from podium import Conductor, ScriptedWorker
 from podium.errors import QueryError
 from podium.planners import FixedPlanner
-from podium.types import Message, read_conversation
+from podium.types import Message
+from podium.types.messages import read_conversation
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 RULES, ASK, SAID = Message("system", "Be brief."), Message("user", "Who?"), Message("assistant", "Ann.")

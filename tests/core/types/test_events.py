@@ -16,8 +16,8 @@ from podium.journal import MemoryJournal
 from podium.planners import PlanRequest, PlanText
 from podium.policy import Policy
 from podium.types import ActionDecided, Event, Message, RunStarted
-from podium.workers import Card, FunctionWorker, ScriptedWorker, StepInput
-from podium.workers.simple import Reply
+from podium.workers import Card, ScriptedWorker, StepInput
+from podium.workers.simple import FunctionWorker, Reply
 
 pytestmark = pytest.mark.anyio
 

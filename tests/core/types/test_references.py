@@ -7,18 +7,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from podium.errors import PlanInvalid
-from podium.plan_text import (
-    Change,
-    Insert,
-    Move,
-    PlanReader,
-    Remove,
-    Spelling,
-    edit_plan,
-    parse_plan,
-    write_plan,
-)
-from podium.types import Plan, Step, literal
+from podium.plan_text import Change, Move, PlanReader, Remove, Spelling, edit_plan, parse_plan, write_plan
+from podium.plan_text.edits import Insert
+from podium.types import Plan, Step
+from podium.types.plan import literal
 
 BRACES = st.lists(
     st.sampled_from(

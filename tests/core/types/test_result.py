@@ -3,7 +3,8 @@
 import pytest
 
 from podium.errors import WorkerTimeout
-from podium.types import Outcome, Plan, Problem, Proposal, Result, Round, Step, total_cost
+from podium.types import Outcome, Plan, Problem, Proposal, Result, Round, Step
+from podium.types.outcome import total_cost
 from podium.usage import Usage
 
 

@@ -16,7 +16,6 @@ from podium.types import Message
 from podium.workers import (
     Calculator,
     Documents,
-    FunctionWorker,
     Gather,
     Request,
     ScriptedWorker,
@@ -24,6 +23,7 @@ from podium.workers import (
     VisibleStep,
     Worker,
 )
+from podium.workers.simple import FunctionWorker
 
 
 def _echo(step_input: StepInput) -> str:

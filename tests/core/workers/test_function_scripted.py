@@ -10,17 +10,8 @@ import pytest
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused, WorkerUnavailable
 from podium.types import Completion, Message
 from podium.usage import Usage
-from podium.workers import (
-    FREE,
-    Card,
-    FunctionWorker,
-    Request,
-    ScriptedWorker,
-    StepInput,
-    VisibleStep,
-    Worker,
-    complete,
-)
+from podium.workers import FREE, Card, Request, ScriptedWorker, StepInput, VisibleStep, Worker, complete
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 

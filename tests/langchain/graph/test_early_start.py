@@ -14,7 +14,8 @@ from podium import ChatPlanner, Conductor, Limits, ScriptedWorker
 from podium.errors import RunFailed, WorkerFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.workers import FREE, FunctionWorker, StepInput, Worker
+from podium.workers import FREE, StepInput, Worker
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -25,7 +25,8 @@ from podium.errors import ConfigError, RunFailed, WorkerFailed
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.types import Plan as PlanType
-from podium.workers import FREE, FunctionWorker, ScriptedWorker, StepInput
+from podium.workers import FREE, ScriptedWorker, StepInput
+from podium.workers.simple import FunctionWorker
 
 OpenAI = Callable[..., ChatOpenAI]
 pytestmark = pytest.mark.anyio

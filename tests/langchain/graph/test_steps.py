@@ -18,7 +18,8 @@ from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
 from podium.types import Completion
 from podium.usage import Usage
-from podium.workers import FunctionWorker, ScriptedWorker, StepInput
+from podium.workers import ScriptedWorker, StepInput
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 

@@ -20,10 +20,11 @@ from autogen_podium.messages import from_autogen, to_context, with_question_last
 from autogen_podium.workers.agent import AgentWorker, Inner
 from autogen_podium.workers.nested import NestedWorker
 from autogen_podium.workers.wrap import Participant, as_planner, as_worker
-from podium.aio import events_of
+from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import QueryError
-from podium.hosts import ConductorFace, RecordedRun, text_answer
+from podium.hosts import ConductorFace, RecordedRun
+from podium.hosts.results import text_answer
 from podium.planners import Planner
 from podium.run import RunOptions
 from podium.types import Completion, Event

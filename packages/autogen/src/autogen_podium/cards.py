@@ -6,7 +6,8 @@ from autogen_agentchat.base import ChatAgent, Team
 from autogen_core.models import ChatCompletionClient, ModelInfo
 from autogen_core.tools import BaseTool
 
-from podium.hosts import CardMaker, base_url_of
+from podium.hosts import CardMaker
+from podium.hosts.workers import base_url_of
 from podium.workers import Card, Worker
 
 

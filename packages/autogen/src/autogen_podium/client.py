@@ -16,12 +16,14 @@ from autogen_podium.cards import model_info as derived_info
 from autogen_podium.conductor_options import ConductorOptions, conductor_of
 from autogen_podium.messages import from_autogen, write_usage
 from autogen_podium.workers.wrap import Participant, as_planner, as_worker
-from podium.aio import events_of
+from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore, answered
+from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore
+from podium.hosts.results import answered
 from podium.planners import Planner
-from podium.types import Message, Result, estimate_usage
+from podium.types import Message, Result
+from podium.types.messages import estimate_usage
 from podium.usage import Usage
 from podium.workers import Card, Worker
 

@@ -7,7 +7,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import Accept, OnFailure, Retry
-from podium.hosts import make_conductor
+from podium.hosts.workers import make_conductor
 from podium.journal import Cache, Journal
 from podium.planners import Planner
 from podium.policy import Policy

@@ -16,7 +16,7 @@ from autogen_podium.result_metadata import message_metadata, usage_left
 from autogen_podium.workers.agent import AgentWorker, Inner
 from autogen_podium.workers.nested import NestedWorker
 from podium.conductor import Conductor
-from podium.hosts import answer_sources, answered, lack_after, plan_lines, text_answer
+from podium.hosts.results import answer_sources, answered, lack_after, plan_lines, text_answer
 from podium.types import Completion, Event, PlanReady, Result, StepDelta, StepEnded, StepStarted
 from podium.usage import Usage
 from podium.workers import Caller, Request, Worker

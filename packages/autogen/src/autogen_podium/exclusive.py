@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import anyio
 
-from podium.aio import LoopLocal
+from podium.aio.loops import LoopLocal
 
 _POLL: Final = 0.01
 """Seconds between two checks of an object that another event loop uses."""

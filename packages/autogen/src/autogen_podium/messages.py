@@ -17,9 +17,10 @@ from autogen_core.models import (
 
 from podium.errors import WorkerRefused
 from podium.hosts import tool_call
-from podium.types import Message, Part, storable
+from podium.types import Message, Part
+from podium.types.messages import storable
 from podium.usage import Usage
-from podium.workers import read_usage as read_counts
+from podium.workers.openai.chat_response import read_usage as read_counts
 
 USER: Final = "user"
 """AutoGen's name for the user; messages of agents have the agents' names."""

@@ -29,7 +29,8 @@ from autogen_podium.workers.wrap import Participant
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, LimitExceeded, RunFailed, actions_told
-from podium.hosts import ConductorFace, lack_of
+from podium.hosts import ConductorFace
+from podium.hosts.results import lack_of
 from podium.planners import Planner
 from podium.types import Action, Event, PlannerEnded, Problem, Result, StepEnded, StepStarted
 from podium.usage import Usage

@@ -8,10 +8,10 @@ from .workers import (
     Card as Card,
     ChatWorker as ChatWorker,
     Endpoint as Endpoint,
-    FunctionWorker as FunctionWorker,
     Pool as Pool,
     Price as Price,
     ScriptedWorker as ScriptedWorker,
 )
+from .workers.simple import FunctionWorker as FunctionWorker
 
 __version__: str

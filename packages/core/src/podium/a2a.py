@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from podium.aio import PerLoop, run_sync
+from podium.aio import run_sync
+from podium.aio.loops import PerLoop
 from podium.errors import (
     AgentFailed,
     AgentNeedsAuth,
@@ -28,9 +29,12 @@ from podium.errors import (
     WorkerTimeout,
     install_hint,
 )
-from podium.hosts import CardMaker, CardOptions, encoded_size, prompt_text, text_completion, worker_errors
+from podium.hosts import CardMaker, CardOptions, worker_errors
+from podium.hosts.chat import encoded_size, text_completion
+from podium.hosts.results import prompt_text
 from podium.secrets import register
-from podium.types import Completion, storable
+from podium.types import Completion
+from podium.types.messages import storable
 from podium.types.outcome import inner_problem
 from podium.workers import Card, Request, Worker
 from podium.workers.openai.errors import Origin

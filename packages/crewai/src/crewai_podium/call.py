@@ -17,7 +17,8 @@ from pydantic import BaseModel
 from crewai_podium.messages import from_crewai
 from crewai_podium.outputs import output_constraint, read_answer
 from podium.conductor import Conductor
-from podium.hosts import ChatAnswer, ChatCall, ContinuationStore, run_failed, tool_arguments
+from podium.hosts import ChatAnswer, ChatCall, ContinuationStore
+from podium.hosts.results import run_failed, tool_arguments
 from podium.run import RunOptions
 from podium.types import Part, Result, Sampling, Tools
 from podium.usage import estimate_tokens as count

@@ -8,7 +8,8 @@ from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools.base_tool import BaseTool
 
-from podium.hosts import CardMaker, base_url_of
+from podium.hosts import CardMaker
+from podium.hosts.workers import base_url_of
 from podium.workers import Card
 
 _MAX_CHARS: Final = 300

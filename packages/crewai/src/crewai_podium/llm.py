@@ -23,7 +23,8 @@ from crewai_podium.usage import write_usage
 from podium.aio import run_sync
 from podium.conductor import Conductor
 from podium.errors import RunFailed, RunWaiting
-from podium.hosts import ChatAnswer, ConductorFace, ContinuationStore, answered
+from podium.hosts import ChatAnswer, ConductorFace, ContinuationStore
+from podium.hosts.results import answered
 from podium.policy import Policy
 from podium.secrets import printable, scrub, scrub_data
 from podium.types import Result

@@ -49,10 +49,13 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunUnknown, WorkerError
 from podium.execution import Accept, OnFailure, Retry
-from podium.hosts import answered, make_conductor, run_failed, text_answer, whole_answers
+from podium.hosts.chat import whole_answers
+from podium.hosts.results import answered, run_failed, text_answer
+from podium.hosts.workers import make_conductor
 from podium.journal import Journal
 from podium.planners import ChatPlanner, Planner
-from podium.policy import AnswerLabels, Policy
+from podium.policy import Policy
+from podium.policy.rules import AnswerLabels
 from podium.run import Listener
 from podium.secrets import printable
 from podium.types import Completion, Event, PlanReady, Result, RunEnded, Sampling

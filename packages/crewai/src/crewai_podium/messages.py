@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podium.types import Message, storable
+from podium.types import Message
+from podium.types.messages import storable
 
 
 def from_crewai(messages: str | Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:

@@ -12,7 +12,8 @@ from crewai import Task
 
 from podium.conductor import Conductor
 from podium.run import Listener
-from podium.run_state import PaidResults, unbilled
+from podium.run_state import unbilled
+from podium.run_state.reuse import PaidResults
 from podium.types import AnswerDelta, Event, PlanDelta, StepDelta
 
 _PIECES: Final = (AnswerDelta, PlanDelta, StepDelta)

@@ -14,7 +14,7 @@ from crewai.types.usage_metrics import UsageMetrics
 from pydantic import PrivateAttr
 
 from podium.usage import Usage
-from podium.workers import read_usage as read_counts
+from podium.workers.openai.chat_response import read_usage as read_counts
 
 OnUsage = Callable[[UsageMetrics], None]
 """Called with the tokens of one call of a worker."""

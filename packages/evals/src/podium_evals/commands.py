@@ -11,8 +11,12 @@ import anyio
 import typer
 
 from podium.budget import Limits
-from podium.cli import AsJson, ConfigPath, Screen, command_group, counted, reporting
-from podium.config import Config, find_config, find_journal, load_config, why_unwritable
+from podium.cli.arguments import AsJson, ConfigPath
+from podium.cli.root import command_group
+from podium.cli.screen import Screen, counted, reporting
+from podium.config import Config, find_config, load_config
+from podium.config.load import find_journal
+from podium.config.source import why_unwritable
 from podium.errors import ConfigError
 from podium.workers import Worker
 from podium_evals.grading import GRADERS, choose_graders

@@ -19,8 +19,10 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolCall, ToolChoice, ToolFunction, ToolInfo
 
 from podium.errors import ConfigError, QueryError
-from podium.hosts import ChatAnswer, lack_of, read_sampling, result_metadata, tool_arguments, tool_call
-from podium.types import Message, Part, Sampling, Tools, storable
+from podium.hosts import ChatAnswer, read_sampling, result_metadata, tool_call
+from podium.hosts.results import lack_of, tool_arguments
+from podium.types import Message, Part, Sampling, Tools
+from podium.types.messages import storable
 from podium.usage import Usage
 
 METADATA = "podium"

@@ -17,7 +17,8 @@ from inspect_podium.transcript import show_run
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError, PodiumError
-from podium.hosts import ChatCall, ContinuationStore, Partial, check_partial
+from podium.hosts import ChatCall, ContinuationStore, Partial
+from podium.hosts.results import check_partial
 from podium.policy import Policy
 from podium.run import RunOptions
 from podium.usage import Usage

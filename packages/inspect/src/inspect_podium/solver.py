@@ -9,7 +9,8 @@ from inspect_podium.messages import METADATA
 from inspect_podium.model import conductor_model
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
-from podium.hosts import Partial, check_partial
+from podium.hosts import Partial
+from podium.hosts.results import check_partial
 from podium.policy import Policy
 
 

@@ -14,7 +14,8 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.tools import BaseTool
 
-from podium.hosts import CardMaker, base_url_of
+from podium.hosts import CardMaker
+from podium.hosts.workers import base_url_of
 from podium.workers import Card
 
 _PARTS: Final[Mapping[str, str]] = {

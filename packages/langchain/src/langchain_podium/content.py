@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage
 
 from langchain_podium.messages import text_of
 from podium.errors import WorkerFailed
-from podium.types import Completion, storable
+from podium.types import Completion
+from podium.types.messages import storable
 
 _NO_TEXT: Final[Mapping[str, str]] = {
     "image": "an image",

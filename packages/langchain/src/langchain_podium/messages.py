@@ -24,10 +24,11 @@ from langchain_core.messages.ai import InputTokenDetails, OutputTokenDetails, Us
 from langchain_core.prompt_values import PromptValue
 
 from podium.errors import QueryError
-from podium.hosts import text_of as plain_text, tool_arguments, tool_call
+from podium.hosts import text_of as plain_text, tool_call
+from podium.hosts.results import tool_arguments
 from podium.types import Message, Part, Plan
 from podium.usage import Usage
-from podium.workers import read_usage as read_counts
+from podium.workers.openai.chat_response import read_usage as read_counts
 
 ConductorInput = (
     str | PromptValue | BaseMessage | Sequence[MessageLikeRepresentation] | Mapping[str, Any] | Plan

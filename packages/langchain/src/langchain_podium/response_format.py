@@ -14,7 +14,7 @@ from langchain_core.utils.pydantic import is_basemodel_subclass
 from referencing import Registry
 
 from podium.errors import ConfigError, RunFailed
-from podium.hosts import answered, run_failed, tool_arguments
+from podium.hosts.results import answered, run_failed, tool_arguments
 from podium.secrets import scrub
 from podium.types import Result, Tools
 

@@ -27,7 +27,9 @@ from langchain_podium.task_runs import run_in_task
 from langchain_podium.tracing import child_runs, thread_of
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
-from podium.hosts import ConductorFace, RecordedRun, answered, lack_after, text_answer, whole_answers
+from podium.hosts import ConductorFace, RecordedRun
+from podium.hosts.chat import whole_answers
+from podium.hosts.results import answered, lack_after, text_answer
 from podium.policy import Policy
 from podium.run import StreamedAnswer
 from podium.types import AnswerDelta, Event, Message, Plan, Result, RunEnded

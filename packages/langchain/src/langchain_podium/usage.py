@@ -14,7 +14,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 
 from langchain_podium.finish import finish_of, refusal_of
 from langchain_podium.messages import PROVIDER, read_usage
-from podium.hosts import cut_answer_usage
+from podium.hosts.errors import cut_answer_usage
 from podium.usage import Usage, text_usage
 
 

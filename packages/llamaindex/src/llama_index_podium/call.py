@@ -13,7 +13,7 @@ from llama_index_podium.result_metadata import counts_of
 from llama_index_podium.structured import is_structured, note_result
 from llama_index_podium.tool_continuation import CONTINUATION, latest_continuation
 from llama_index_podium.tracing import Ambient
-from podium.aio import events_of
+from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosts import Partial, read_sampling, read_tools

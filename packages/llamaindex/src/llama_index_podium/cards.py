@@ -10,7 +10,8 @@ from llama_index.core.llms import LLM
 from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Workflow
 
-from podium.hosts import CardMaker, base_url_of
+from podium.hosts import CardMaker
+from podium.hosts.workers import base_url_of
 from podium.workers import Card
 
 _SEARCHES: Final = "Searches its documents for what the subtask asks; answers with the passages found."

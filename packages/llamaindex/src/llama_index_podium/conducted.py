@@ -17,7 +17,8 @@ from llama_index_podium.sources import behind, merge
 from llama_index_podium.tracing import Steps
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosts import ChatAnswer, ChatCall, Partial, plan_metadata
+from podium.hosts import ChatAnswer, ChatCall, Partial
+from podium.hosts.results import plan_metadata
 from podium.policy import Policy
 from podium.secrets import scrub_data
 from podium.types import (

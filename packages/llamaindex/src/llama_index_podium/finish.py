@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from llama_index.core.base.llms.types import ChatResponse, CompletionResponse
 
-from podium.workers import joined_finish
+from podium.workers.openai.chat_response import joined_finish
 
 _FINISHES: Final = ("finish_reason", "stop_reason", "done_reason")
 

@@ -34,7 +34,9 @@ from llama_index_podium.planner import conductor_of
 from llama_index_podium.structured import StructuredCall, has_value
 from podium.aio import iterate, run_sync
 from podium.conductor import Conductor
-from podium.hosts import SAMPLING_OPTIONS, ConductorFace, Partial, check_partial, read_sampling
+from podium.hosts import ConductorFace, Partial, read_sampling
+from podium.hosts.chat import SAMPLING_OPTIONS
+from podium.hosts.results import check_partial
 from podium.planners import Planner
 from podium.policy import Policy
 

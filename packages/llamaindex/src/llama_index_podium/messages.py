@@ -21,8 +21,10 @@ from llama_index.core.base.llms.types import (
 )
 
 from podium.errors import QueryError
-from podium.hosts import tool_arguments, tool_call
-from podium.types import Message, Part, Role
+from podium.hosts import tool_call
+from podium.hosts.results import tool_arguments
+from podium.types import Message, Part
+from podium.types.messages import Role
 
 _ROLES: Final[Mapping[MessageRole, Role]] = {
     MessageRole.SYSTEM: "system",

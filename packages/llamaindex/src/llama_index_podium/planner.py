@@ -11,7 +11,8 @@ from llama_index_podium.workers import as_worker
 from llama_index_podium.workers.llm import LLMWorker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosts import CONDUCTOR_OPTIONS, CardMaker, make_conductor
+from podium.hosts import CardMaker
+from podium.hosts.workers import CONDUCTOR_OPTIONS, make_conductor
 from podium.planners import ChatPlanner, Planner
 from podium.workers import Price, Worker
 

@@ -22,9 +22,11 @@ from llama_index_podium.planner import check_options, conductor_of
 from llama_index_podium.tracing import Told
 from llama_index_podium.workers.llm import LLMWorker
 from llama_index_podium.workers.search import QueryEngineWorker, RetrieverWorker
-from podium.aio import events_of, iterate, run_sync
+from podium.aio import iterate, run_sync
+from podium.aio.sync import events_of
 from podium.conductor import Conductor
-from podium.hosts import ConductorFace, Partial, check_partial
+from podium.hosts import ConductorFace, Partial
+from podium.hosts.results import check_partial
 from podium.planners import Planner
 from podium.policy import Policy
 from podium.secrets import scrub

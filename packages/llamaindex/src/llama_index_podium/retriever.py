@@ -14,7 +14,8 @@ from llama_index_podium.sources import RUN, marked
 from llama_index_podium.workers import as_worker
 from podium.aio import run_sync
 from podium.conductor import Conductor
-from podium.hosts import ConductorFace, Partial, check_partial, lack_of, run_failed
+from podium.hosts import ConductorFace, Partial
+from podium.hosts.results import check_partial, lack_of, run_failed
 from podium.planners import Planner
 from podium.policy import Policy
 from podium.workers import Gather

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from llama_index.core.schema import BaseNode, ImageNode, MetadataMode, Node, NodeWithScore
 
-from podium.hosts import answer_sources
+from podium.hosts.results import answer_sources
 from podium.types import Outcome, Plan, Result, steps_behind
 
 STEPS: Final = "podium_steps"

@@ -15,7 +15,7 @@ from llama_index.core.types import Model
 from pydantic import BaseModel
 
 from podium.errors import PodiumError, RunFailed
-from podium.hosts import run_failed, tool_arguments
+from podium.hosts.results import run_failed, tool_arguments
 from podium.secrets import scrub
 from podium.types import Part, Result
 

@@ -10,7 +10,8 @@ from llama_index.core.tools.tool_spec.base import BaseToolSpec
 from llama_index_podium.conducted import ConductedCall, bound_conductor
 from podium.aio import run_sync
 from podium.conductor import Conductor
-from podium.hosts import Partial, check_partial, plan_lines
+from podium.hosts import Partial
+from podium.hosts.results import check_partial, plan_lines
 from podium.policy import Policy
 
 

@@ -31,7 +31,7 @@ from llama_index_podium.events import (
 from llama_index_podium.messages import to_llama
 from llama_index_podium.sources import FINDING, Place
 from podium.errors import PodiumError
-from podium.hosts import plan_metadata
+from podium.hosts.results import plan_metadata
 from podium.secrets import scrub, scrub_data, scrub_error
 from podium.types import Completion, Event, PlanReady, RunEnded, StepEnded
 from podium.workers import Caller, Request, Worker, step_input_of

@@ -27,7 +27,7 @@ from llama_index_instrumentation import get_dispatcher
 
 from llama_index_podium.finish import Ending
 from podium.usage import Usage, text_usage
-from podium.workers import read_usage
+from podium.workers.openai.chat_response import read_usage
 
 _SPENDING: ContextVar["Spent | None"] = ContextVar("podium_spending", default=None)
 

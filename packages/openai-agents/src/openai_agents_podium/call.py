@@ -12,7 +12,8 @@ from openai_agents_podium.tool_continuation import find_continuation
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.hosts import ChatCall, Partial, read_sampling, read_tools
-from podium.types import Constraint, Message, Sampling, Tools, read_conversation
+from podium.types import Constraint, Message, Sampling, Tools
+from podium.types.messages import read_conversation
 from podium.workers import CallMiddleware, Request
 
 _READ: Final = ("temperature", "top_p", "max_tokens", "tool_choice", "reasoning", "extra_args")

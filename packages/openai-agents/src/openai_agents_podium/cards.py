@@ -4,7 +4,8 @@ from typing import Any, Final
 
 from agents import Agent, FunctionTool, Model
 
-from podium.hosts import CardMaker, base_url_of
+from podium.hosts import CardMaker
+from podium.hosts.workers import base_url_of
 from podium.workers import Card
 
 _MAX_DESCRIPTION: Final = 300

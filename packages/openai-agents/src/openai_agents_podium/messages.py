@@ -16,9 +16,10 @@ from openai.types.responses.response_usage import InputTokensDetails, OutputToke
 
 from podium.errors import ConfigError, QueryError, WorkerRefused
 from podium.hosts import tool_call
-from podium.types import Message, Part, storable
+from podium.types import Message, Part
+from podium.types.messages import storable
 from podium.usage import Usage
-from podium.workers import read_usage as read_counts
+from podium.workers.openai.chat_response import read_usage as read_counts
 
 
 def from_items(instructions: str | None, items: str | Iterable[TResponseInputItem]) -> tuple[Message, ...]:

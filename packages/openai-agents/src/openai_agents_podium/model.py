@@ -26,7 +26,9 @@ from openai_agents_podium.workers.nested import OuterStep, outer_step
 from openai_agents_podium.workers.wrap import Participant, as_planner, as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosts import ChatAnswer, ConductorFace, Partial, check_partial, make_conductor
+from podium.hosts import ChatAnswer, ConductorFace, Partial
+from podium.hosts.results import check_partial
+from podium.hosts.workers import make_conductor
 from podium.planners import Planner
 from podium.types import Completion, PlanReady, StepDelta
 from podium.usage import Usage

@@ -9,8 +9,8 @@ from typing import Any, Final
 from agents.models.interface import ModelTracing
 from agents.tracing import Span, SpanError, custom_span, get_current_span, get_current_trace
 
-from podium.aio import events_of
-from podium.hosts import plan_metadata
+from podium.aio.sync import events_of
+from podium.hosts.results import plan_metadata
 from podium.secrets import scrub, scrub_data
 from podium.types import Completion, Event, PlanReady
 from podium.workers import Request, Worker, step_input_of

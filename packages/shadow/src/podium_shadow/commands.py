@@ -11,8 +11,11 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from podium.cli import AsJson, ConfigPath, age, command_group, reporting, span
-from podium.config import find_config, find_journal, find_shared_cache, load_config
+from podium.cli.arguments import AsJson, ConfigPath, age, span
+from podium.cli.root import command_group
+from podium.cli.screen import reporting
+from podium.config import find_config, load_config
+from podium.config.load import find_journal, find_shared_cache
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
 from podium_shadow.comparison import report as compare

@@ -12,8 +12,9 @@ from random import Random
 import anyio
 
 from podium.errors import PodiumError, WorkerFailed
-from podium.journal import Cache, answer_key
-from podium.prompts import fill, mark_of
+from podium.journal import Cache
+from podium.journal.cache import answer_key
+from podium.prompts.prompt import fill, mark_of
 from podium.secrets import Boundary
 from podium.types import Completion, Message, Sampling
 from podium.usage import Usage

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from podium.cli import Screen, local_time
+from podium.cli.arguments import local_time
+from podium.cli.screen import Screen
 from podium_shadow.comparison import Report
 from podium_shadow.judge import Judged, Means
 from podium_shadow.statistics import Estimate, Share

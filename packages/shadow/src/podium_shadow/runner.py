@@ -23,7 +23,7 @@ import anyio.to_thread
 
 from podium.errors import ConfigError
 from podium.secrets import scrub
-from podium.types import storable
+from podium.types.messages import storable
 from podium_shadow.background import Background
 from podium_shadow.budget import Budget, Spending
 from podium_shadow.counters import LOGGER, Count, Counters

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from podium.journal import Location, Schema, SqlJournal, SqlTables, Transaction
 from podium.secrets import scrub
-from podium.types import read_record, write_record
+from podium.types.codec import read_record, write_record
 from podium_shadow.pair import Pair, Tally
 from podium_shadow.pair_store import MOST_PAIRS, Pairs
 

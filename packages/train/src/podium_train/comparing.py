@@ -3,7 +3,7 @@
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from podium.cli import counted
+from podium.cli.screen import counted
 from podium.config import load_config
 from podium.errors import ConfigError
 from podium_train.environments import Environment, RecordedAnswers, Split

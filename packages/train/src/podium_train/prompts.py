@@ -9,7 +9,8 @@ from hashlib import sha256
 
 from podium.errors import ConfigError
 from podium.plan_text import Spelling
-from podium.planners import ChatPlanner, PlanRequest, Show, Turn, round_feedback
+from podium.planners import ChatPlanner, PlanRequest, Show, Turn
+from podium.planners.chat import round_feedback
 from podium.types import Message
 from podium.workers import Card, Kind, MeasuredRate, Price, ScriptedWorker
 from podium_train.environments import Episode

@@ -15,7 +15,7 @@ from small_recording import small_recording
 
 from podium.errors import ConfigError
 from podium.plan_text import parse_plan
-from podium.workers import kind_of, measured_kinds, rate_on
+from podium.workers.rates import kind_of, measured_kinds, rate_on
 from podium_evals.recorded import write_recordings
 from podium_train import reward_of
 from podium_train.environments.recorded import RecordedSettings, parts_of

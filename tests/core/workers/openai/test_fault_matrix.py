@@ -12,7 +12,8 @@ from podium.errors import PlannerError
 from podium.execution import Retry
 from podium.planners import ChatPlanner, FixedPlanner, Planner, PlanRequest, PlanText
 from podium.types import Completion, Plan, Result, Step
-from podium.workers import ChatWorker, Endpoint, FunctionWorker, Request, ScriptedWorker, Worker
+from podium.workers import ChatWorker, Endpoint, Request, ScriptedWorker, Worker
+from podium.workers.simple import FunctionWorker
 
 pytestmark = pytest.mark.anyio
 

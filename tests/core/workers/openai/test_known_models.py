@@ -11,7 +11,8 @@ from podium.errors import ConfigError
 from podium.planners import FixedPlanner
 from podium.types import Plan, Step
 from podium.usage import Usage
-from podium.workers import FREE, Card, ChatWorker, Endpoint, Price, PriceTier, look_up_model
+from podium.workers import FREE, Card, ChatWorker, Endpoint, Price, PriceTier
+from podium.workers.openai.models import look_up_model
 
 OPENAI = "https://api.openai.com/v1"
 ANTHROPIC = "https://api.anthropic.com/v1"

@@ -15,7 +15,7 @@ from agent_framework import (
     WorkflowAgent,
 )
 
-from podium.hosts import hints_act, said_acts
+from podium.hosts.workers import hints_act, said_acts
 
 _MIDDLEWARE: Final = ("middleware", "chat_middleware", "function_middleware")
 """The attributes of agents and clients that have middleware."""

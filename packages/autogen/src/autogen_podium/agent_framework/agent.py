@@ -31,7 +31,7 @@ from autogen_podium.agent_framework.events import RunUpdates
 from autogen_podium.agent_framework.messages import from_framework, write_result, write_usage
 from autogen_podium.agent_framework.wrap import Participant, as_planner, as_worker
 from autogen_podium.conductor_options import ConductorOptions, conductor_of
-from podium.aio import events_of
+from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PodiumError, QueryError, RunWaiting
 from podium.hosts import ChatAnswer, ChatCall, ConductorFace

@@ -27,7 +27,8 @@ from autogen_podium.agent_framework.messages import from_client, write_calls, wr
 from autogen_podium.agent_framework.wrap import Participant, as_planner, as_worker
 from autogen_podium.conductor_options import ConductorOptions, conductor_of
 from podium.conductor import Conductor
-from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore, Partial, check_partial
+from podium.hosts import ChatAnswer, ChatCall, ConductorFace, ContinuationStore, Partial
+from podium.hosts.results import check_partial
 from podium.planners import Planner
 from podium.types import Message as PodiumMessage
 from podium.workers import Card, Worker

@@ -6,9 +6,10 @@ from typing import Any
 from agent_framework import Content, Message as FrameworkMessage, UsageDetails
 
 from podium.hosts import result_metadata, tool_call
-from podium.types import Message, Part, Result, Role, storable
+from podium.types import Message, Part, Result
+from podium.types.messages import Role, storable
 from podium.usage import Usage
-from podium.workers import read_usage as read_counts
+from podium.workers.openai.chat_response import read_usage as read_counts
 
 
 def from_framework(messages: Sequence[FrameworkMessage], own: str | None) -> tuple[Message, ...]:

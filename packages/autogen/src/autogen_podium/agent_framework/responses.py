@@ -9,7 +9,8 @@ from agent_framework import AgentResponse, ChatResponse, Content, Message
 from autogen_podium.agent_framework.messages import read_usage
 from podium.errors import WorkerBroken, WorkerFailed
 from podium.hosts import read_completion, tool_call
-from podium.types import Completion, Part, storable
+from podium.types import Completion, Part
+from podium.types.messages import storable
 from podium.workers import Request
 
 AnyAgentResponse = AgentResponse[Any]

@@ -23,7 +23,7 @@ from agent_framework import (
 from autogen_podium.agent_framework.acts import acts_first
 from autogen_podium.agent_framework.messages import to_framework
 from autogen_podium.agent_framework.responses import Response, is_openai, read_response
-from podium.aio import events_of
+from podium.aio.sync import events_of
 from podium.hosts import sampling_arguments, worker_errors
 from podium.types import Completion, Part, Sampling, Tools
 from podium.workers import Card, Request, Worker

@@ -24,10 +24,11 @@ from agent_framework import (
 from autogen_podium.agent_framework.messages import read_usage, to_framework
 from autogen_podium.agent_framework.responses import AnyAgentResponse, failed_tools, read_response
 from autogen_podium.exclusive import exclusive
-from podium.aio import events_of
+from podium.aio.sync import events_of
 from podium.errors import WorkerFailed
 from podium.hosts import worker_errors
-from podium.types import Completion, storable
+from podium.types import Completion
+from podium.types.messages import storable
 from podium.usage import Usage
 from podium.workers import Card, Request, Worker
 

@@ -10,7 +10,7 @@ from autogen_core.models import ChatCompletionClient
 from autogen_core.tools import BaseTool, StaticWorkbench
 
 from autogen_podium.workers.members import members_of
-from podium.hosts import hints_act, said_acts
+from podium.hosts.workers import hints_act, said_acts
 
 _KNOWN: Final = (
     AssistantAgent,

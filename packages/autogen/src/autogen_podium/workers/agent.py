@@ -27,8 +27,10 @@ from autogen_podium.workers.finish import Finishes, watching
 from autogen_podium.workers.human import human_prompt, prompting
 from autogen_podium.workers.team_errors import error_in_team
 from podium.errors import AnswerToolCalls, ConfigError, WorkerError, WorkerFailed
-from podium.hosts import read_completion, spent_completion, worker_errors
-from podium.types import Completion, storable
+from podium.hosts import read_completion, worker_errors
+from podium.hosts.results import spent_completion
+from podium.types import Completion
+from podium.types.messages import storable
 from podium.usage import Usage
 from podium.workers import Card, Request, Worker, step_input_of
 

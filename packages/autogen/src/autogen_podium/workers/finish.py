@@ -12,7 +12,7 @@ from autogen_podium.messages import read_usage
 from autogen_podium.workers.members import members_of
 from autogen_podium.workers.refusals import hearing, hearing_stream
 from podium.errors import AnswerRefused
-from podium.types import storable
+from podium.types.messages import storable
 from podium.usage import Usage
 
 _CLIENT: Final = "_model_client"

@@ -17,11 +17,12 @@ from autogen_podium.cancellation import cancelling
 from autogen_podium.cards import create_args, takes_system_messages
 from autogen_podium.messages import read_calls, read_usage, to_autogen
 from autogen_podium.workers.refusals import hearing, is_openai
-from podium.aio import events_of
+from podium.aio.sync import events_of
 from podium.errors import WorkerBroken
 from podium.hosts import read_completion, sampling_arguments, worker_errors
 from podium.secrets import scrubbing
-from podium.types import Completion, Constraint, Part, Sampling, Tools, storable
+from podium.types import Completion, Constraint, Part, Sampling, Tools
+from podium.types.messages import storable
 from podium.workers import Card, Request, Worker
 
 _SEVERAL: Final = 2

@@ -16,17 +16,12 @@ from podium import journal as journals
 from podium.cli.arguments import ConfigPath, Since, exclude, find_run, local_time, look, moment
 from podium.cli.root import command_group
 from podium.cli.screen import NO_ANSWER, Screen, counted, reporting
-from podium.config import find_journal, find_shared_cache
+from podium.config.load import find_journal, find_shared_cache
 from podium.config.source import why_unreadable, why_unwritable
 from podium.errors import ConfigError, JournalBroken, QueryError
-from podium.journal import (
-    Anchor,
-    Break,
-    Journal,
-    read_anchors,
-    verify_each,
-    verify_lines,
-)
+from podium.journal import Journal, verify_lines
+from podium.journal.audit import Anchor, read_anchors, verify_each
+from podium.journal.journal import Break
 from podium.secrets import escaped
 from podium.types.events import RunEnded, RunStopped
 

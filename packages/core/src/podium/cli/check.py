@@ -38,7 +38,7 @@ from podium.workers.rates import MeasuredFile, put_on_cards, read_measured
 from podium.workers.worker import Card, Price, Request, StepInput, VisibleStep, Worker, complete
 
 if TYPE_CHECKING:
-    from podium.mcp import Offer
+    from podium.mcp.workers import Offer
 
 
 T = TypeVar("T")

@@ -14,7 +14,8 @@ from podium.cli.arguments import AsJson, ConfigPath
 from podium.cli.drawing import plain_table
 from podium.cli.root import command_group
 from podium.cli.screen import NO_ANSWER, Screen, counted, reporting
-from podium.config import Section, find_config, load_config, read_table
+from podium.config import Section, find_config, load_config
+from podium.config.load import read_table
 from podium.errors import ConfigError, PlanForbidden
 from podium.policy import Policy
 from podium.types.plan import Plan, Step, nearest

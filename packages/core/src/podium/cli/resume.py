@@ -20,8 +20,8 @@ from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError
-from podium.run_state import fold, renumbered
-from podium.run_state.state import RunState
+from podium.run_state import fold
+from podium.run_state.state import RunState, renumbered
 from podium.types.events import ApprovalAsked, Event, RunEnded
 from podium.types.plan import Plan
 

@@ -15,7 +15,7 @@ from podium.cli.arguments import AsJson, ConfigPath, Run, Since, age, find_run, 
 from podium.cli.drawing import plain_table
 from podium.cli.root import command_group
 from podium.cli.screen import Screen, counted, duration, money, reporting
-from podium.config import find_journal, find_shared_cache
+from podium.config.load import find_journal, find_shared_cache
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal import Journal, RunRow
 from podium.journal.journal import DAMAGED

@@ -41,7 +41,7 @@ def serve(
             load_part("serve")(screen, config, host=host, port=port, check=check, openapi=openapi)
             return
         exclude("--mcp", {"--host": host, "--port": port, "--check": check, "--openapi": openapi})
-        from podium.mcp import serve_stdio  # noqa: PLC0415 - jsonschema is slow to import
+        from podium.mcp.server import serve_stdio  # noqa: PLC0415 - jsonschema is slow to import
 
         conductor = load_config(find_config(config)).conductor()
         screen.warn(conductor.warnings)

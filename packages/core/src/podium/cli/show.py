@@ -16,8 +16,8 @@ from podium.cli.arguments import AsJson, ConfigPath, Run, exclude, find_run, loc
 from podium.cli.drawing import draw_run, plain_table
 from podium.cli.live import LiveState
 from podium.cli.screen import Screen, counted, money, reporting
-from podium.config import find_journal
 from podium.config.add_ons import load_part
+from podium.config.load import find_journal
 from podium.journal import Entry, Journal, RunRow
 from podium.run_state import fold
 from podium.types.events import RunStarted

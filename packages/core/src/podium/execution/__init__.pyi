@@ -4,7 +4,5 @@ from .context import (
     HostExit as HostExit,
     Pause as Pause,
     StepStarter as StepStarter,
-    outside_of_calls as outside_of_calls,
 )
-from .graph import WAITING as WAITING
 from .retry import OnFailure as OnFailure, Retry as Retry

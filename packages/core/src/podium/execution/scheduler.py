@@ -24,7 +24,7 @@ from podium.execution.graph import (
 )
 from podium.execution.paid import Approver, PaidSteps
 from podium.execution.step import StepRunner
-from podium.policy import after
+from podium.policy.rules import after
 from podium.run_state.reuse import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import AnswerDelta, StepDelta

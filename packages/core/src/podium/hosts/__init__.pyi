@@ -1,57 +1,22 @@
 from .chat import (
-    SAMPLING_OPTIONS as SAMPLING_OPTIONS,
     ChatAnswer as ChatAnswer,
     ChatCall as ChatCall,
-    encoded_size as encoded_size,
-    gaps_told as gaps_told,
     read_sampling as read_sampling,
     read_tools as read_tools,
-    text_completion as text_completion,
-    whole_answers as whole_answers,
 )
-from .continuation import (
-    ContinuationStore as ContinuationStore,
-    RecordedRun as RecordedRun,
-    continuation_names as continuation_names,
-    session_run_id as session_run_id,
-    undecided_run as undecided_run,
-    write_continuation as write_continuation,
-)
-from .errors import (
-    GuardrailTripped as GuardrailTripped,
-    HostErrorReader as HostErrorReader,
-    cut_answer_usage as cut_answer_usage,
-    worker_error as worker_error,
-    worker_errors as worker_errors,
-)
+from .continuation import ContinuationStore as ContinuationStore, RecordedRun as RecordedRun
+from .errors import GuardrailTripped as GuardrailTripped, worker_errors as worker_errors
 from .results import (
     Partial as Partial,
-    answer_sources as answer_sources,
-    answered as answered,
-    check_partial as check_partial,
-    lack_after as lack_after,
-    lack_of as lack_of,
-    plan_lines as plan_lines,
-    plan_metadata as plan_metadata,
-    prompt_text as prompt_text,
     read_completion as read_completion,
     result_metadata as result_metadata,
-    run_failed as run_failed,
     sampling_arguments as sampling_arguments,
-    spent_completion as spent_completion,
-    text_answer as text_answer,
     text_of as text_of,
-    tool_arguments as tool_arguments,
     tool_call as tool_call,
 )
 from .workers import (
-    CONDUCTOR_OPTIONS as CONDUCTOR_OPTIONS,
     CardMaker as CardMaker,
     CardOptions as CardOptions,
     ConductorFace as ConductorFace,
     ToolWorker as ToolWorker,
-    base_url_of as base_url_of,
-    hints_act as hints_act,
-    make_conductor as make_conductor,
-    said_acts as said_acts,
 )

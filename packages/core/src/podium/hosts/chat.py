@@ -20,7 +20,7 @@ from podium.hosts.continuation import (
 )
 from podium.hosts.results import Partial, answer_sources, answered, check_partial, lack_after, run_failed
 from podium.run import Listener, RunOptions, StreamedAnswer
-from podium.run_state import PaidResults
+from podium.run_state.reuse import PaidResults
 from podium.types import (
     AnswerDelta,
     Completion,
@@ -33,9 +33,8 @@ from podium.types import (
     RunEnded,
     Sampling,
     Tools,
-    read_conversation,
-    storable,
 )
+from podium.types.messages import read_conversation, storable
 from podium.usage import Usage
 from podium.workers import CallMiddleware, Request, Worker
 

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, Final
 from uuid import uuid4
 
-from podium.aio import events_of
+from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, JournalBroken, PlannerError, QueryError
 from podium.journal import Journal
@@ -20,7 +20,7 @@ from podium.run import Listener, RunOptions
 from podium.run_state import fold
 from podium.run_state.reuse import PaidResults, actions_alone, unbilled
 from podium.secrets import scrub
-from podium.types import Message, Part, Plan, Result, RunEnded, Tools, read_conversation
+from podium.types import Message, Part, Plan, Result, RunEnded, Tools
 from podium.types.codec import decode, encode
 from podium.types.events import (
     ApprovalAsked,
@@ -32,6 +32,7 @@ from podium.types.events import (
     StepEnded,
     StepStarted,
 )
+from podium.types.messages import read_conversation
 
 _log = logging.getLogger(__name__)
 _KEPT: Final = (RunStarted, PlanReady, ApprovalAsked, ApprovalGiven, StepStarted, AttemptFailed, StepEnded)

@@ -28,9 +28,9 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.secrets import Boundary
-from podium.types import storable
+from podium.types.messages import storable
 from podium.usage import Usage
-from podium.workers import read_usage
+from podium.workers.openai.chat_response import read_usage
 from podium.workers.openai.errors import (
     Origin,
     answer_fault,

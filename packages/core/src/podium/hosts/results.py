@@ -10,7 +10,8 @@ from pydantic_core import to_jsonable_python
 from podium.errors import AnswerRefused, ConfigError, RunFailed, RunWaiting, WorkerFailed
 from podium.run.approval import how_to_decide
 from podium.secrets import scrub, scrub_data
-from podium.types import Completion, Message, Outcome, Part, Plan, Problem, Result, Sampling, storable
+from podium.types import Completion, Message, Outcome, Part, Plan, Problem, Result, Sampling
+from podium.types.messages import storable
 from podium.types.outcome import tell_actions
 from podium.types.result import LACK, answer_of, used
 from podium.usage import Usage

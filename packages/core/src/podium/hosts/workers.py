@@ -19,15 +19,17 @@ from jsonschema.validators import Draft202012Validator, validator_for
 from pydantic import BaseModel
 from referencing import Registry
 
-from podium.aio import connections_per_loop
+from podium.aio.loops import connections_per_loop
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerRefused
 from podium.hosts.errors import HostErrorReader, worker_errors
 from podium.hosts.results import with_lack
 from podium.planners import Planner
-from podium.prompts import filled_object, filling, is_object, mentioned
-from podium.types import Completion, storable
-from podium.workers import Card, Pool, Price, Request, StepInput, Worker, step_input_of, with_known_facts
+from podium.prompts.prompt import filled_object, filling, is_object, mentioned
+from podium.types import Completion
+from podium.types.messages import storable
+from podium.workers import Card, Pool, Price, Request, StepInput, Worker, step_input_of
+from podium.workers.openai.models import with_known_facts
 
 
 class CardOptions(TypedDict, total=False):

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from pydantic import AnyUrl, BaseModel
 
-from podium.aio import shielded
+from podium.aio.calls import shielded
 from podium.errors import (
     WorkerBroken,
     WorkerError,
@@ -26,7 +26,7 @@ from podium.errors import (
     WorkerTimeout,
     WorkerUnavailable,
 )
-from podium.hosts import worker_error
+from podium.hosts.errors import worker_error
 from podium.workers.openai.errors import Origin, status_fault
 
 T = TypeVar("T")

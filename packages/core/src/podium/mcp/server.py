@@ -15,16 +15,18 @@ from typing import Annotated, Any, TextIO
 import anyio
 from pydantic import BaseModel, Field
 
-from podium.aio import events_of
+from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import PodiumError, RunWaiting
-from podium.hosts import plan_lines, result_metadata
+from podium.hosts import result_metadata
+from podium.hosts.results import plan_lines
 from podium.mcp.workers import check_sdk
 from podium.plan_text import read_saved_plan
 from podium.run.approval import how_to_decide
 from podium.secrets import scrub
-from podium.types import Plan, Result, read_query
+from podium.types import Plan, Result
 from podium.types.events import ApprovalAsked, Event, PlanReady, StepEnded, StepStarted
+from podium.types.messages import read_query
 from podium.types.result import explain_forecast
 
 try:

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
-from podium.aio import PerLoop, run_sync
+from podium.aio import run_sync
+from podium.aio.loops import PerLoop
 from podium.errors import ConfigError, ToolFailed, install_hint
-from podium.hosts import ToolWorker, encoded_size, hints_act, text_completion
+from podium.hosts import ToolWorker
+from podium.hosts.chat import encoded_size, text_completion
+from podium.hosts.workers import hints_act
 from podium.secrets import register, scrub
 from podium.types import Completion
 from podium.types.outcome import inner_problem

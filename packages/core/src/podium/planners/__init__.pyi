@@ -1,8 +1,4 @@
-from .chat import (
-    ChatPlanner as ChatPlanner,
-    Show as Show,
-    round_feedback as round_feedback,
-)
+from .chat import ChatPlanner as ChatPlanner, Show as Show
 from .planner import (
     CachedPlanner as CachedPlanner,
     FixedPlanner as FixedPlanner,
@@ -11,7 +7,4 @@ from .planner import (
     PlanText as PlanText,
     Turn as Turn,
 )
-from .rule import (
-    DirectPlanner as DirectPlanner,
-    RulePlanner as RulePlanner,
-)
+from .rule import DirectPlanner as DirectPlanner, RulePlanner as RulePlanner

@@ -1,4 +1,3 @@
-from .approval import PAUSED as PAUSED, REFUSED as REFUSED
 from .nested import StreamedAnswer as StreamedAnswer
 from .request import RunOptions as RunOptions
 from .runner import Listener as Listener

@@ -17,7 +17,8 @@ from podium.execution.fit import Fit
 from podium.execution.graph import STOPPED, WAITING, StepState
 from podium.execution.step import StepRunner
 from podium.journal.journal import Journal
-from podium.policy import ApprovalRequest, Asked
+from podium.policy import ApprovalRequest
+from podium.policy.policy import Asked
 from podium.prompts.prompt import judge_prompt
 from podium.run.forecast import forecast_plan
 from podium.run_state.reuse import step_key

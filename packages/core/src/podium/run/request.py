@@ -20,7 +20,8 @@ from podium.execution.retry import OnFailure
 from podium.journal.cache import Cache
 from podium.journal.journal import Journal, check_id
 from podium.planners.planner import Planner
-from podium.policy import Policy, answer_key
+from podium.policy import Policy
+from podium.policy.rules import answer_key
 from podium.prompts.prompt import check_names
 from podium.run_state.reuse import PaidResults
 from podium.secrets import scrub

@@ -26,7 +26,7 @@ from podium.execution.scheduler import RoundScheduler
 from podium.plan_text.writer import write_plan
 from podium.planners.chat import failure_feedback, round_feedback
 from podium.planners.planner import Turn
-from podium.policy import after
+from podium.policy.rules import after
 from podium.prompts.prompt import shown_step
 from podium.run.approval import PAUSED, AcceptanceCheck, request_approval
 from podium.run.planning import CODES, PlanRequester, failures, order_of, planned_by

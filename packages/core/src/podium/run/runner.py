@@ -18,7 +18,7 @@ from podium.execution.fit import is_metered
 from podium.execution.graph import STOPPED
 from podium.journal.cache import MemoryCache
 from podium.journal.journal import Head
-from podium.policy import answer_key
+from podium.policy.rules import answer_key
 from podium.run.acquire import acquire, recall_calls, started
 from podium.run.forecast import forecast_plan
 from podium.run.planning import CODES, PlanRequester, no_plan, planned_by

@@ -1,10 +1,2 @@
-from .reuse import (
-    PaidResults as PaidResults,
-    unbilled as unbilled,
-)
-from .state import (
-    CallState as CallState,
-    RunState as RunState,
-    fold as fold,
-    renumbered as renumbered,
-)
+from .reuse import unbilled as unbilled
+from .state import RunState as RunState, fold as fold

@@ -1,9 +1,3 @@
-from .codec import (
-    decode as decode,
-    encode as encode,
-    read_record as read_record,
-    write_record as write_record,
-)
 from .events import (
     ActionDecided as ActionDecided,
     AnswerDelta as AnswerDelta,
@@ -32,38 +26,21 @@ from .messages import (
     Message as Message,
     Part as Part,
     Query as Query,
-    Role as Role,
     Sampling as Sampling,
     Tools as Tools,
-    estimate_usage as estimate_usage,
-    read_conversation as read_conversation,
-    read_query as read_query,
-    storable as storable,
-    usage_or_estimate as usage_or_estimate,
 )
 from .outcome import (
     Action as Action,
-    ActionEnd as ActionEnd,
     Call as Call,
     Outcome as Outcome,
     Problem as Problem,
     Proposal as Proposal,
     Round as Round,
     StepStatus as StepStatus,
-    total_cost as total_cost,
-    usage_note as usage_note,
 )
-from .plan import (
-    Plan as Plan,
-    PlannedBy as PlannedBy,
-    Step as Step,
-    check_name as check_name,
-    literal as literal,
-    nearest as nearest,
-)
+from .plan import Plan as Plan, PlannedBy as PlannedBy, Step as Step
 from .result import (
     Forecast as Forecast,
-    Interval as Interval,
     Result as Result,
     RunStatus as RunStatus,
     steps_behind as steps_behind,

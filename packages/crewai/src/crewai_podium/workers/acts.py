@@ -8,7 +8,7 @@ from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
 
-from podium.hosts import said_acts
+from podium.hosts.workers import said_acts
 
 _LLMS = ("llm", "function_calling_llm", "manager_llm", "planning_llm")
 _REMOTE = ("apps", "mcps", "a2a")

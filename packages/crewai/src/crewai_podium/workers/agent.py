@@ -24,7 +24,7 @@ from crewai_podium.workers.acts import acts_first
 from crewai_podium.workers.errors import crewai_errors, read_answer
 from crewai_podium.workers.guardrail import do_task
 from podium.errors import WorkerUnavailable
-from podium.hosts import prompt_text
+from podium.hosts.results import prompt_text
 from podium.secrets import printable
 from podium.types import Completion, Constraint
 from podium.workers import Card, Request, Worker, step_input_of

@@ -11,14 +11,8 @@ from pydantic import ValidationError
 from crewai_podium.call import RunStopped
 from crewai_podium.usage import UsageMeter
 from podium.errors import AnswerRefused, AnswerToolCalls, WorkerBroken, WorkerError, WorkerRefused
-from podium.hosts import (
-    GuardrailTripped,
-    cut_answer_usage,
-    read_completion,
-    text_of,
-    tool_call,
-    worker_errors,
-)
+from podium.hosts import GuardrailTripped, read_completion, text_of, tool_call, worker_errors
+from podium.hosts.errors import cut_answer_usage
 from podium.types import Completion, Message, Part
 from podium.usage import Usage
 

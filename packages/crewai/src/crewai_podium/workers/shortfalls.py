@@ -6,7 +6,7 @@ from typing import Any, Final
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.crews.crew_output import CrewOutput
 
-from podium.types import storable
+from podium.types.messages import storable
 
 _MAX_QUOTE: Final = 300
 

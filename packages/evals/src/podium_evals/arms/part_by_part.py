@@ -8,7 +8,8 @@ from typing import Any
 from podium import Plan, Step
 from podium.plan_text import parse_plan, write_plan
 from podium.planners import Planner, PlanRequest, PlanText
-from podium.types import Message, literal
+from podium.types import Message
+from podium.types.plan import literal
 from podium.usage import Usage
 from podium_evals.recorded import Bundle, Part, content_key
 

@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 
 from podium import Step
-from podium.types import Outcome, Result, literal
+from podium.types import Outcome, Result
+from podium.types.plan import literal
 from podium_evals.arms.arm import Answered
 from podium_evals.errors import Unrecorded
 from podium_evals.recorded import Bundle, Part, Question, Recordings, Sample

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from podium.workers import read_finish
+from podium.workers.openai.chat_response import read_finish
 from podium_evals.audit.texts import digest, text_of
 
 

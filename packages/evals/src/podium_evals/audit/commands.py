@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from podium.cli import AsJson, ConfigPath, Screen, reporting
-from podium.config import find_journal
+from podium.cli.arguments import AsJson, ConfigPath
+from podium.cli.screen import Screen, reporting
+from podium.config.load import find_journal
 from podium.errors import ConfigError
 from podium.journal import Journal
 from podium_evals.audit.auditing import TURNS, audit

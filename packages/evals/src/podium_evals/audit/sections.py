@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from podium.cli import counted, duration, money
+from podium.cli.screen import counted, duration, money
 from podium.secrets import printable, scrub
 from podium_evals.audit.plan_estimate import PLANNER_INPUT, PLANNER_OUTPUT
 from podium_evals.audit.report import Amounts, NamedAmounts, Report

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from podium.errors import ConfigError
-from podium.types import storable
+from podium.types.messages import storable
 from podium_evals.audit.span import Span
 
 _TABLE = """

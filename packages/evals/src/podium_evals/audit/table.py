@@ -4,7 +4,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from podium.cli import Screen
+from podium.cli.screen import Screen
 from podium_evals.audit.report import Report
 from podium_evals.audit.sections import Section, heading, sections
 

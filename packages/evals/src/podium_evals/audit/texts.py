@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Any
 
 from podium.secrets import printable, scrub
-from podium.types import storable
+from podium.types.messages import storable
 from podium_evals.audit.span import DIGEST_BYTES
 
 EXCERPT = 100

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from podium import Plan, Step
-from podium.workers import Card, Kind, MeasuredRate, kind_of
+from podium.workers import Card, Kind, MeasuredRate
+from podium.workers.rates import kind_of
 from podium_evals.arms import ASK, ChoosingArm, Fold
 from podium_evals.arms.baselines import best_of
 from podium_evals.calibration.rates import Tally, estimates, intervals, priors

@@ -12,7 +12,8 @@ import numpy as np
 
 from podium.budget import Limits
 from podium.execution import Retry
-from podium.workers import KindEntry, MeasuredFile, Worker, identity_of
+from podium.workers import Worker
+from podium.workers.rates import KindEntry, MeasuredFile, identity_of
 from podium_evals.calibration.allocation import asked_next
 from podium_evals.calibration.measured_rates import kind_entry, still_valid, tallies_of, with_rates
 from podium_evals.calibration.rates import Tally, priors

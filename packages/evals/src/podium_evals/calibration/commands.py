@@ -9,10 +9,12 @@ import anyio
 import typer
 
 from podium.budget import Limits
-from podium.cli import AsJson, ConfigPath, Screen, counted, reporting
+from podium.cli.arguments import AsJson, ConfigPath
+from podium.cli.screen import Screen, counted, reporting
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
-from podium.workers import MeasuredFile, Worker, read_measured, write_measured
+from podium.workers import Worker
+from podium.workers.rates import MeasuredFile, read_measured, write_measured
 from podium_evals.calibration.calibrate import Calibration, Calibrator
 from podium_evals.calibration.table import calibration_json, draw_calibration
 from podium_evals.grading import GRADERS, find_grader

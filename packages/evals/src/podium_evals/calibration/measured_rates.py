@@ -6,7 +6,8 @@ from hashlib import sha256
 
 import numpy as np
 
-from podium.workers import KindEntry, MeasuredFile, RateEntry, Worker, identity_of
+from podium.workers import Worker
+from podium.workers.rates import KindEntry, MeasuredFile, RateEntry, identity_of
 from podium_evals.calibration.rates import Tallies, Tally, estimates, intervals, priors
 from podium_evals.recorded import Sample
 from podium_evals.recording import QuestionRow

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from podium.workers import Card, kind_of, measured_kinds, rate_on
+from podium.workers import Card
+from podium.workers.rates import kind_of, measured_kinds, rate_on
 from podium_evals.calibration.rates import PRIOR_WEIGHT
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from podium.cli import Screen, counted
-from podium.workers import KindEntry, RateEntry
+from podium.cli.screen import Screen, counted
+from podium.workers.rates import KindEntry, RateEntry
 from podium_evals.calibration.calibrate import Calibration
 from podium_evals.calibration.rates import best_chances
 

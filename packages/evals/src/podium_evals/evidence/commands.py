@@ -9,8 +9,8 @@ import anyio
 import typer
 from platformdirs import user_cache_path
 
-from podium.cli import Screen, reporting
-from podium.config import why_unwritable
+from podium.cli.screen import Screen, reporting
+from podium.config.source import why_unwritable
 from podium.errors import ConfigError
 from podium_evals.evidence.kept import KeptAnswers
 from podium_evals.evidence.measuring import Measured, measure

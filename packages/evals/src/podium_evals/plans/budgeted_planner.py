@@ -4,7 +4,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 
-from podium.budget import Ledger, Reservation, Spend, charge, charged_by
+from podium.budget import Spend
+from podium.budget.ledger import Ledger, Reservation, charge, charged_by
 from podium.errors import LimitExceeded, WorkerError
 from podium.planners import Planner, PlanRequest, PlanText
 from podium.usage import Usage

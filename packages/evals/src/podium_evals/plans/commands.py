@@ -8,7 +8,8 @@ import anyio
 import typer
 
 from podium.budget import Limits
-from podium.cli import AsJson, ConfigPath, Screen, reporting
+from podium.cli.arguments import AsJson, ConfigPath
+from podium.cli.screen import Screen, reporting
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium_evals.arms import Fold, SplitName

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from podium import Plan
-from podium.config import why_unreadable
+from podium.config.source import why_unreadable
 from podium.errors import PlanError
 from podium.usage import Usage
 from podium_evals.errors import RecordingInvalid

@@ -10,10 +10,13 @@ from typing import get_args
 import anyio
 
 from podium import Conductor
-from podium.budget import NOTHING, Ledger, Limits, Spend
+from podium.budget import Limits, Spend
+from podium.budget.ledger import Ledger
+from podium.budget.limits import NOTHING
 from podium.errors import AnswerRefused, ConfigError, PlannerError
 from podium.planners import Planner
-from podium.types import Proposal, Result, total_cost
+from podium.types import Proposal, Result
+from podium.types.outcome import total_cost
 from podium.usage import Usage
 from podium_evals.arms import Fold
 from podium_evals.arms.given import told_planner

@@ -11,7 +11,7 @@ import anyio.to_thread
 import httpx2
 from platformdirs import user_cache_path
 
-from podium.config import why_unwritable
+from podium.config.source import why_unwritable
 from podium_evals.errors import ChecksumMismatch, OriginUnavailable
 from podium_evals.recorded.attempts import TIMEOUTS, RequestFailed, check_status, until_served
 from podium_evals.recorded.origins import Origin, OriginFile

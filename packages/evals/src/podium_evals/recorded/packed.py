@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from podium.config import why_unreadable
+from podium.config.source import why_unreadable
 from podium_evals.errors import RecordingInvalid
 from podium_evals.recorded import mmlu_pro, reasoning_gym
 from podium_evals.recorded.recordings import Recording, Recordings, Sample

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 
-from podium.config import why_unreadable
+from podium.config.source import why_unreadable
 from podium.errors import ConfigError
 from podium.workers import Price
 

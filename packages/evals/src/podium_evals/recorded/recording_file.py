@@ -18,7 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import IO, Any
 
-from podium.config import why_unreadable
+from podium.config.source import why_unreadable
 from podium.errors import ConfigError
 from podium.usage import Usage
 from podium.workers import Price, PriceTier

@@ -14,7 +14,7 @@ from typing import BinaryIO, Self
 import anyio
 import anyio.to_thread
 
-from podium.config import why_unwritable
+from podium.config.source import why_unwritable
 from podium_evals.errors import RecordingInvalid
 
 try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from podium.cli import counted, duration, money
+from podium.cli.screen import counted, duration, money
 from podium_evals.recording.forecast import Forecast
 from podium_evals.recording.question_rows import QuestionRow
 from podium_evals.recording.recorder import Recorder

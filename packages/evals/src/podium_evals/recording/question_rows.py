@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from podium.config import why_unreadable
+from podium.config.source import why_unreadable
 from podium_evals.errors import RecordingInvalid
 from podium_evals.recorded import Question, with_options
 

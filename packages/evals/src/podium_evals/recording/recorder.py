@@ -14,10 +14,13 @@ from typing import Any, NamedTuple
 import anyio
 
 from podium import Conductor
-from podium.budget import NOTHING, Ledger, Limits, Reservation, Spend, charge, charged_by
+from podium.budget import Limits, Spend
+from podium.budget.ledger import Ledger, Reservation, charge, charged_by
+from podium.budget.limits import NOTHING
 from podium.errors import AnswerRefused, ConfigError, LimitExceeded, WorkerError, WorkerTimeout
 from podium.execution import Retry
-from podium.types import Completion, Message, Sampling, usage_or_estimate
+from podium.types import Completion, Message, Sampling
+from podium.types.messages import usage_or_estimate
 from podium.usage import Usage
 from podium.workers import Pool, Request, Worker, complete
 from podium_evals.grading import Grader, GraderOf, grade, grader_of

@@ -10,8 +10,10 @@ from typing import Annotated, cast, get_args
 import anyio
 import typer
 
-from podium.cli import AsJson, Screen, reporting
-from podium.config import find_config, load_config, why_unwritable
+from podium.cli.arguments import AsJson
+from podium.cli.screen import Screen, reporting
+from podium.config import find_config, load_config
+from podium.config.source import why_unwritable
 from podium.errors import ConfigError
 from podium_evals.arms import Arm, GivenPlanner, SplitName
 from podium_evals.calibration.probe_curve import COUNTS, probe_curve

@@ -3,7 +3,7 @@
 from rich.table import Table
 from rich.text import Text
 
-from podium.cli import Screen
+from podium.cli.screen import Screen
 from podium_evals.calibration.probe_curve import ProbeCurve
 from podium_evals.results import rounding
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from podium.cli import Screen
+from podium.cli.screen import Screen
 from podium_evals.arms import Arm
 from podium_evals.results.report import OnShare
 

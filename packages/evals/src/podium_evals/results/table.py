@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from podium.cli import Screen
+from podium.cli.screen import Screen
 from podium_evals.arms import ROUTING_ORACLE, ArmResult
 from podium_evals.results import rounding
 from podium_evals.results.report import Report

@@ -10,8 +10,10 @@ import anyio
 import typer
 from rich.status import Status
 
-from podium.cli import AsJson, Screen, reporting
-from podium.config import find_config, load_config, why_unwritable
+from podium.cli.arguments import AsJson
+from podium.cli.screen import Screen, reporting
+from podium.config import find_config, load_config
+from podium.config.source import why_unwritable
 from podium.errors import ConfigError
 from podium_evals.recorded import Recordings
 from podium_evals.results.pools import POOLS, named_workers, read_recording

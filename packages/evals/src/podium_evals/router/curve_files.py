@@ -7,7 +7,7 @@ from dataclasses import asdict
 from io import StringIO
 from pathlib import Path
 
-from podium.config import why_unwritable
+from podium.config.source import why_unwritable
 from podium.errors import ConfigError
 from podium_evals.router.figure import check_figures, draw_curve
 from podium_evals.router.training import TrainingReport

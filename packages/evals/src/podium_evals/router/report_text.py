@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.table import Table
 from rich.text import Text
 
-from podium.cli import Screen
+from podium.cli.screen import Screen
 from podium_evals.results import rounding
 from podium_evals.router.tiers import Tier
 from podium_evals.router.training import TrainingReport

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from podium.cli import Screen, reporting
+from podium.cli.screen import Screen, reporting
 from podium.errors import ConfigError
 from podium_evals.recorded.reasoning_gym import KINDS
 from podium_evals.tasks.benchmarks import TASKS

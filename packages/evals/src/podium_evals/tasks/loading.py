@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from podium.config import why_unreadable
+from podium.config.source import why_unreadable
 from podium.errors import ConfigError
 from podium_evals.errors import OriginUnavailable, RecordingInvalid
 from podium_evals.recorded import Origin, Progress, Provenance, default_folder, download

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from podium.config import why_unwritable
+from podium.config.source import why_unwritable
 from podium.errors import ConfigError
 
 

@@ -23,7 +23,8 @@ from langchain_podium.workers import as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import Retry
-from podium.hosts import ConductorFace, make_conductor, read_tools
+from podium.hosts import ConductorFace, read_tools
+from podium.hosts.workers import make_conductor
 
 NAME = "podium"
 """The default name of a chat model with a local conductor."""

@@ -23,7 +23,7 @@ from langchain_podium.response_format import ResponseFormat
 from langchain_podium.workers import as_worker
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.hosts import make_conductor
+from podium.hosts.workers import make_conductor
 from podium.planners import Planner
 from podium.policy import Policy
 from podium.workers import Worker

@@ -9,7 +9,8 @@ from langchain_podium.graph.graph_node import Data
 from podium.conductor import Conductor
 from podium.errors import PlanError
 from podium.journal import Journal
-from podium.run_state import fold, renumbered
+from podium.run_state import fold
+from podium.run_state.state import renumbered
 from podium.types import Message, Plan, RunStarted
 
 

@@ -36,11 +36,13 @@ from langchain_podium.tracing import child_runs, thread_of, under
 from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import StepStarter
-from podium.hosts import answered, session_run_id, text_answer, undecided_run
+from podium.hosts.continuation import session_run_id, undecided_run
+from podium.hosts.results import answered, text_answer
 from podium.journal import Journal
 from podium.policy import Ask, Policy
-from podium.run import PAUSED, REFUSED
-from podium.run_state import fold, renumbered
+from podium.run.approval import PAUSED, REFUSED
+from podium.run_state import fold
+from podium.run_state.state import renumbered
 from podium.types import Event, Message, Plan, Result, RunEnded
 
 Executor = Literal["podium", "langgraph"]

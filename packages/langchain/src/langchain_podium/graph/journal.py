@@ -5,16 +5,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import anyio.lowlevel
 
 from podium.errors import JournalError, RunExists, RunHeld, RunUnknown
-from podium.journal import Entry, Journal, Log, Record, RunRow, Wanted, add, head_of
+from podium.journal import Entry, Journal, Log, Record, RunRow
+from podium.journal.journal import Wanted, add, head_of
 from podium.secrets import scrub
-from podium.types import (
-    Event,
-    RunStarted,
-    StepEnded,
-    StepStarted,
-    decode,
-    encode,
-)
+from podium.types import Event, RunStarted, StepEnded, StepStarted
+from podium.types.codec import decode, encode
 
 Keep = Callable[[Sequence[str]], Awaitable[None]]
 """Stores the lines of a journal durably."""

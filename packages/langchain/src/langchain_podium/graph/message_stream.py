@@ -21,9 +21,9 @@ from langchain_core.runnables.config import get_async_callback_manager_for_confi
 from langchain_core.tracers._streaming import _StreamingCallbackHandler
 from langgraph.pregel._messages import StreamMessagesHandler
 
-from podium.aio import events_of
+from podium.aio.sync import events_of
 from podium.errors import WorkerFailed
-from podium.hosts import answer_sources, lack_after
+from podium.hosts.results import answer_sources, lack_after
 from podium.types import (
     AnswerDelta,
     AttemptFailed,

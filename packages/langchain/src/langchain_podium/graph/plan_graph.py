@@ -23,7 +23,8 @@ from langchain_podium.graph.control_flow import GraphExit, enclosing, unwrap_gra
 from langchain_podium.graph.graph_node import Data, Node, State
 from langchain_podium.graph.state import plan_hash, read_outcome, schema, write_outcome
 from podium.errors import ConfigError
-from podium.execution import WAITING, ExternalScheduler
+from podium.execution import ExternalScheduler
+from podium.execution.graph import WAITING
 from podium.types import Outcome, Plan
 
 HASH: Final = "plan"

@@ -15,7 +15,7 @@ from langchain_podium.cards import innermost
 from langchain_podium.shadow.batch import WatchedBatch
 from langchain_podium.shadow.request import ShadowSettings, WatchedRequest, answer_of
 from langchain_podium.workers.parts import is_graph
-from podium.aio import connections_per_loop
+from podium.aio.loops import connections_per_loop
 from podium.errors import ConfigError
 from podium.hosts import ConductorFace
 from podium.journal import Journal, SqlJournal

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from langchain_podium.messages import read_usage
-from podium.types import total_cost
+from podium.types.outcome import total_cost
 from podium.usage import Usage
 from podium.workers import Price
 from podium_shadow import Spent

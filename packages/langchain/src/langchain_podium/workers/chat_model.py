@@ -25,7 +25,9 @@ from podium.errors import ConfigError, WorkerBroken, WorkerTimeout
 from podium.hosts import read_completion, sampling_arguments
 from podium.secrets import register, scrubbing
 from podium.types import Completion, Part, Sampling, Tools
-from podium.workers import Card, ReportedFault, Request, Worker, joined_finish
+from podium.workers import Card, Request, Worker
+from podium.workers.openai.chat_response import joined_finish
+from podium.workers.openai.errors import ReportedFault
 
 _STATING: Final = frozenset(
     {

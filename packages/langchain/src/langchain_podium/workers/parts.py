@@ -28,7 +28,7 @@ from langchain_core.runnables.base import RunnableBindingBase, RunnableEachBase
 from langchain_core.runnables.configurable import DynamicRunnable
 from langchain_core.tools import BaseTool
 
-from podium.hosts import hints_act, said_acts
+from podium.hosts.workers import hints_act, said_acts
 
 _BUILT_IN: Final = (BaseLanguageModel, BasePromptTemplate, BaseOutputParser, BaseRetriever)
 _AGENTS: Final = (

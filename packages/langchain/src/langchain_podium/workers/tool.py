@@ -13,7 +13,8 @@ from langchain_podium.messages import text_of
 from langchain_podium.workers.errors import langchain_errors
 from podium.errors import ToolFailed
 from podium.hosts import ToolWorker
-from podium.types import Completion, storable
+from podium.types import Completion
+from podium.types.messages import storable
 from podium.workers import Card
 
 

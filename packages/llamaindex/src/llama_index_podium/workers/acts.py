@@ -8,7 +8,7 @@ from llama_index.core.workflow import Workflow
 
 from llama_index_podium.tools import ConductorToolSpec
 from llama_index_podium.workers.blocking import parts_of
-from podium.hosts import said_acts
+from podium.hosts.workers import said_acts
 
 
 def may_act(thing: object) -> bool:

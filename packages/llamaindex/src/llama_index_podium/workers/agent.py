@@ -27,7 +27,8 @@ from llama_index_podium.workers.blocking import in_thread, is_blocking
 from llama_index_podium.workers.workflow_run import events_of_run, nodes_of_result
 from podium.errors import WorkerBroken
 from podium.hosts import text_of, worker_errors
-from podium.types import Completion, storable
+from podium.types import Completion
+from podium.types.messages import storable
 from podium.workers import Card, Request, Worker
 
 _MEMORY_TOKENS: Final = 10**9

@@ -2,7 +2,7 @@
 
 from llama_index_podium.usage import Spent
 from podium.errors import WorkerBroken
-from podium.hosts import spent_completion
+from podium.hosts.results import spent_completion
 from podium.types import Completion
 from podium.workers import Card
 

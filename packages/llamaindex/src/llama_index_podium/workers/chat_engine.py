@@ -20,11 +20,12 @@ from llama_index_podium.usage import Spent, spending
 from llama_index_podium.workers.answers import completion_of
 from llama_index_podium.workers.blocking import in_thread, is_blocking
 from llama_index_podium.workers.search import is_empty_text, nothing_found
-from podium.aio import shielded
+from podium.aio.calls import shielded
 from podium.errors import WorkerBroken
 from podium.hosts import worker_errors
-from podium.prompts import worker_messages
-from podium.types import Completion, storable
+from podium.prompts.prompt import worker_messages
+from podium.types import Completion
+from podium.types.messages import storable
 from podium.workers import Card, Request, Worker, step_input_of
 
 _MEMORY_TOKENS: Final = 10**9

@@ -18,9 +18,12 @@ from llama_index_podium.usage import spending
 from llama_index_podium.workers.answers import completion_of
 from llama_index_podium.workers.blocking import in_thread, is_blocking, parts_of
 from podium.errors import WorkerBroken
-from podium.hosts import gaps_told, spent_completion, worker_errors
-from podium.prompts import worker_messages
-from podium.types import Completion, storable
+from podium.hosts import worker_errors
+from podium.hosts.chat import gaps_told
+from podium.hosts.results import spent_completion
+from podium.prompts.prompt import worker_messages
+from podium.types import Completion
+from podium.types.messages import storable
 from podium.workers import Card, Request, Worker, step_input_of
 
 _EMPTY: Final = "Empty Response"

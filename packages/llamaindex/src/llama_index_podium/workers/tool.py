@@ -10,8 +10,10 @@ from llama_index_podium.usage import spending
 from llama_index_podium.workers.blocking import in_thread, is_blocking
 from llama_index_podium.workers.search import is_empty_text, nothing_found
 from podium.errors import WorkerFailed
-from podium.hosts import ToolWorker, spent_completion, worker_errors
-from podium.types import Completion, storable
+from podium.hosts import ToolWorker, worker_errors
+from podium.hosts.results import spent_completion
+from podium.types import Completion
+from podium.types.messages import storable
 from podium.workers import Card
 
 

@@ -13,7 +13,7 @@ from llama_index.core.schema import NodeWithScore
 from llama_index.core.workflow import Event, InputRequiredEvent, StopEvent
 
 from llama_index_podium.sources import text_of as text_of_nodes
-from podium.aio import shielded
+from podium.aio.calls import shielded
 from podium.errors import WorkerRefused
 from podium.hosts import text_of
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 from agents import Agent, FileSearchTool, FunctionTool, Model, ModelProvider, RunConfig, WebSearchTool
 
 from openai_agents_podium.provider import ConductorProvider
-from podium.hosts import hints_act, said_acts
+from podium.hosts.workers import hints_act, said_acts
 
 _READ: Final = (Model, FileSearchTool, WebSearchTool)
 

@@ -17,13 +17,15 @@ from openai_agents_podium.workers.nested import OuterStep, working_for
 from openai_agents_podium.workers.settings import SchemaOutput, model_settings
 from openai_agents_podium.workers.tool import raising
 from openai_agents_podium.workers.watch import RunWatch
-from podium.aio import events_of
+from podium.aio.sync import events_of
 from podium.budget import Spend
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerError, WorkerFailed
-from podium.hosts import read_completion, spent_completion, text_of, worker_errors
+from podium.hosts import read_completion, text_of, worker_errors
+from podium.hosts.results import spent_completion
 from podium.secrets import scrubbing
-from podium.types import Completion, estimate_usage
+from podium.types import Completion
+from podium.types.messages import estimate_usage
 from podium.usage import Usage
 from podium.workers import Card, Request, Worker
 

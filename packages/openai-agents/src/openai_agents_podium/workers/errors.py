@@ -23,7 +23,7 @@ from podium.errors import (
     WorkerRefused,
 )
 from podium.hosts import GuardrailTripped
-from podium.types import storable
+from podium.types.messages import storable
 
 _UNKNOWN_TOOL: Final = re.compile(r"^Tool (\S+) not found in agent")
 _MAX_QUOTE: Final = 300

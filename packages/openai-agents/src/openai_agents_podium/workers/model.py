@@ -16,13 +16,14 @@ from openai_agents_podium.workers.errors import read_agents_error
 from openai_agents_podium.workers.finish import Finishes
 from openai_agents_podium.workers.nested import working_for
 from openai_agents_podium.workers.settings import SchemaOutput, model_settings
-from podium.aio import events_of
+from podium.aio.sync import events_of
 from podium.errors import WorkerBroken
 from podium.hosts import read_completion, worker_errors
 from podium.secrets import scrubbing
 from podium.types import Completion, Part, Tools
 from podium.usage import Usage
-from podium.workers import Card, Request, Worker, read_usage as read_counts
+from podium.workers import Card, Request, Worker
+from podium.workers.openai.chat_response import read_usage as read_counts
 
 
 class ModelWorker(Worker):

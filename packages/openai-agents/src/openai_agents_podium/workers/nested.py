@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from podium.types import Completion, total_cost
+from podium.types import Completion
+from podium.types.outcome import total_cost
 from podium.usage import Usage
 from podium.workers import Request
 

@@ -25,7 +25,8 @@ from openai_agents_podium.messages import read_usage
 from openai_agents_podium.tracing import tracing_of_run
 from openai_agents_podium.workers.errors import read_agents_error
 from podium.errors import ConfigError, WorkerRefused
-from podium.hosts import GuardrailTripped, ToolWorker, spent_completion, text_of
+from podium.hosts import GuardrailTripped, ToolWorker, text_of
+from podium.hosts.results import spent_completion
 from podium.types import Completion
 from podium.workers import Card
 

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from podium.cli import counted
+from podium.cli.screen import counted
 from podium.errors import QueryError
 from podium.types import Message
 from podium_server.api.body_errors import complaints_of

@@ -23,7 +23,8 @@ from podium.errors import (
     WorkerError,
 )
 from podium.secrets import scrub
-from podium.types import Action, Call, Outcome, Proposal, Result, usage_note
+from podium.types import Action, Call, Outcome, Proposal, Result
+from podium.types.outcome import usage_note
 from podium_server.api.runs.refusals import NestedRun, NotBegun, NotCancellable, NotWaiting
 from podium_server.http import BadRequest, ServerBusy, ServerStopping
 from podium_server.keys import BudgetSpent, KeyRefused, refusal_headers

@@ -15,7 +15,7 @@ from mcp.types import CallToolResult
 from pydantic import Field
 from starlette.requests import Request
 
-from podium.mcp import new_server, tool_answer, tool_failure
+from podium.mcp.server import new_server, tool_answer, tool_failure
 from podium.types import Message
 from podium_server.api.chat.response import usage_form
 from podium_server.api.endpoint import told_fault

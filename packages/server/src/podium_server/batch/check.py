@@ -6,7 +6,7 @@ from statistics import quantiles
 
 import anyio
 
-from podium.cli import counted, money
+from podium.cli.screen import counted, money
 from podium.journal import SqlJournal
 from podium_server.batch.earlier import done_runs
 from podium_server.batch.input import BadLine, Input

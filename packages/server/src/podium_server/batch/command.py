@@ -8,7 +8,8 @@ from typing import Annotated
 import anyio
 import typer
 
-from podium.cli import ConfigPath, Screen, above_zero, check_journal, counted, reporting
+from podium.cli.arguments import ConfigPath, above_zero, check_journal
+from podium.cli.screen import Screen, counted, reporting
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium.journal import SqlJournal

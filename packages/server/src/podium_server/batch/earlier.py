@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import anyio
 
-from podium.cli import counted
+from podium.cli.screen import counted
 from podium.errors import RunHeld
 from podium.journal import RunRow, SqlJournal
 from podium.run_state import fold

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from podium.cli import counted
+from podium.cli.screen import counted
 from podium.errors import ConfigError, PodiumError
 from podium_server.api.bodies import read_body
 from podium_server.batch.answer import Request

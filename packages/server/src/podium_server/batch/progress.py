@@ -8,7 +8,7 @@ from time import monotonic
 import anyio
 from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bar, TextColumn
 
-from podium.cli import Screen, counted, duration, money
+from podium.cli.screen import Screen, counted, duration, money
 from podium_server.background_tasks import beside
 from podium_server.batch.budget import Budget
 from podium_server.batch.record import Record

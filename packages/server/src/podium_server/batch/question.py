@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from podium.hosts import RecordedRun, whole_answers
-from podium.types import Message, Plan, Result, RunEnded, read_conversation
+from podium.hosts import RecordedRun
+from podium.hosts.chat import whole_answers
+from podium.types import Message, Plan, Result, RunEnded
+from podium.types.messages import read_conversation
 from podium_server.api.bodies import Body
 from podium_server.api.runs.requests import Name, PlanBody
 from podium_server.batch.answer import Answer

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Literal
 
 from podium.budget import Limits, Spend
-from podium.cli import money
+from podium.cli.screen import money
 from podium.conductor import Conductor
 from podium.planners import PlanRequest
 from podium.types import Message

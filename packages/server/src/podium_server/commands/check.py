@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import anyio
 
-from podium.cli import counted
+from podium.cli.screen import counted
 from podium.config import Config
 from podium.errors import (
     ConfigError,

@@ -12,9 +12,11 @@ from urllib.parse import quote
 import anyio
 import anyio.to_thread
 
-from podium.cli import Screen, find_run, look
+from podium.cli.arguments import find_run, look
+from podium.cli.screen import Screen
 from podium.conductor import CARD
-from podium.config import find_config, find_journal, load_config
+from podium.config import find_config, load_config
+from podium.config.load import find_journal
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
 from podium_server.http import HttpServer, listen, url_of

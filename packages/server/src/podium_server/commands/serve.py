@@ -13,7 +13,7 @@ from types import FrameType
 import anyio
 import typer
 
-from podium.cli import Screen
+from podium.cli.screen import Screen
 from podium.config import Config, find_config, load_config
 from podium.errors import ConfigError
 from podium_server import __version__

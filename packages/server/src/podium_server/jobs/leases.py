@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from podium.journal import Transaction, has_ended, new_holder
+from podium.journal import Transaction
+from podium.journal.sql.lease import has_ended, new_holder
 from podium_server.jobs.line import Line, take_one
 from podium_server.jobs.table import JobTable, StoredJob
 

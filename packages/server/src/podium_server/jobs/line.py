@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from podium.journal import Transaction, marks
+from podium.journal import Transaction
+from podium.journal.sql.database import marks
 from podium_server.jobs.table import COLUMNS, StoredJob, read_job
 
 _MOST_CALLERS = 1000

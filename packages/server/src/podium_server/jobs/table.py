@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from time import time
 from typing import Any
 
-from podium.journal import LAST_CHARACTER, Follower, PostgresOnly, Schema, SqlJournal, SqlTables, Transaction
+from podium.journal import Schema, SqlJournal, SqlTables, Transaction
+from podium.journal.journal import LAST_CHARACTER
+from podium.journal.sql.changes import Follower
+from podium.journal.sql.tables import PostgresOnly
 from podium.secrets import scrub_data
 from podium_server.http import ServerBusy
 

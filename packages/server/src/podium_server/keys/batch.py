@@ -7,7 +7,8 @@ the other rows after that, because PostgreSQL would otherwise read rows from bef
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from podium.journal import Transaction, marks
+from podium.journal import Transaction
+from podium.journal.sql.database import marks
 from podium_server.keys.account import Account, Bucket, Period, day_of
 from podium_server.keys.bills import Bill
 from podium_server.keys.budgets import Row, periods_of, read_amounts

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from podium.journal import Transaction, marks
+from podium.journal import Transaction
+from podium.journal.sql.database import marks
 from podium_server.keys.account import BILLION, Period, day_of, ends_of
 from podium_server.keys.key import Key
 from podium_server.keys.key_store import KeyStore

@@ -12,22 +12,14 @@ import typer
 from rich.table import Column, Table
 from rich.text import Text
 
-from podium.cli import (
-    AsJson,
-    ConfigPath,
-    Screen,
-    above_zero,
-    command_group,
-    counted,
-    local_time,
-    money,
-    reporting,
-    span,
-)
-from podium.config import find_config, find_journal, load_config
+from podium.cli.arguments import AsJson, ConfigPath, above_zero, local_time, span
+from podium.cli.root import command_group
+from podium.cli.screen import Screen, counted, money, reporting
+from podium.config import find_config, load_config
+from podium.config.load import find_journal
 from podium.errors import ConfigError
 from podium.journal import SqlJournal
-from podium.types import nearest
+from podium.types.plan import nearest
 from podium_server.keys.account import BILLION, day_of
 from podium_server.keys.key import ROLES, Key, KeyRules, Role, check_policy
 from podium_server.keys.key_store import Day, KeyStore, Token

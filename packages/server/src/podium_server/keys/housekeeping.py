@@ -5,7 +5,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from podium.errors import JournalBroken, RunHeld, RunUnknown
-from podium.journal import Journal, Transaction, marks
+from podium.journal import Journal, Transaction
+from podium.journal.sql.database import marks
 from podium_server.background_tasks import repeat
 from podium_server.keys.bills import Bill, bill_of
 from podium_server.keys.key import Key

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from podium.config import Config
 from podium.errors import ConfigError
 from podium.policy import Policy
-from podium.types import check_name
+from podium.types.plan import check_name
 
 Role = Literal["use", "see", "approve", "admin"]
 """What the holder of a key may do with runs. Each role includes the roles before it.

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from podium.errors import ConfigError
 from podium.journal import Location, SqlJournal, SqlTables, Transaction
-from podium.types import read_record, write_record
+from podium.types.codec import read_record, write_record
 from podium_server.keys.key import Key, KeyRules
 from podium_server.keys.tables import SCHEMA
 from podium_server.keys.tokens import new_token, token_hash

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from operator import add, sub
 
-from podium.journal import Transaction, marks
+from podium.journal import Transaction
+from podium.journal.sql.database import marks
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,11 @@ from itertools import chain
 from typing import Any
 
 from podium.errors import JournalError, RunUnknown
-from podium.hosts import ContinuationStore, continuation_names, write_continuation
+from podium.hosts import ContinuationStore
+from podium.hosts.continuation import continuation_names, write_continuation
 from podium.journal import Schema, SqlJournal, SqlTables, Transaction
-from podium.types import Message, Part, RunStarted, read_conversation
+from podium.types import Message, Part, RunStarted
+from podium.types.messages import read_conversation
 
 LOGGER = logging.getLogger("podium")
 _DAYS = 30

@@ -1,7 +1,7 @@
 """Describes the events of a run to the client: the plan, the steps, and with `all` also their outputs."""
 
-from podium.budget import UNREPORTED
-from podium.hosts import plan_lines
+from podium.budget.ledger import UNREPORTED
+from podium.hosts.results import plan_lines
 from podium.secrets import scrub
 from podium.types import (
     ApprovalAsked,

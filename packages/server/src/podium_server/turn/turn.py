@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import anyio.to_thread
 
 from podium.errors import PlannerError, RunFailed
-from podium.hosts import ChatAnswer, ChatCall, answered, lack_after
+from podium.hosts import ChatAnswer, ChatCall
+from podium.hosts.results import answered, lack_after
 from podium.journal import Journal
 from podium.types import Part, Problem, Result, RunEnded, RunResumed, RunStarted
 from podium.usage import Usage

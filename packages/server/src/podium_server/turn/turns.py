@@ -11,7 +11,8 @@ from podium.errors import ConfigError
 from podium.hosts import ChatAnswer, ChatCall
 from podium.journal import MemoryJournal, SqlJournal
 from podium.run import RunOptions
-from podium.types import Part, Sampling, estimate_usage, read_conversation
+from podium.types import Part, Sampling
+from podium.types.messages import estimate_usage, read_conversation
 from podium_server.keys import Access, Admission, Ask, Caller
 from podium_server.models import Catalogue, ModelUnknown, ServedModel
 from podium_server.record import Record, current_record

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 
 from podium.conductor import Conductor
-from podium.hosts import whole_answers
+from podium.hosts.chat import whole_answers
 from podium.types import Completion
 from podium.workers import CallMiddleware, Request, Worker
 from podium_server.turn.live_pieces import LivePieces

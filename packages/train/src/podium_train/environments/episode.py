@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-from podium.prompts import shown_step
+from podium.prompts.prompt import shown_step
 from podium.types import Plan
 from podium.workers import Card, VisibleStep
 

@@ -25,7 +25,8 @@ from podium.errors import (
 )
 from podium.planners import FixedPlanner
 from podium.types import Completion, Message, Outcome, Plan, Result
-from podium.workers import Request, Worker, identity_of
+from podium.workers import Request, Worker
+from podium.workers.rates import identity_of
 from podium_evals.grading import choose_graders, grade, grader_version
 from podium_evals.recording import QuestionRow, read_questions
 from podium_train.environments.environment import Environment, Split

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from podium.cli import counted
+from podium.cli.screen import counted
 from podium_train.guards.second_rounds import SecondRounds
 from podium_train.rewards import Score, WhyUnknown
 

@@ -3,7 +3,7 @@
 from importlib.resources import files
 from pathlib import Path
 
-from podium.config import read_table
+from podium.config.load import read_table
 from podium_train.recipes.recipe import Recipe
 
 

@@ -4,7 +4,7 @@ from importlib import import_module
 from pathlib import Path
 
 from podium.errors import ConfigError
-from podium.planners import round_feedback
+from podium.planners.chat import round_feedback
 from podium.types import Message
 from podium_evals.recorded import read_recordings
 from podium_train.environments import Environment, Episode, LivePool, RecordedAnswers

@@ -9,7 +9,7 @@ from time import monotonic, time
 
 import anyio
 
-from podium.aio import shielded
+from podium.aio.calls import shielded
 from podium.errors import JournalError, RunExists, RunLost
 from podium.journal.journal import Entry, Head, Log, Record, RunRow, add, head_of, unwritable
 from podium.journal.sql.database import (

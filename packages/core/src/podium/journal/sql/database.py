@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import anyio
 
-from podium.aio import shielded
+from podium.aio.calls import shielded
 from podium.errors import JournalError
 
 FIRST_WAIT = 0.05

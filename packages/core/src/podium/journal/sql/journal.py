@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
-from podium.aio import PerLoop, shielded
+from podium.aio.calls import shielded
+from podium.aio.loops import PerLoop
 from podium.errors import ConfigError, JournalError
 from podium.journal.journal import Journal, Log, Record, RunRow, Wanted, check_id
 from podium.journal.sql.changes import Changes, Follower

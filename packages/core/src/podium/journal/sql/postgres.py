@@ -13,7 +13,7 @@ from uuid import uuid4
 import anyio
 import asyncpg  # type: ignore[import-untyped]
 
-from podium.aio import PerLoop
+from podium.aio.loops import PerLoop
 from podium.errors import PodiumError
 from podium.journal.sql.database import (
     BatchRows,

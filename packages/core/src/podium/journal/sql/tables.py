@@ -9,7 +9,8 @@ from urllib.parse import parse_qs, unquote
 
 from platformdirs import user_state_path
 
-from podium.aio import PerLoop, shielded
+from podium.aio.calls import shielded
+from podium.aio.loops import PerLoop
 from podium.errors import ConfigError, JournalVersion, install_hint
 from podium.journal.sql.database import Database, DatabaseUrl, Synchronous, Transaction, Work
 from podium.journal.sql.sqlite import SqliteUrl

@@ -8,7 +8,7 @@ query.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from podium.workers import read_usage
+from podium.workers.openai.chat_response import read_usage
 from podium_evals.audit.answers import Answer, chat_answer, responses_answer
 from podium_evals.audit.failures import failure
 from podium_evals.audit.formats.values import first_count, first_text, mapping, moment, number, text, tier_of

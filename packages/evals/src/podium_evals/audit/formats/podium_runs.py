@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 
 from podium.journal import Entry, Journal, RunRow
-from podium.run_state import CallState, fold
+from podium.run_state import fold
+from podium.run_state.state import CallState
 from podium.types import (
     Outcome,
     PlannerEnded,

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from podium.hosts import run_failed, tool_arguments
+from podium.hosts.results import run_failed, tool_arguments
 from podium.types import Part
 from podium.usage import Usage
 from podium_server.api.streams import sse

@@ -2,7 +2,7 @@
 
 import json
 
-from podium.types import estimate_usage
+from podium.types.messages import estimate_usage
 from podium.usage import estimate_tokens
 from podium_server.api.messages.request import CountRequest
 

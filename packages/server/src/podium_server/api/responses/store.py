@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from podium.journal import Location, SqlJournal, SqlTables, Transaction, marks
+from podium.journal import Location, SqlJournal, SqlTables, Transaction
+from podium.journal.sql.database import marks
 from podium.secrets import scrub_data
 from podium_server.api.responses.form import ENDED
 from podium_server.api.responses.items import Item

@@ -10,8 +10,10 @@ import anyio
 from podium.conductor import Conductor
 from podium.errors import ConfigError, RunHeld, RunUnknown
 from podium.journal import RunRow, SqlJournal
-from podium.run_state import fold, renumbered
-from podium.types import Event, Plan, RunStarted, read_conversation
+from podium.run_state import fold
+from podium.run_state.state import renumbered
+from podium.types import Event, Plan, RunStarted
+from podium.types.messages import read_conversation
 from podium_server.api.bodies import fingerprint_of, read_body, read_messages
 from podium_server.api.runs.forms import workers_of
 from podium_server.api.runs.job import asked_of

@@ -8,7 +8,8 @@ from typing import Any
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal import Entry, Record, RunRow, SqlJournal
 from podium.run_state import fold
-from podium.types import Event, RunStarted, decode
+from podium.types import Event, RunStarted
+from podium.types.codec import decode
 from podium_server.api.runs.forms import RunSummary, summary_facts
 from podium_server.api.runs.queued import KIND, queued_summary
 from podium_server.api.runs.run_query import Place, RunQuery, Statement, Wanted

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from podium.errors import PodiumError
-from podium.prompts import gap_of, shown_step, step_input, worker_messages
+from podium.prompts.prompt import gap_of, shown_step, step_input, worker_messages
 from podium.types import (
     ApprovalGiven,
     Event,

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from podium.journal import RunRow, shortened
+from podium.journal import RunRow
+from podium.journal.journal import shortened
 from podium.types import Message, Problem
 from podium.usage import Usage
 from podium_server.api.runs.forms import RunDetail, RunSummary, State

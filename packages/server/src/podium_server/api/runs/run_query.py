@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from podium.journal import marks
+from podium.journal.sql.database import marks
 from podium_server.api.runs.forms import RunSummary, State
 
 Value = str | float | int

@@ -7,7 +7,7 @@ from itertools import cycle, islice
 from random import Random
 
 from podium.errors import ConfigError, PlanInvalid
-from podium.prompts import check_names
+from podium.prompts.prompt import check_names
 from podium.types import Message, Plan
 from podium.workers import Card, Worker
 from podium_evals.recorded import (

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from podium.errors import PlanInvalid, WorkerError
-from podium.prompts import step_input
+from podium.prompts.prompt import step_input
 from podium.types import Completion, Message, Plan
 from podium.usage import Usage
 from podium.workers import Caller, Request, StepInput, VisibleStep, Worker

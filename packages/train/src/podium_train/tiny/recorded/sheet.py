@@ -20,7 +20,7 @@ not tell which worker is right.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from podium.workers import by_similarity, measured_kinds
+from podium.workers.rates import by_similarity, measured_kinds
 from podium_train.environments import Episode, RecordedAnswers
 from podium_train.environments.recorded import parts_of
 
