@@ -1,6 +1,5 @@
 """Settings and fixtures of all tests."""
 
-import gc
 import signal
 from collections.abc import Iterator
 
@@ -23,12 +22,6 @@ settings.load_profile("short")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell ignores the signal for background processes, and commands under test would inherit this.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_finish() -> None:
-    """Leave the imported frameworks out of later garbage collections, which take half a second with them."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture
