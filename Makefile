@@ -30,7 +30,8 @@ serve: $(UV)
 	@.venv/bin/podium serve --port $${PORT:-8000}
 
 # Each part of the tests is one process, because a process imports the frameworks of all its tests. The longest
-# parts are first; `rest` has what is in no other part, also the code in README.md and docs/.
+# parts are first; `rest` has what is in no other part, also the code in README.md and docs/. Each has its own
+# temporary folder, because pytest's own is cleaned up by all processes.
 PARTS := core server langchain rest evals crewai llamaindex autogen
 test: $(UV)
 	@$(UV) sync --quiet --frozen
@@ -38,7 +39,8 @@ test: $(UV)
 
 part-rest: SELECTED = $(patsubst %,--ignore=tests/%,$(filter-out rest,$(PARTS)))
 part-%:
-	$(RUN) --no-sync pytest -q -m 'not (long or nightly)' $(or $(SELECTED),tests/$*)
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	$(RUN) --no-sync pytest -q -m 'not (long or nightly)' --basetemp "$$folder/$*" $(or $(SELECTED),tests/$*)
 
 # Tests that kill processes or use Chromium, the examples in their own processes, many examples for each property,
 # and the packages with their own locks.
