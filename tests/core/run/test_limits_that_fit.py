@@ -159,6 +159,19 @@ async def test_the_caps_follow_what_answers_needed(known: str) -> None:
         assert caps[1] in range(600, 1_100)
 
 
+async def test_a_cut_answer_is_not_what_its_worker_needed() -> None:
+    """A new process that knows only cut answers of a worker gives it an equal share."""
+    price, journal = Price(input=0.0, output=10.0), MemoryJournal()
+    plan = plan_of((0, "x", ()), (1, "y", ()), (1, "end", (0, 1)))
+    for limit in (300, 600):
+        workers = [Model("long", price, "word" * 900), Model("short", price, "word" * 10)]
+        conductor = Conductor(boss("none"), workers, journal=journal)
+        result = await conductor.run(plan, limits=Limits(output_tokens=limit))
+        assert result.outcomes[0].problem is not None
+    caps = [worker.requests[0].sampling.max_tokens or 0 for worker in workers]
+    assert caps[0] == pytest.approx(caps[1], rel=0.2)
+
+
 NESTED = [
     pytest.param(((2, "x", ()),), id="alone"),
     pytest.param(((2, "x", ()), (0, "end", (0,))), id="first"),

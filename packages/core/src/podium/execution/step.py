@@ -200,11 +200,8 @@ class StepRunner:
         """Reserve the maximum that a call may spend, and emit `StepStarted`."""
         context, state, deadline = self.context, self.state, self._deadline
         card, action, began = context.settings.pool.cards[number], state.action, context.clock()
-        until, outer, latest = (
-            began + context.settings.limits.attempt_seconds,
-            OuterRun(context),
-            self._latest,
-        )
+        until, outer = began + context.settings.limits.attempt_seconds, OuterRun(context)
+        latest = self._latest
         with Boundary(f"worker {card.name!r}", WorkerFailed):
             given = self._request(number, min(until, deadline), outer)
             is_repeated = latest is not None and (latest.is_cut or latest.reached_cap)
@@ -318,10 +315,9 @@ class StepRunner:
             whole = self._cut.completion
         if whole is not None:  # paid for, even if its worker failed during its cleanup
             status, problem = "ok", shortfall(whole) or self.repeats
-            if cut := next(
-                (each for each in reversed(made) if each.is_cut and each.completion is whole), None
-            ):
-                problem = self._cut_by_limits(cut)
+            source = next((call for call in made if call.completion is whole), None)
+            if source is not None and source.is_cut and whole.missing is None:
+                problem = self._cut_by_limits(source)
         now = self.context.now()
         started = now if self._reused is not None else None
         if made:

@@ -70,7 +70,12 @@ async def recall_calls(journal: Journal, pool: Pool) -> None:
             continue
         ended = [entry.event.outcome for entry in entries if isinstance(entry.event, StepEnded)]
         for outcome in ended:
-            if outcome.worker in unknown and outcome.status == "ok" and outcome.attempts:
+            # An answer with a problem may be cut: its worker needed more than it wrote.
+            if (
+                outcome.worker in unknown
+                and outcome.attempts
+                and (outcome.status, outcome.problem) == ("ok", None)
+            ):
                 call = outcome.calls[-1] if outcome.calls else outcome.as_call()
                 read, written = call.usage.total_input_tokens, call.usage.total_output_tokens
                 took = CallRecord(
