@@ -38,7 +38,7 @@ from .outcome import (
     Round as Round,
     StepStatus as StepStatus,
 )
-from .plan import Plan as Plan, PlannedBy as PlannedBy, Step as Step
+from .plan import Plan as Plan, PlannedBy as PlannedBy, Step as Step, literal as literal
 from .result import (
     Forecast as Forecast,
     Result as Result,
