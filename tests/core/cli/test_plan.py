@@ -24,7 +24,7 @@ def test_plan_is_shown_and_not_run(podium: Podium, config: Path, server: ChatSer
 def test_json_is_the_plan(podium: Podium, config: Path) -> None:
     """With `--json` stdout is the plan as it is saved, with its question."""
     said = json.loads(podium("plan", "What is it?", "--json").stdout)
-    assert [step["worker"] for step in said["steps"]] == [0, 1]
+    assert [step["worker"] for step in said["steps"]] == ["thinker", "speaker"]
     assert said["query"][0]["content"] == "What is it?"
 
 

@@ -75,16 +75,22 @@ def test_plan_in_any_spelling_is_run(podium: Podium, config: Path, server: ChatS
     assert len(server.calls) == 1
 
 
-def test_saved_plan_may_name_its_workers(podium: Podium, config: Path, server: ChatServer) -> None:
-    """A plan that `plan --json` printed may get names in place of numbers; a wrong one is told."""
-    plan = json.loads(podium("plan", "What is it?", "--json").stdout)
-    plan["steps"] = [{"worker": "speaker", "subtask": "Speak.", "access": []}]
-    Path("plan.json").write_text(json.dumps(plan))
-    assert podium("run", "--plan", "plan.json").stdout == "forty-two\n"
-    Path("plan.json").write_text(json.dumps(plan).replace("speaker", "nobody"))
+def test_saved_plan_names_its_workers(podium: Podium, config: Path, server: ChatServer) -> None:
+    """Another order of the workers in the config changes nothing; a wrong name is told, with the file."""
+    saved = podium("plan", "What is it?", "--json").stdout
+    assert [step["worker"] for step in json.loads(saved)["steps"]] == ["thinker", "speaker"]
+    thinker, speaker = "[workers.thinker]", "[workers.speaker]"
+    told = config.read_text()
+    start, end = told.index(thinker), told.index(speaker)
+    config.write_text(told[:start] + told[end:].rstrip() + "\n" + told[start:end])
+    Path("plan.json").write_text(saved)
+    run = json.loads(podium("run", "--plan", "plan.json", "--json").stdout)
+    assert [outcome["worker"] for outcome in run["outcomes"]] == ["thinker", "speaker"]
+    Path("plan.json").write_text(saved.replace("speaker", "nobody"))
     result = podium("run", "--plan", "plan.json")
     assert result.exit_code == 2
-    assert "step 0 names worker 'nobody'; the workers are thinker, speaker" in result.stderr
+    assert "step 1 names worker 'nobody'; the workers are speaker, thinker" in result.stderr
+    assert "podium: this plan is in plan.json" in result.stderr
 
 
 def test_no_answer_exits_with_1(podium: Podium, config: Path, server: ChatServer) -> None:

@@ -345,7 +345,11 @@ async def test_who_must_approve_first_is_asked_before_the_run_waits(desk: Desk) 
     assert desk.calls() == [0, 0, 0]
 
 
-def test_plans_cannot_wait_without_a_journal() -> None:
-    """There is nowhere to wait."""
+@pytest.mark.parametrize("of_the_run", [False, True])
+async def test_plans_cannot_wait_without_a_journal(*, of_the_run: bool) -> None:
+    """There is nowhere to wait. To plan needs no journal."""
+    later = Policy(approve="later")
+    conductor = Conductor(boss(ROWS), pool(), policy=None if of_the_run else later)
+    assert (await conductor.plan("Why?")).steps == PLAN.steps
     with pytest.raises(ConfigError, match="journal"):
-        Conductor(boss(ROWS), pool(), policy=Policy(approve="later"))
+        await conductor.run("Why?", policy=later if of_the_run else None)

@@ -21,7 +21,7 @@ import typer
 
 from podium.cli.screen import Screen
 from podium.config.source import read_text, why_unreadable
-from podium.errors import ConfigError, JournalError, QueryError, RunUnknown
+from podium.errors import ConfigError, JournalError, PodiumError, QueryError, RunUnknown
 from podium.journal import Journal, RunRow, SqlJournal
 from podium.plan_text.edits import Change, edit_plan, read_saved_plan, worker_number
 from podium.types.messages import MAX_QUERY_CHARS
@@ -237,16 +237,18 @@ class PlanChange:
 
 def read_plan(path: Path, workers: Sequence[str], max_steps: int) -> Plan:
     """Read a file that `podium plan --json` wrote, or a plan in any of the three spellings."""
-    return read_saved_plan(read_file(path, _PLAN_BYTES, "the plan "), workers, max_steps)
+    text = read_file(path, _PLAN_BYTES, "the plan ")
+    try:
+        return read_saved_plan(text, workers, max_steps)
+    except PodiumError as error:
+        error.add_note(f"this plan is in {path}")
+        raise
 
 
 def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
     """Open a plan in the user's editor, and return the changed plan; `None` for no change."""
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    written = replace(plan, query=()).to_json()
-    for row in written["steps"]:
-        row["worker"] = workers[row["worker"]]
-    text = json.dumps(written, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(replace(plan, query=()).to_json(workers), indent=2, ensure_ascii=False) + "\n"
     with TemporaryDirectory(prefix="podium-") as folder:
         path = Path(folder) / "plan.json"
         path.write_text(text, encoding="utf-8")

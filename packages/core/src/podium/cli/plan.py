@@ -1,6 +1,7 @@
 """`podium plan`: plan a question without running the plan, or read plan text."""
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -95,7 +96,7 @@ def _plan(
     made = anyio.run(partial(conductor.plan, asked, labels=names(labels)))
     workers, actions = conductor.pool.names, conductor.actions_of(made)
     if as_json:
-        screen.result_json(made.to_json())
+        screen.result_json(made.to_json(workers))
     else:
         screen.draw(plan_table(made, workers, screen.shown, actions), "")
         screen.result(made.to_mermaid(workers, actions))
@@ -103,17 +104,17 @@ def _plan(
         screen.note(made.why)
     screen.note(explain_forecast(conductor.forecast(made)))
     if out is not None:
-        _save(made, out)
+        _save(made, workers, out)
     run = command(f"run --plan {quote(str(out or 'plan.json'))}", config)
     first = "" if out is not None else "save the plan with `-o plan.json`, then "
     screen.note(f"podium: {first}run it with `{run}`")
 
 
-def _save(plan: Plan, path: Path) -> None:
+def _save(plan: Plan, workers: Sequence[str], path: Path) -> None:
     """Write a plan to a new file, or raise `ConfigError`."""
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(scrub(json.dumps(plan.to_json(), indent=2)) + "\n")
+            file.write(scrub(json.dumps(plan.to_json(workers), indent=2)) + "\n")
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {why_unwritable(error)}") from error
 

@@ -170,11 +170,8 @@ class _Tools:
             forecast = self._conductor.forecast(made)
         except PodiumError as error:
             return tool_failure(error.code, str(error), {})
-        rows = made.to_json()
-        for row in rows["steps"]:
-            row["worker"] = names[row["worker"]]
         told = "\n".join([*plan_lines(made, names), explain_forecast(forecast)])
-        facts = {"plan": rows, "workers": list(names), "forecast": asdict(forecast)}
+        facts = {"plan": made.to_json(names), "workers": list(names), "forecast": asdict(forecast)}
         return _result([told], structuredContent=facts)
 
     async def run_plan(

@@ -254,8 +254,6 @@ def check_settings(settings: ConductorSettings) -> None:
     settings.retry.check(settings.pool)
     settings.policy.fit(settings.pool.cards, settings.parties)
     settings.policy.check_labels(settings.labels, settings.parties)
-    if settings.policy.waits and settings.journal is None:
-        raise ConfigError("a policy that makes plans wait for approval needs a journal: set journal")
 
 
 def logged_warnings(planner: Planner, pool: Pool) -> tuple[str, ...]:

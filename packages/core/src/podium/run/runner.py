@@ -12,7 +12,7 @@ import anyio
 
 from podium.budget.ledger import Ledger
 from podium.budget.limits import Spend
-from podium.errors import JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
+from podium.errors import ConfigError, JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
 from podium.execution.context import ConductorSettings, RunContext, RunRequest, WorkerRun, outer_run
 from podium.execution.fit import is_metered
 from podium.execution.graph import STOPPED
@@ -190,6 +190,9 @@ class RunSession:
 
     async def run(self) -> Result:
         """Execute the run, or return its recorded result if it has ended."""
+        if self._policy.waits and self._journal is None and self._request.caller is None:
+            told = "a policy that makes plans or actions wait for approval needs a journal: set journal"
+            raise ConfigError(told)
         with self._within_call():
             result = await self._run()
             self._tell_call(result)

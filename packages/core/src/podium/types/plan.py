@@ -357,11 +357,19 @@ class Plan:
             return self
         return replace(self, steps=tuple(replace(step, worker=workers[step.worker]) for step in self.steps))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as plain JSON data, with the version of its schema."""
+    def to_json(self, workers: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return the plan as plain JSON data, with the version of its schema.
+
+        Args:
+            workers: names of the workers, in the pool's order, written in place of their numbers;
+                `podium run --plan` reads both. `None` writes the numbers, which `from_json` reads.
+        """
         query = {"query": [m.to_wire() for m in self.query]} if self.query else {}
         planner = {} if self.planner is None else {"planner": asdict(self.planner)}
-        return {"schema": SCHEMA, **query, **planner, "steps": [_step_to_json(step) for step in self.steps]}
+        steps = [_step_to_json(step) for step in self.steps]
+        if workers is not None:
+            steps = [{**step, "worker": workers[step["worker"]]} for step in steps]
+        return {"schema": SCHEMA, **query, **planner, "steps": steps}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
