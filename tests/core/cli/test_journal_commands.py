@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import sqlite3
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -378,6 +379,7 @@ def test_audit_finds_what_was_changed(podium: Podium, config: Path, tmp_path: Pa
     assert podium("audit", "verify", known).exit_code == 0
     assert podium("audit", "export", "--all", "-o", "copy.jsonl").exit_code == 0
     assert podium("audit", "export", known).stdout == Path("copy.jsonl").read_text()
+    assert stat.S_IMODE(Path("copy.jsonl").stat().st_mode) == 0o600
     assert podium("audit", "verify", "copy.jsonl").exit_code == 0
     whole = Path("copy.jsonl").read_text()
     Path("copy.jsonl").write_text(whole[: whole.rindex("\n", 0, -1) + 1])

@@ -1,5 +1,6 @@
 """`podium audit`: verify recorded runs, anchor them, and export them."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -53,7 +54,7 @@ def verify(
     ] = None,
     config: ConfigPath = None,
 ) -> None:
-    """Verify that nobody has changed the records since they were written."""
+    """Verify that no record was changed after it was written."""
     with reporting() as screen:
         anchors = () if anchor is None else _read_anchors(anchor)
         if run is not None:
@@ -70,7 +71,10 @@ def anchor(
     *,
     config: ConfigPath = None,
 ) -> None:
-    """Print the last hash of each run as JSON lines, to be kept where nobody can change them."""
+    """Print the last hash of each run, as JSON lines.
+
+    Keep them where nobody can change them, for `podium audit verify --anchor`.
+    """
     with reporting() as screen:
         journal = find_journal(config)
 
@@ -108,7 +112,8 @@ def export(
             look(journal, partial(write, screen.result_record))
             return
         try:
-            with out.open("x", encoding="utf-8") as file:
+            # Only the user may read it, like the file of the journal.
+            with open(out, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
                 look(journal, partial(write, lambda line: file.write(escaped(line) + "\n")))
         except OSError as error:
             raise ConfigError(f"{out} cannot be written: {why_unwritable(error)}") from error

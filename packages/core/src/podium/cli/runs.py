@@ -104,7 +104,10 @@ def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Delete the answers.")] = False,
     config: ConfigPath = None,
 ) -> None:
-    """Count the answers in the cache of the journal (`cache = "shared"`), or delete them."""
+    """Count or delete the answers in the shared cache.
+
+    The cache is in the database of the journal (`cache = "shared"` in [conductor]).
+    """
     with reporting() as screen:
         kept = find_shared_cache(config)
         answers = anyio.run(kept.prune if clear else kept.count_old, 0.0)

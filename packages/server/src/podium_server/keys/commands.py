@@ -130,7 +130,7 @@ def list_keys(*, config: ConfigPath = None, as_json: AsJson = False) -> None:
 
 @keys.command()
 def show(name: Name, *, config: ConfigPath = None, as_json: AsJson = False) -> None:
-    """Show what a key may do, and what it spent on each of the last days."""
+    """Show what a key may do, and what it spent each day."""
     with reporting() as screen:
         key, tokens, days = _with(config, lambda store: _read(store, name))
         if as_json:
