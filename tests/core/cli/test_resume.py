@@ -517,6 +517,14 @@ def test_the_hints_fit_the_run(podium: Podium, config: Path, server: ChatServer)
     assert found is not None
     assert podium(*shlex.split(found[1].replace(" N", " 2"))).stdout == "forty-two\n"
     assert "orders of Monday 2" in podium("runs", env={"COLUMNS": "80"}).stdout
+    unplanned = podium("run", "What is it?", "--run-id", "orders of Monday 3", "--calls", "1")
+    assert "`podium resume 'orders of Monday 3' --calls N`" in unplanned.stderr
+
+
+def test_the_plan_of_a_refused_run_can_be_changed(podium: Podium, waiting: str) -> None:
+    """To resume it unchanged would repeat the refusal."""
+    podium("decide", waiting, "refuse", "--why", "too dear")
+    assert f"change the plan with `podium resume {waiting[:12]} --edit`" in podium("resume", waiting).stderr
 
 
 def test_a_waiting_run_shows_no_actual_amounts(podium: Podium, waiting: str) -> None:

@@ -21,6 +21,7 @@ from podium.conductor import Conductor
 from podium.config.source import in_toml
 from podium.errors import ConfigError, JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
 from podium.policy import ApprovalRequest, Policy
+from podium.run.approval import REFUSED
 from podium.run.rounds import FALLBACK
 from podium.types.plan import Plan
 from podium.types.result import STALE, Result, explain_forecast, missing, steps_of, within
@@ -229,7 +230,7 @@ class Answering:
             elif self.is_recorded and self.state.runs:
                 run_id = next(iter(self.state.runs))
                 resume = command(f"resume {quote(short_id(run_id))}", self.config)
-                error.add_note(f"continue with `{resume}`")
+                error.add_note(_with_higher_limit(resume, str(error)))
             root = self.state.root
             if isinstance(error, PlannerError) and self.as_json and root is not None and root.result:
                 self._show_result(root.result)  # programs need the cost of a failed run too
@@ -272,13 +273,14 @@ def show_answer(screen: Screen, result: Result) -> None:
 
 def _hint(result: Result, config: Path | None) -> str:
     """Return the commands that help with a run that has no complete answer."""
+    code, told = ("", "") if result.problem is None else (result.problem.code, result.problem.message)
     short = quote(short_id(result.run_id))
     resume = command(f"resume {short}", config)
-    if result.problem is not None and result.problem.code == FALLBACK:
+    if code == FALLBACK:
         is_asked = any(call.asked and call.problem is not None for call in result.proposals)
         return f": ask the planner again with `{resume}`" if is_asked else ""  # the policy forbids the call
-    if result.problem is not None and result.problem.code == LimitExceeded.code:
-        return f": {_with_higher_limit(resume, result.problem.message)}"
+    if code == LimitExceeded.code:
+        return f": {_with_higher_limit(resume, told)}"
     if result.answer and missing(result.rounds[-1]):
         resume += " --refresh"
     ends = ("failed", "unknown") if result.status in ("partial", "failed") else ("unknown",)
@@ -295,12 +297,13 @@ def _hint(result: Result, config: Path | None) -> str:
             refuse = command(f"decide {short} refuse --why TEXT", config)
             return f": see it with `{see}`, then `{approve}` or `{refuse}`"
         case _:
-            is_stale = result.problem is not None and result.problem.code == STALE
-            return f": {'make these steps again' if is_stale else 'retry the failed steps'} with `{resume}`"
+            others = {STALE: "make these steps again", REFUSED: "change the plan"}
+            what = others.get(code, "retry the failed steps")
+            return f": {what} with `{resume}{' --edit' if code == REFUSED else ''}`"
 
 
 def _with_higher_limit(resume: str, message: str) -> str:
-    """Return how to continue a run that reached a limit which the message names."""
+    """Return how to continue a run: with higher limits, if the message names limits of the run."""
     named = dict.fromkeys(re.findall(r"\bLimits\.(\w+)", message))
     options = [OPTION_OF_LIMIT[name] for name in named if name in OPTION_OF_LIMIT]
     if not options:  # a limit of one step or call, which is read from the config each time
