@@ -13,7 +13,8 @@ from hypothesis import given, strategies as st
 from podium.budget import Limits
 from podium.errors import JournalBroken
 from podium.types import Event, Outcome, Plan, Result, Round, RunEnded, Step, StepEnded, StepStarted
-from podium.types.codec import PIECES, TYPES, decode, encode
+from podium.types.codec import TYPES, decode, encode
+from podium.types.events import PIECES
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)))
 JSON = st.recursive(

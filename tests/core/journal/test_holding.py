@@ -70,7 +70,6 @@ class Unacknowledged(SqlJournal):
 
     async def _commit(self, store: FencedStore, batch: Batch) -> Collection[SqlLog]:
         await super()._commit(store, batch)
-        batch.is_retry = True
         return await super()._commit(store, batch)
 
 

@@ -21,7 +21,6 @@ COUNT = 25
 def journal(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SqlJournal:
     """Return an empty journal with short pages."""
     monkeypatch.setattr(journals, "_PAGE", 4)
-    monkeypatch.setattr(sql_runs, "_AT_ONCE", 4)
     monkeypatch.setattr(sql_runs, "_VALUES", 3)
     place = tmp_path / "runs.db" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
     return SqlJournal(place)

@@ -2,21 +2,21 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from time import time
 
 from podium.aio.loops import ResourceGroup
 from podium.errors import ConfigError, JournalBroken, JournalError, RunHeld, RunUnknown
-from podium.types.events import AnswerDelta, Event, PlanDelta, RunEnded, RunStarted, RunStopped, StepDelta
+from podium.types.events import PIECES, Event, RunEnded, RunStarted, RunStopped
 
 _QUESTION_CHARS = 200
 """Characters of a question that a list of runs shows."""
 _ID_CHARS = 200
 """Maximum characters of a run's id."""
-_PAGE = 500
-"""Rows of a page."""
-_NOT_APPENDED = (PlanDelta, StepDelta, AnswerDelta, RunStarted)
+_PAGE = 100
+"""Rows of a page, and maximum number of runs that one transaction deletes, without nested runs."""
 DAMAGED = "damaged"
 """The state of a run whose row or record cannot be read."""
 LAST_CHARACTER = "\U0010ffff"
@@ -161,6 +161,11 @@ def check_id(run_id: str) -> None:
         raise ConfigError(f"run id {run_id!r:.80}: give 1 to {_ID_CHARS} printable characters")
 
 
+def unknown(run_id: str) -> RunUnknown:
+    """Return the error for a run that is not in the journal."""
+    return RunUnknown(f"run {run_id} is not in the journal")
+
+
 def unwritable(run_id: str, event: Event, error: Exception) -> JournalError:
     """Return the error for an event that cannot be encoded."""
     made = JournalError(f"run {run_id}: its {event.type} cannot be written: {type(error).__name__}: {error}")
@@ -259,7 +264,7 @@ class Log(ABC):
 
     def _takes(self, event: Event) -> bool:
         """Return whether `append` records an event."""
-        return event.run_id == self.run_id and not isinstance(event, _NOT_APPENDED)
+        return event.run_id == self.run_id and not isinstance(event, (*PIECES, RunStarted))
 
     @property
     def head(self) -> Head | None:
@@ -429,19 +434,23 @@ class Journal(ResourceGroup, ABC):
         Returns:
             The number of deleted runs, without nested runs.
         """
-        deleted = 0
-        for run_id in await self._old(older_than):
-            try:
-                await self.delete(run_id)
-            except (RunUnknown, RunHeld):
-                continue  # just deleted or claimed
-            deleted += 1
-        return deleted
+        return sum([await self._delete_free(run_ids) async for run_ids in self._old(older_than)])
 
     async def count_old(self, older_than: float) -> int:
         """Return the number of runs that `prune` would delete now."""
-        return len(await self._old(older_than))
+        return sum([len(run_ids) async for run_ids in self._old(older_than)])
 
-    async def _old(self, older_than: float) -> Sequence[str]:
-        before, rows = time() - older_than, await self.runs(limit=None)
-        return [row.run_id for row in rows if row.state != "running" and (row.ended or row.began) < before]
+    async def _old(self, older_than: float) -> AsyncGenerator[Sequence[str], None]:
+        """Yield the ids of the old runs that no process executes, some at a time."""
+        before, kept = time() - older_than, ("running", DAMAGED)
+        async for page in self.pages(until=before):
+            yield [row.run_id for row in page if row.state not in kept and (row.ended or row.began) < before]
+
+    async def _delete_free(self, run_ids: Sequence[str]) -> int:
+        """Delete those of the runs that no process holds, and return their number."""
+        deleted = 0
+        for run_id in run_ids:
+            with suppress(RunUnknown, RunHeld):  # just deleted or claimed
+                await self.delete(run_id)
+                deleted += 1
+        return deleted

@@ -8,7 +8,7 @@ from typing import Self
 
 import anyio.lowlevel
 
-from podium.errors import JournalBroken, JournalError, RunExists, RunHeld, RunUnknown
+from podium.errors import JournalBroken, JournalError, RunExists, RunHeld
 from podium.journal.audit import read_lines
 from podium.journal.journal import (
     Head,
@@ -20,6 +20,7 @@ from podium.journal.journal import (
     add,
     check_id,
     head_of,
+    unknown,
     unwritable,
     verify,
 )
@@ -186,7 +187,6 @@ class MemoryJournal(Journal):
                 del self._runs[run.run_id]
 
     def _find(self, run_id: str) -> _Run:
-        run = self._runs.get(run_id)
-        if run is None:
-            raise RunUnknown(f"run {run_id} is not in the journal")
-        return run
+        if run_id not in self._runs:
+            raise unknown(run_id)
+        return self._runs[run_id]

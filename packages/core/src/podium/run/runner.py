@@ -30,8 +30,8 @@ from podium.run_state.reuse import PaidResults
 from podium.secrets import BUGS, add_place, scrub_error
 from podium.telemetry import observed, start_trace
 from podium.telemetry.log import start_log
-from podium.types.codec import PIECES
 from podium.types.events import (
+    PIECES,
     AnswerDelta,
     Event,
     NestedRunEnded,

@@ -13,20 +13,9 @@ from pydantic_core import PydanticSerializationError
 
 from podium.errors import JournalBroken, JournalVersion, PodiumError
 from podium.secrets import escaped
-from podium.types.events import (
-    SCHEMA,
-    AnswerDelta,
-    Event,
-    PlanDelta,
-    PlannerEnded,
-    RunEnded,
-    StepDelta,
-    StepEnded,
-)
+from podium.types.events import PIECES, SCHEMA, Event, PlannerEnded, RunEnded, StepEnded
 from podium.types.messages import storable
 
-PIECES = (PlanDelta, StepDelta, AnswerDelta)
-"""Events that are not recorded, because a later event has the whole text."""
 TYPES: dict[str, type[Event]] = {kind.type: kind for kind in get_args(Event) if kind not in PIECES}
 
 _FOREIGN = (StepEnded, PlannerEnded)

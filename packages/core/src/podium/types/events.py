@@ -344,3 +344,5 @@ Event = (
     | RunStopped
 )
 """Any event of a run."""
+PIECES = (PlanDelta, StepDelta, AnswerDelta)
+"""Events that are not recorded, because a later event has the whole text."""

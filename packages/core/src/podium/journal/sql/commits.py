@@ -42,9 +42,7 @@ class SqlLog(Log):
         self.fence = fence
         self.holder = holder
         open_fences.add(fence)
-        self.is_new = False
-        self.is_minted = False
-        """Whether the id was generated, so that no other run can have it."""
+        self._is_new = False
         self.row: RunRow | None = None
         """The row after all queued events are committed; `None` before the first event of a new run."""
         self.last: Head | None = None
@@ -68,9 +66,9 @@ class SqlLog(Log):
         """The head of the run, if all events are flushed; `None` after a failure."""
         return self.last if self.failure is None else None
 
-    def begin(self, started: RunStarted, *, minted: bool) -> None:
+    def begin(self, started: RunStarted) -> None:
         """Queue the first event of a new run."""
-        self.is_new, self.is_minted = True, minted
+        self._is_new = True
         self._queue(started)
 
     def continue_from(self, entries: tuple[Entry, ...], row: RunRow) -> None:
@@ -126,7 +124,7 @@ class SqlLog(Log):
     def fail(self, error: JournalError) -> None:
         """Mark the run as failed: no more events of it can be recorded."""
         if self.failure is None:
-            if self.is_new and not self._written:
+            if self._is_new and not self._written:
                 error = not_recorded(self.run_id, error)
             self.failure = error
             self._open = False
@@ -173,8 +171,9 @@ class Part:
     answers: list[tuple[str, str, str]] = field(default_factory=list)
     """Key, run id and labels of each answer."""
 
-    def add(self, log: SqlLog, at: float, event: Event, text: str) -> None:
-        """Add an event, and hash its record with the record before."""
+    def add(self, log: SqlLog, at: float, event: Event) -> None:
+        """Add an event: encode it, remove secrets, and hash its record with the record before."""
+        text = scrub(encode(event))
         last = log.last = add(log.last, log.run_id, at, text)
         self.records.append((log.run_id, last.records - 1, at, text, last.hash))
         if log.row is None:
@@ -200,41 +199,28 @@ class Batch:
     parts: dict[SqlLog, Part] = field(default_factory=dict)
     released: set[SqlLog] = field(default_factory=set)
     """Logs of an earlier batch that failed or was not acknowledged; their runs are released."""
-    is_retry: bool = False
-    """Whether an earlier attempt may have committed the batch already."""
 
     def only(self, logs: Iterable[SqlLog]) -> "Batch":
         """Return the part of the batch for some logs, to be retried."""
-        return Batch({log: self.parts[log] for log in logs}, is_retry=True)
+        return Batch({log: self.parts[log] for log in logs})
 
 
 def make_batch(queue: Iterable[Queued]) -> Batch:
-    """Encode each event, remove secrets, and hash each record with the previous record."""
+    """Return the records of the queued events, and the rows of their runs."""
     batch = Batch()
-    items: list[tuple[SqlLog, float, Event | None]] = []
-    texts: list[str] = []
     for log, at, event in queue:
         if log.failure is not None:
             continue
-        batch.parts.setdefault(log, Part()).count += 1
-        text, written = "", event
-        if event is not None:
-            try:
-                text = encode(event)
-            except Exception as error:  # noqa: BLE001 - reported to its run; other runs continue
-                log.fail(unwritable(log.run_id, event, error))
-                written = None
-        items.append((log, at, written))
-        texts.append(text)
-    joined = "\n".join(texts)
-    if scrub(joined) != joined:  # rare, and one pass over the whole batch is cheaper than one for each text
-        texts = [scrub(text) for text in texts]
-    for (log, at, event), text in zip(items, texts, strict=True):
-        part = batch.parts[log]
+        part = batch.parts.setdefault(log, Part())
+        part.count += 1
         if event is None:
             part.release(log)
-        else:
-            part.add(log, at, event, text)
+            continue
+        try:
+            part.add(log, at, event)
+        except Exception as error:  # noqa: BLE001 - reported to its run; other runs continue
+            log.fail(unwritable(log.run_id, event, error))
+            part.release(log)
     return batch
 
 
@@ -262,9 +248,6 @@ class FencedStore:
         try:
             return await self._write(batch)
         except Exception as error:  # drivers raise many types; `failure` translates them
-            is_first, batch.is_retry = not batch.is_retry, True
-            if is_first and self.database.is_duplicate_key(error):
-                return await self.commit(batch)  # without the records that were already written
             raise self.database.failure(error) from error
 
     async def renew(self, transaction: Transaction) -> None:
@@ -279,35 +262,20 @@ class FencedStore:
             self._renewed_at = now
         if not batch.parts and not batch.released:
             return ()
-        written = await self._hashes(batch) if batch.is_retry else frozenset[str]()
         lost: set[SqlLog] = set()
         while True:
-            fences = await self.database.write(_rows(batch, lost, written))
+            fences = await self.database.write(_rows(batch, lost))
             if not fences:
                 return lost
             lost |= {log for log in batch.parts if log.fence in fences}
 
-    async def _hashes(self, batch: Batch) -> frozenset[str]:
-        """Return the hashes of the recorded events of the batch's runs."""
 
-        async def read(transaction: Transaction) -> frozenset[str]:
-            hashes: set[str] = set()
-            for log in batch.parts:
-                rows = await transaction.fetch("SELECT hash FROM podium_events WHERE run_id = ?", log.run_id)
-                hashes |= {row["hash"] for row in rows}
-            return frozenset(hashes)
-
-        return await self.database.attempt(read, reads=True)
-
-
-def _rows(batch: Batch, lost: Collection[SqlLog], written: Collection[str]) -> BatchRows:
+def _rows(batch: Batch, lost: Collection[SqlLog]) -> BatchRows:
     parts = {log: part for log, part in batch.parts.items() if log not in lost}
-    new = [log for log, part in parts.items() if part.begins]
     return BatchRows(
         new_runs=[_new_run(log, part.row) for log, part in parts.items() if part.begins and part.row],
-        ids_are_new=not batch.is_retry and all(log.is_minted for log in new),
-        fences=[(log.run_id, log.fence) for log in parts if log not in new],
-        records=[row for part in parts.values() for row in part.records if row[4] not in written],
+        fences=[(log.run_id, log.fence) for log, part in parts.items() if not part.begins],
+        records=[row for part in parts.values() for row in part.records],
         changes=[_change(log, part.row) for log, part in parts.items() if part.row and not part.begins],
         answers=[row for part in parts.values() for row in part.answers],
         releases=[(log.run_id, log.fence) for log in batch.released],

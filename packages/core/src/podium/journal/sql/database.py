@@ -23,6 +23,11 @@ LONGEST_WAIT = 1.0
 
 Synchronous = Literal["full", "normal"]
 Value = str | int | float | None
+SAME_RECORD = """
+ON CONFLICT (run_id, number) DO UPDATE
+SET hash = CASE WHEN podium_events.hash = excluded.hash THEN excluded.hash END
+"""
+"""Lets a record be written again. In the place of another record it writes NULL, which the column refuses."""
 Row = Any
 """A row of a result; `row["name"]` is the value of a column."""
 
@@ -59,8 +64,6 @@ class BatchRows:
 
     new_runs: list[tuple[Value, ...]]
     """Rows of `podium_runs`, in the order of its columns."""
-    ids_are_new: bool
-    """Whether no run in `new_runs` can exist already."""
     fences: list[tuple[str, str]]
     """Run id and expected fence of each run that existed before the batch."""
     records: list[tuple[Value, ...]]
@@ -139,7 +142,10 @@ class Database(ABC):
 
     @abstractmethod
     async def write(self, rows: BatchRows) -> Collection[str]:
-        """Write all rows durably if every fence is as expected; otherwise write no rows."""
+        """Write all rows durably, and return no fence; if fences are not as expected, return those.
+
+        Writing the same rows again has no effect, but a record with the number of another record is refused.
+        """
 
     @abstractmethod
     async def notify(self, run_ids: Collection[str]) -> None:
@@ -156,10 +162,6 @@ class Database(ABC):
     @abstractmethod
     def is_transient(self, error: Exception) -> bool:
         """Return whether a failure may be temporary: the database is down, full or locked."""
-
-    @abstractmethod
-    def is_duplicate_key(self, error: Exception) -> bool:
-        """Return whether a failure is a duplicate key."""
 
     @abstractmethod
     async def aclose(self) -> None:

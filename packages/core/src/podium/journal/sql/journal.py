@@ -1,19 +1,20 @@
 """A journal in a database: SQLite for one machine, PostgreSQL for many."""
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from podium.aio.calls import shielded
 from podium.aio.loops import PerLoop
-from podium.errors import ConfigError, JournalError
+from podium.errors import ConfigError, JournalError, RunDead
 from podium.journal.journal import Journal, Log, Record, RunRow, Wanted, check_id
+from podium.journal.sql import runs
 from podium.journal.sql.changes import Changes, Follower
 from podium.journal.sql.commits import Batch, FencedStore, GroupCommit, SqlLog, not_recorded
-from podium.journal.sql.database import Database, Synchronous
+from podium.journal.sql.database import Database, Synchronous, Transaction
 from podium.journal.sql.lease import open_fences
-from podium.journal.sql.runs import Runs
 from podium.journal.sql.tables import Location, PostgresOnly, Schema, database_url, open_database, upgrade
 from podium.types.codec import prepare
 from podium.types.events import RunStarted
@@ -55,6 +56,9 @@ A claim of a run replaces `fence`. A lease ends at `until`, by the clock of the 
 """
 
 
+_Result = TypeVar("_Result")
+
+
 @dataclass(frozen=True, slots=True)
 class _Open:
     """The open parts of a journal in one event loop."""
@@ -62,7 +66,6 @@ class _Open:
     database: Database
     store: FencedStore
     writer: GroupCommit
-    runs: Runs
     changes: Changes
 
 
@@ -118,7 +121,7 @@ class SqlJournal(PerLoop[_Open], Journal):
         except JournalError as error:
             raise not_recorded(started.run_id, error) from error
         log = SqlLog(here.writer.put, started.run_id, uuid4().hex, here.store.holder, self._leave)
-        log.begin(started, minted=minted)
+        log.begin(started)
         if not minted:
             try:
                 await log.flush()
@@ -136,7 +139,15 @@ class SqlJournal(PerLoop[_Open], Journal):
 
         async def take() -> None:
             nonlocal is_ours
-            row, entries = await here.runs.claim(run_id, log.fence, force=force)
+            most = None if force else self._max_recoveries
+            row, entries = await here.database.transaction(
+                lambda each: runs.claim(each, here.store, run_id, log.fence, most)
+            )
+            if entries is None:
+                raise RunDead(
+                    f"run {run_id} was continued {row.recoveries - 1} times after its process died: "
+                    "find the cause before you force it"
+                )
             log.continue_from(entries, row)
             here.writer.hold(log)
             is_ours = True
@@ -155,17 +166,14 @@ class SqlJournal(PerLoop[_Open], Journal):
 
     async def records(self, run_id: str) -> Sequence[Record]:
         """Return all records of a run in their stored form, in order."""
-        async with self.opened() as here:
-            return await here.runs.records(run_id)
+        return await self._read(lambda each, _: runs.records_of(each, run_id))
 
     async def _rows(self, wanted: Wanted, limit: int | None) -> Sequence[RunRow]:
-        async with self.opened() as here:
-            return await here.runs.rows(wanted, limit)
+        return await self._read(lambda each, database: runs.list_runs(each, database, wanted, limit))
 
     async def answer_labels(self, keys: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Return the labels of recorded answers."""
-        async with self.opened() as here:
-            return await here.runs.answer_labels(keys)
+        return await self._read(lambda each, _: runs.labels_of(each, keys))
 
     async def check(self, patience: float) -> None:
         """Check that events can be recorded: renew the lease of this process.
@@ -194,24 +202,23 @@ class SqlJournal(PerLoop[_Open], Journal):
 
     async def strays(self) -> Sequence[str]:
         """Return the ids that have records but no row, because somebody deleted the row."""
-        async with self.opened() as here:
-            return await here.runs.strays()
+        return await self._read(lambda each, _: runs.strays(each))
 
     async def delete(self, run_id: str) -> None:
         """Delete a run and all runs nested in it."""
         async with self.opened() as here:
-            await here.runs.delete(run_id)
+            await here.database.transaction(lambda each: runs.delete_run(each, here.database, run_id))
             here.changes.tell([run_id])
 
-    async def prune(self, older_than: float) -> int:
-        """Delete old runs that no process holds, some of them in each transaction."""
+    async def _delete_free(self, run_ids: Sequence[str]) -> int:
         async with self.opened() as here:
-            return await here.runs.prune(older_than)
+            return await here.database.transaction(
+                lambda each: runs.delete_free(each, here.database, run_ids)
+            )
 
-    async def count_old(self, older_than: float) -> int:
-        """Return the number of runs that `prune` would delete now."""
+    async def _read(self, work: Callable[[Transaction, Database], Coroutine[Any, Any, _Result]]) -> _Result:
         async with self.opened() as here:
-            return await here.runs.count_old(older_than)
+            return await here.database.transaction(lambda each: work(each, here.database), reads=True)
 
     @asynccontextmanager
     async def following(self, run_id: str) -> AsyncGenerator[Follower, None]:
@@ -245,7 +252,7 @@ class SqlJournal(PerLoop[_Open], Journal):
             return lost
 
         writer = GroupCommit(commit, period=self.lease / 3, patience=self.patience)
-        return _Open(database, store, writer, Runs(store, self._max_recoveries), changes)
+        return _Open(database, store, writer, changes)
 
     async def _close(self, part: _Open) -> None:
         try:

@@ -16,6 +16,7 @@ import asyncpg  # type: ignore[import-untyped]
 from podium.aio.loops import PerLoop
 from podium.errors import PodiumError
 from podium.journal.sql.database import (
+    SAME_RECORD,
     BatchRows,
     Database,
     DatabaseUrl,
@@ -34,7 +35,6 @@ _TRANSIENT = frozenset({"08", "25", "40", "53", "55", "57", "58", "0A", "XX"})
 """Classes of error codes: connection, transaction, resources, shutdown, system."""
 _BUSY = frozenset({"53", "55", "57"})
 """Of these classes: resources, locks, shutdown and start."""
-_DUPLICATE_KEY = "23505"
 _CHANNEL = "podium_runs"
 """The name in `_NOTIFY`."""
 _CHECK_SECONDS = 30.0
@@ -55,7 +55,7 @@ SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off
 Otherwise the server makes a plan while the tables are small, and still uses it when they are large.
 """
 
-_WRITE = """
+_WRITE = f"""
 WITH held AS (
     SELECT run.fence FROM unnest($1::text[], $2::text[]) AS ours (run_id, fence)
     JOIN podium_runs AS run ON run.run_id = ours.run_id AND run.fence = ours.fence
@@ -75,6 +75,7 @@ WITH held AS (
     INSERT INTO podium_events (run_id, number, at, text, hash)
     SELECT * FROM unnest($13::text[], $14::integer[], $15::double precision[], $16::text[], $17::text[])
     WHERE (SELECT is_so FROM sound)
+    {SAME_RECORD}
 ), changed AS (
     UPDATE podium_runs AS run
     SET state = new.state, ended = new.ended, cost = new.cost, holder = new.holder
@@ -92,7 +93,7 @@ WITH held AS (
     WHERE run.run_id = former.run_id AND run.fence = former.fence AND (SELECT is_so FROM sound)
 )
 SELECT fence FROM held UNION ALL SELECT fence FROM begun
-"""
+"""  # noqa: S608 - no value from outside
 """Locks the rows of existing runs, and writes only if all fences are as expected. If an earlier attempt
 created a run and its acknowledgement was lost, the run counts as created by this attempt."""
 
@@ -193,19 +194,12 @@ class PostgresDatabase(Database):
     async def write(self, rows: BatchRows) -> Collection[str]:
         """Write all rows with one statement."""
         try:
-            connection = await self._connected()
-            if rows.ids_are_new:
-                return await _write(connection, rows)
-            transaction = connection.transaction()
-            await transaction.start()
-            lost = await _write(connection, rows)
-            await (transaction.rollback() if lost else transaction.commit())
+            return await _write(await self._connected(), rows)
         except BaseException:  # also after a cancellation: a statement may be unfinished
             if self._writer is not None:
                 self._writer.terminate()
                 self._writer = None
             raise
-        return lost
 
     async def notify(self, run_ids: Collection[str]) -> None:
         """Send a notification for each run, in one round trip."""
@@ -241,10 +235,6 @@ class PostgresDatabase(Database):
     def is_busy(self, error: Exception) -> bool:
         """Return whether the server has no free connection, a lock is held, or the server starts or stops."""
         return str(getattr(error, "sqlstate", None))[:2] in _BUSY
-
-    def is_duplicate_key(self, error: Exception) -> bool:
-        """Return whether the server's error code is that for a duplicate key."""
-        return getattr(error, "sqlstate", None) == _DUPLICATE_KEY
 
     async def aclose(self) -> None:
         """Close the connection for batches, and leave the pool, which the last user closes."""

@@ -14,6 +14,7 @@ import anyio.to_thread
 
 from podium.errors import ConfigError, JournalError
 from podium.journal.sql.database import (
+    SAME_RECORD,
     BatchRows,
     Database,
     DatabaseUrl,
@@ -78,7 +79,9 @@ INSERT INTO podium_runs (run_id, parent, question, state, began, ended, cost, ho
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
 _FENCE = "SELECT 1 FROM podium_runs WHERE run_id = ? AND fence = ?"
-_RECORD = "INSERT INTO podium_events (run_id, number, at, text, hash) VALUES (?, ?, ?, ?, ?)"
+_RECORD = f"""
+INSERT INTO podium_events (run_id, number, at, text, hash) VALUES (?, ?, ?, ?, ?) {SAME_RECORD}
+"""  # noqa: S608 - no value from outside
 _ANSWER = "INSERT INTO podium_answers (key, run_id, labels) VALUES (?, ?, ?)"
 _CHANGE = "UPDATE podium_runs SET state = ?, ended = ?, cost = ?, holder = ? WHERE run_id = ? AND fence = ?"
 _RELEASE = """
@@ -210,10 +213,6 @@ class SqliteDatabase(Database):
         """Return whether another connection has locked the file or a table."""
         return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
-    def is_duplicate_key(self, error: Exception) -> bool:
-        """Return whether a constraint failed."""
-        return isinstance(error, sqlite3.IntegrityError)
-
     async def aclose(self) -> None:
         """Close all connections; a connection in use is closed after its transaction."""
         self._is_closed = True
@@ -313,9 +312,7 @@ def _complete(work: Coroutine[Any, Any, _Result]) -> _Result:
 
 def _write(connection: sqlite3.Connection, rows: BatchRows) -> Collection[str]:
     connection.executemany(_NEW_RUN, rows.new_runs)
-    expected = list(rows.fences)
-    if not rows.ids_are_new:
-        expected += [(str(row[0]), str(row[8])) for row in rows.new_runs]
+    expected = [*rows.fences, *((str(row[0]), str(row[8])) for row in rows.new_runs)]
     lost = [fence for run_id, fence in expected if not connection.execute(_FENCE, (run_id, fence)).fetchone()]
     if lost:
         connection.execute("ROLLBACK")
