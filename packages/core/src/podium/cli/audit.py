@@ -143,11 +143,11 @@ def _verify_journal(
     async def read() -> None:
         nonlocal runs, changed, reached, told_at
         run_ids = None if typed is None else [await _id_of(journal, typed)]
-        parts = verify_each(journal, run_ids, anchors=anchors, cache=cache, since=since, until=until)
-        async for part, breaks in parts:
+        verified = verify_each(journal, run_ids, anchors=anchors, cache=cache, since=since, until=until)
+        async for row, breaks in verified:
             _tell_breaks(screen, breaks)
-            runs, changed = runs + len(part), changed + len(breaks)
-            reached = part[0].began if part else reached
+            runs, changed = runs + (row is not None), changed + len(breaks)
+            reached = reached if row is None else row.began
             if monotonic() - told_at >= _TOLD_SECONDS and reached is not None:
                 told_at = monotonic()
                 screen.note(f"podium: {counted(runs, 'run')} verified, back to {local_time(reached)}")

@@ -3,71 +3,54 @@
 import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
 from podium.errors import JournalBroken, RunUnknown
 from podium.journal.cache import Cache
-from podium.journal.journal import Break, Entry, Head, Journal, Record, RunRow, head_of, verify
+from podium.journal.journal import Break, Entry, Journal, Record, RunRow, head_of, unknown, verify
 from podium.secrets import scrub
 from podium.types.events import NestedRunEnded, RunResumed, RunStarted, StepEnded
 
-Family = Sequence[RunRow]
-"""A run, and then the runs nested in it; each run is before the runs nested in it."""
+
+async def _with_nested(
+    journal: Journal, run_ids: Sequence[str] | None = None
+) -> AsyncGenerator[RunRow, None]:
+    """Yield the rows of runs, each before the runs nested in it; `None` stands for all runs, newest first."""
+    if run_ids is None:
+        async for page in journal.pages(nested=True):
+            for row in page:
+                if row.parent is None or await _find(journal, row.parent) is None:
+                    async for each in _family(journal, row):
+                        yield each
+    for run_id in run_ids or ():
+        found = await _find(journal, run_id)
+        if found is None:
+            raise unknown(run_id)
+        async for each in _family(journal, found):
+            yield each
 
 
-async def families(
-    journal: Journal,
-    run_ids: Sequence[str] | None = None,
-    *,
-    since: float | None = None,
-    until: float | None = None,
-) -> AsyncGenerator[Family, None]:
-    """Yield families of runs."""
-    if run_ids is not None:
-        for run_id in run_ids:
-            row = await find(journal, run_id)
-            if row is None:
-                raise RunUnknown(f"run {run_id} is not in the journal")
-            yield await _family(journal, row)
-        return
-    async for page in journal.pages(nested=True, since=since, until=until):
-        known: dict[str, RunRow | None] = {row.run_id: row for row in page}
-        asked: Sequence[RunRow] = page
-        while missing := list({row.parent for row in asked if row.parent is not None} - known.keys()):
-            asked = await journal.runs(limit=None, ids=missing, nested=True)
-            known |= dict.fromkeys(missing) | {row.run_id: row for row in asked}
-        for row in page:
-            if _is_first(row, known):
-                yield await _family(journal, row)
-
-
-async def find(journal: Journal, run_id: str) -> RunRow | None:
+async def _find(journal: Journal, run_id: str) -> RunRow | None:
     """Return the row of a run; `None` if there is none."""
     rows = await journal.runs(ids=[run_id], nested=True)
     return rows[0] if rows else None
 
 
-async def _family(journal: Journal, first: RunRow) -> Family:
+async def _family(journal: Journal, first: RunRow) -> AsyncGenerator[RunRow, None]:
     family, known = [first], {first.run_id}
     for row in family:  # the loop adds to it
+        yield row
         nested = await journal.runs(limit=None, parent=row.run_id)
         family += [each for each in nested if each.run_id not in known]
         known |= {each.run_id for each in nested}
-    return family
 
 
-def _is_first(row: RunRow, known: dict[str, RunRow | None]) -> bool:
-    """Return whether a run is the first of a family: no run, or a circle of runs, is around it."""
-    seen, outer = {row.run_id}, row
-    while outer.parent is not None and outer.parent not in seen:
-        around = known[outer.parent]
-        if around is None:
-            return outer is row
-        seen.add(around.run_id)
-        outer = around
-    return row.parent is None or outer.parent == row.run_id
-
-
+@with_config(ConfigDict(extra="forbid", strict=True))
 @dataclass(frozen=True, slots=True)
 class Anchor:
     """An earlier head of a run.
@@ -76,11 +59,14 @@ class Anchor:
     """
 
     run_id: str
-    head: Head
+    records: Annotated[int, Field(ge=1)]
+    """The number of records that the run had."""
+    hash: str
+    """The hash of the last of these records, which covers all of them."""
 
     def to_line(self) -> str:
         """Return the anchor as a JSON line, without a line break."""
-        return json.dumps({"run_id": self.run_id, "records": self.head.records, "hash": self.head.hash})
+        return json.dumps(asdict(self))
 
 
 def read_anchors(lines: Iterable[str]) -> Iterator[Anchor]:
@@ -89,79 +75,53 @@ def read_anchors(lines: Iterable[str]) -> Iterator[Anchor]:
     Raises:
         JournalBroken: a line is not an anchor.
     """
+    form = TypeAdapter(Anchor)
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            read = json.loads(line)
-        except (ValueError, RecursionError):
-            read = None
-        match read:
-            case {"run_id": str(run_id), "records": int(records), "hash": str(digest), **rest} if (
-                not rest and records > 0 and not isinstance(records, bool)
-            ):
-                yield Anchor(run_id, Head(records, digest))
-            case _:
+        if line.strip():
+            try:
+                yield form.validate_json(line)
+            except ValidationError as error:
                 raise JournalBroken(
                     f"line {number} is not an anchor: the file was changed, or is not a file of anchors"
-                )
+                ) from error
 
 
-class Verifier:
-    """Finds changes in runs. The caller passes each outer run before the runs nested in it."""
+def _read_run(records: Sequence[Record]) -> tuple[Sequence[Entry], Break | None]:
+    """Return the entries of a run, which has at least one record, up to its first break, and the break."""
+    run_id, entries = records[0].run_id, list[Entry]()
+    try:
+        records[0].entry()  # first, because another schema may have other hashes
+        if broken := verify(records):
+            return entries, broken
+        for number, record in enumerate(records):
+            entry = record.entry()
+            if entry.event.run_id != run_id:
+                return entries, Break(run_id, number, f"the event belongs to run {entry.event.run_id}")
+            if isinstance(entry.event, RunStarted) != (number == 0):
+                return entries, Break(run_id, number, "a run must begin with RunStarted, and have no other")
+            entries.append(entry)
+    except JournalBroken as error:
+        return entries, Break(run_id, len(entries), str(error))
+    return entries, None
 
-    def __init__(self, anchors: Iterable[Anchor]) -> None:
-        self.reused: defaultdict[str, list[Entry]] = defaultdict(list)
-        """The ends of steps that reused a cached answer, by the answer's key."""
-        self._expected: defaultdict[str, list[tuple[Head, str]]] = defaultdict(list)
-        """Earlier heads of each run, with their sources."""
-        for anchor in anchors:
-            self._expected[anchor.run_id].append((anchor.head, "the anchor"))
 
-    def take(self, records: Sequence[Record]) -> Break | None:
-        """Return the first break in a run, which has at least one record; `None` if there is none."""
-        run_id = records[0].run_id
-        expected = self._expected.pop(run_id, ())
-        number = 0
-        try:
-            records[0].entry()  # first, because another schema may have other hashes
-            if broken := verify(records):
-                return broken
-            for number, record in enumerate(records):
-                entry = record.entry()
-                if entry.event.run_id != run_id:
-                    return Break(run_id, number, f"the event belongs to run {entry.event.run_id}")
-                if isinstance(entry.event, RunStarted) != (number == 0):
-                    return Break(run_id, number, "a run must begin with RunStarted, and have no other")
-                self._note(entry)
-        except JournalBroken as error:
-            return Break(run_id, number, str(error))
-        return next(filter(None, (_wrong_head(records, head, source) for head, source in expected)), None)
-
-    def forget(self, run_id: str) -> None:
-        """Remove a run from the expected runs, because it was deleted with `delete` or `prune`."""
-        self._expected.pop(run_id, None)
-
-    def missing(self) -> Iterator[Break]:
-        """Yield a break for each missing run: an outer run or an anchor names it, but `take` never got it."""
-        for run_id, expected in self._expected.items():
-            yield Break(run_id, None, f"the run is missing: {expected[0][1]} refers to it")
-
-    def _note(self, entry: Entry) -> None:
-        """Store the nested run or the cached answer to which an event refers."""
+def _nested_heads(entries: Sequence[Entry]) -> Iterator[Anchor]:
+    """Yield the heads of nested runs that an outer run has recorded."""
+    for entry in entries:
         match entry.event:
             case NestedRunEnded(nested=nested, records=records, hash=digest):
-                self._expected[nested].append((Head(records, digest), f"its outer run {entry.run_id}"))
-            case StepEnded(outcome=outcome) if outcome.cache_key:
-                self.reused[outcome.cache_key].append(entry)
+                yield Anchor(nested, records, digest)
 
 
-def _wrong_head(records: Sequence[Record], head: Head, source: str) -> Break | None:
-    run_id = records[0].run_id
+def _missing(run_id: str, source: str) -> Break:
+    return Break(run_id, None, f"the run is missing: {source} refers to it")
+
+
+def _wrong_head(records: Sequence[Record], head: Anchor, source: str) -> Break | None:
     if head.records > len(records):
-        return Break(run_id, len(records), f"records are missing: {source} has {head.records}")
+        return Break(head.run_id, len(records), f"records are missing: {source} has {head.records}")
     if head.records < 1 or records[head.records - 1].hash != head.hash:
-        return Break(run_id, head.records - 1, f"the record differs from the record of {source}")
+        return Break(head.run_id, head.records - 1, f"the record differs from the record of {source}")
     return None
 
 
@@ -169,18 +129,17 @@ _OPEN_STATES = ("running", "stopped", "dead")
 """States of a run whose last record is not an end. Such a state changes without a record."""
 
 
-def _wrong_row(row: RunRow, records: Sequence[Record]) -> Break | None:
+def _wrong_row(row: RunRow, entries: Sequence[Entry], first: Record) -> Break | None:
     """Return a break if a run's row differs from its records, whose chain is valid."""
-    expected, last = RunRow.begun(records[0], records[0].entry().event), records[-1]
-    if len(records) > 1:
-        expected = expected.after(last.entry().event, last.at)
-    resumed = [record.entry().event for record in records if RunResumed.type in record.text[:60]]
-    recoveries = max((event.recovery for event in resumed if isinstance(event, RunResumed)), default=0)
+    expected, last = RunRow.begun(first, entries[0].event), entries[-1]
+    if len(entries) > 1:
+        expected = expected.after(last.event, last.at)
+    resumed = (entry.event.recovery for entry in entries if isinstance(entry.event, RunResumed))
     compared = ("parent", "question", "began", "ended", "cost")
     names = [name for name in compared if getattr(row, name) != getattr(expected, name)]
     if row.state not in (_OPEN_STATES if expected.state == "running" else (expected.state, "dead")):
         names.append("state")
-    if row.recoveries < recoveries + (row.state == "dead"):  # the refused claim counts too
+    if row.recoveries < max(resumed, default=0) + (row.state == "dead"):  # the refused claim counts too
         names.append("recoveries")
     if not names:
         return None
@@ -200,15 +159,21 @@ async def export(journal: Journal, run_ids: Sequence[str] | None = None) -> Asyn
     Raises:
         RunUnknown: one of the runs is not in the journal.
     """
+    async for records in _records_of_each(journal, run_ids):
+        for record in records:
+            yield to_line(record)
+
+
+async def _records_of_each(
+    journal: Journal, run_ids: Sequence[str] | None
+) -> AsyncGenerator[Sequence[Record], None]:
     async with journal:
-        async for family in families(journal, run_ids):
-            for row in family:
-                try:
-                    records = await journal.records(row.run_id)
-                except RunUnknown:  # just deleted
-                    continue
-                for record in records:
-                    yield to_line(record)
+        async for row in _with_nested(journal, run_ids):
+            try:
+                records = await journal.records(row.run_id)
+            except RunUnknown:  # just deleted
+                continue
+            yield records
 
 
 def to_line(record: Record) -> str:
@@ -223,16 +188,9 @@ def read_lines(lines: Iterable[str]) -> Iterator[Sequence[Record]]:
     Raises:
         JournalBroken: a line is not from `export`.
     """
-    run: list[Record] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        record = _read_line(line.strip("\r\n"), number)
-        if run and record.run_id != run[0].run_id:
-            yield tuple(run)
-            run = []
-        run.append(record)
-    if run:
+    numbered = ((number, line.strip("\r\n")) for number, line in enumerate(lines, 1) if line.strip())
+    records = (_read_line(line, number) for number, line in numbered)
+    for _, run in groupby(records, lambda record: record.run_id):
         yield tuple(run)
 
 
@@ -247,11 +205,18 @@ def verify_lines(
     Raises:
         JournalBroken: a line is not from `export`.
     """
-    verifier = Verifier(anchors)
+    expected: defaultdict[str, list[tuple[Anchor, str]]] = defaultdict(list)
+    for anchor in anchors:
+        expected[anchor.run_id].append((anchor, "the anchor"))
     for records in read_lines(lines):
-        yield records[0].run_id, records, verifier.take(records)
-    for missing in verifier.missing():
-        yield missing.run_id, (), missing
+        run_id = records[0].run_id
+        entries, broken = _read_run(records)
+        for head in _nested_heads(entries):
+            expected[head.run_id].append((head, f"its outer run {run_id}"))
+        wrong = (_wrong_head(records, head, source) for head, source in expected.pop(run_id, ()))
+        yield run_id, records, broken or next(filter(None, wrong), None)
+    for run_id, ((_, source), *_) in expected.items():
+        yield run_id, (), _missing(run_id, source)
 
 
 def _read_line(line: str, number: int) -> Record:
@@ -298,11 +263,10 @@ async def verify_each(
     cache: Cache | None = None,
     since: float | None = None,
     until: float | None = None,
-) -> AsyncGenerator[tuple[Family, Sequence[Break]], None]:
-    """Verify a journal, and yield the runs of each part with the places where they were changed.
+) -> AsyncGenerator[tuple[RunRow | None, Sequence[Break]], None]:
+    """Verify a journal, and yield each run, newest first, with the places where it was changed.
 
-    A part is a run with the runs nested in it, newest first. Breaks that concern no run of the journal have
-    no runs.
+    Breaks that concern no run of the journal have no run.
 
     Args:
         journal: the journal.
@@ -320,76 +284,77 @@ async def verify_each(
     known: defaultdict[str, list[Anchor]] = defaultdict(list)
     for anchor in anchors:
         known[anchor.run_id].append(anchor)
-    async with journal:
-        async for family in families(journal, run_ids, since=since, until=until):
-            own = [anchor for row in family for anchor in known.pop(row.run_id, ())]
-            yield family, await _verify_family(journal, family, own, cache)
+    async with journal, cache or nullcontext():
         if run_ids is not None:
+            async for row in _with_nested(journal, run_ids):
+                yield row, await _verify_run(journal, row, known[row.run_id], cache)
             return
-        for run_id in list(known):
-            row = await find(journal, run_id)  # it began before `since`, or while the others were read
-            if row is None:
-                yield (), tuple(Verifier(known[run_id]).missing())
+        async for page in journal.pages(nested=True, since=since, until=until):
+            for row in page:
+                yield row, await _verify_run(journal, row, known.pop(row.run_id, ()), cache)
+        for run_id, heads in known.items():
+            found = await _find(journal, run_id)  # it began before `since`, or while the others were read
+            if found is None:
+                yield None, [_missing(run_id, "the anchor")]
             else:
-                yield [row], await _verify_family(journal, [row], known[run_id], cache)
+                yield found, await _verify_run(journal, found, heads, cache)
         if since is None and until is None:
-            yield (), [Break(run_id, None, "its row is missing") for run_id in await journal.strays()]
+            yield None, [Break(run_id, None, "its row is missing") for run_id in await journal.strays()]
 
 
-async def _verify_family(
-    journal: Journal, family: Family, anchors: Sequence[Anchor], cache: Cache | None
+async def _verify_run(
+    journal: Journal, row: RunRow, anchors: Sequence[Anchor], cache: Cache | None
 ) -> Sequence[Break]:
-    """Return the breaks of a run and of the runs nested in it."""
-    first = family[0]
-    verifier = Verifier(anchors)
-    found = [await _verify_run(journal, verifier, row) for row in family]
-    for missing in list(verifier.missing()):
-        row = await find(journal, missing.run_id)  # it may have begun after the rows were read
-        if row is not None:
-            found.append(await _verify_run(journal, verifier, row))
-        elif await find(journal, first.run_id) is not None:  # otherwise all of them were just deleted
-            found.append(missing)
-    if first.parent is not None and await find(journal, first.parent) is None:
-        found.append(Break(first.run_id, None, f"its outer run {first.parent} is missing"))
-    if verifier.reused and cache is not None:
-        async with cache:
-            for key, entries in verifier.reused.items():
-                found += await _wrong_answers(cache, key, entries)
+    """Return the breaks of a run, and those that it shows in its outer run and in the runs nested in it."""
+    try:
+        records = await journal.records(row.run_id)
+        if not records:
+            return [Break(row.run_id, None, "its records are missing")]
+        entries, broken = _read_run(records)
+        while broken is None and (broken := _wrong_row(row, entries, records[0])) is not None:
+            before, row = row, await _find(journal, row.run_id) or row
+            if row == before:
+                break
+            records = await journal.records(row.run_id)  # the run has continued
+            entries, broken = _read_run(records)
+    except RunUnknown:  # just deleted
+        return []
+    found = [
+        broken or next(filter(None, (_wrong_head(records, each, "the anchor") for each in anchors)), None)
+    ]
+    found += [await _wrong_nested(journal, row.run_id, head) for head in _nested_heads(entries)]
+    if row.parent is not None and await _find(journal, row.parent) is None:
+        found.append(Break(row.run_id, None, f"its outer run {row.parent} is missing"))
+    if cache is not None:
+        found += [await _wrong_answer(cache, entry) for entry in entries]
     return list(filter(None, found))
 
 
-async def _verify_run(journal: Journal, verifier: Verifier, row: RunRow) -> Break | None:
+async def _wrong_nested(journal: Journal, run_id: str, head: Anchor) -> Break | None:
+    """Return a break if a nested run has not the head that its outer run recorded."""
+    source = f"its outer run {run_id}"
     try:
-        records = await journal.records(row.run_id)
-        broken = verifier.take(records) if records else Break(row.run_id, None, "its records are missing")
-        while broken is None and (broken := _wrong_row(row, records)) is not None:
-            before, row = row, await find(journal, row.run_id) or row
-            if row == before:
-                break
-            broken, records = None, await journal.records(row.run_id)  # the run has continued
-    except RunUnknown:  # just deleted
-        verifier.forget(row.run_id)
+        return _wrong_head(await journal.records(head.run_id), head, source)
+    except RunUnknown:
+        is_there = await _find(journal, run_id) is not None  # otherwise both were just deleted
+        return _missing(head.run_id, source) if is_there else None
+
+
+async def _wrong_answer(cache: Cache, entry: Entry) -> Break | None:
+    """Return a break if a step reused a cached answer that differs from the stored answer."""
+    if not isinstance(entry.event, StepEnded) or not entry.event.outcome.cache_key:
         return None
-    return broken
-
-
-async def _wrong_answers(cache: Cache, key: str, entries: Sequence[Entry]) -> Sequence[Break]:
-    """Return a break for each step that reused an answer that differs from the stored answer."""
-    told = f"the cached answer {key}, which the step reused, was changed"
+    outcome = entry.event.outcome
     try:
-        stored = await cache.stored(key)
+        stored = await cache.stored(outcome.cache_key)
     except JournalBroken:
-        return [Break(each.run_id, each.number, told) for each in entries]
-    if stored is None:
-        return []
-    wrong: list[Break] = []
-    for entry in entries:
-        match entry.event:
-            case StepEnded(outcome=outcome) if stored.at <= entry.at and scrub(outcome.text) != scrub(
-                stored.answer.text
-            ):
-                wrong.append(Break(entry.run_id, entry.number, told))
-    return wrong
+        is_changed = True
+    else:
+        if stored is None or stored.at > entry.at:
+            return None
+        is_changed = scrub(outcome.text) != scrub(stored.answer.text)
+    told = f"the cached answer {outcome.cache_key}, which the step reused, was changed"
+    return Break(entry.run_id, entry.number, told) if is_changed else None
 
 
 async def anchors_of(journal: Journal, run_ids: Sequence[str] | None = None) -> AsyncGenerator[Anchor, None]:
@@ -402,12 +367,6 @@ async def anchors_of(journal: Journal, run_ids: Sequence[str] | None = None) -> 
     Raises:
         RunUnknown: one of the runs is not in the journal.
     """
-    async with journal:
-        async for family in families(journal, run_ids):
-            for row in family:
-                try:
-                    head = head_of(await journal.records(row.run_id))
-                except RunUnknown:  # just deleted
-                    continue
-                if head is not None:
-                    yield Anchor(row.run_id, head)
+    async for records in _records_of_each(journal, run_ids):
+        if (head := head_of(records)) is not None:
+            yield Anchor(records[0].run_id, head.records, head.hash)
