@@ -27,7 +27,7 @@ def _pool(*names: str, price: Price | None = PRICE, concurrency: int | None = No
 
 def _know(pool: Pool, number: int, *took: CallRecord) -> None:
     for one in took * ENOUGH:
-        pool.history(number).add(one)
+        pool.states[number].history.add(one)
 
 
 def forecast(
@@ -123,7 +123,7 @@ def test_of_a_worker_nobody_knows_the_usual_is_assumed() -> None:
     assert made.output_tokens.high > 1300
     assert "(based on assumptions for a, b, with few recorded calls)" in explain_forecast(made)
     for _ in range(ENOUGH - 1):
-        pool.history(0).add(CallRecord(1.0, ok=True, output_tokens=10))
+        pool.states[0].history.add(CallRecord(1.0, ok=True, output_tokens=10))
     nearly = forecast(plan_of((0, "one", ())), pool, Limits())
     assert nearly.guessed == ("a",)
     assert nearly.output_tokens.likely == 10

@@ -291,7 +291,7 @@ async def test_a_planner_without_a_free_slot_was_not_asked() -> None:
     """It has so long and no longer, and nothing is on the bill."""
     worker = Actor(replace(BOSS, concurrency=1), never)
     round_ = Round(ChatPlanner(worker), worker, limits=Limits(planner_seconds=5))
-    slot = round_.context.settings.pool.slot(0)
+    slot = round_.context.settings.pool.states[0].slot
     assert slot is not None
     async with slot:
         await round_.make()
@@ -418,6 +418,6 @@ async def test_leaving_a_stream_while_a_plan_is_written_settles_the_call() -> No
         async for event in events:
             if isinstance(event, PlannerStarted):
                 break
-    slot = conductor.pool.slot(0)
+    slot = conductor.pool.states[0].slot
     assert slot is not None
     assert (worker.running, slot.value) == (0, 1)

@@ -51,14 +51,14 @@ def test_workers_are_numbered_in_the_order_given() -> None:
 async def test_a_worker_without_a_bound_has_no_slots() -> None:
     """Nothing is waited for where nothing is bounded."""
     pool = Pool([ScriptedWorker("a", "a"), ScriptedWorker(Card(name="b", concurrency=1), "b")])
-    assert pool.slot(0) is None
-    assert pool.slot(1) is not None
+    assert pool.states[0].slot is None
+    assert pool.states[1].slot is not None
 
 
 async def test_slots_are_the_same_for_all_runs_of_a_loop() -> None:
     """A bound is the worker's, not the run's."""
     pool = Pool([ScriptedWorker(Card(name="b", concurrency=1), "b")])
-    assert pool.slot(0) is pool.slot(0)
+    assert pool.states[0].slot is pool.states[0].slot
 
 
 def test_loops_one_after_the_other_have_slots_of_their_own() -> None:
@@ -66,7 +66,7 @@ def test_loops_one_after_the_other_have_slots_of_their_own() -> None:
     pool = Pool([ScriptedWorker(Card(name="b", concurrency=1), "b")])
 
     async def take() -> None:
-        slot = pool.slot(0)
+        slot = pool.states[0].slot
         assert slot is not None
         async with slot:
             await checkpoint()
@@ -115,8 +115,8 @@ async def test_pools_share_the_state_of_a_worker() -> None:
     narrow, other = ScriptedWorker(Card(name="b", concurrency=1), "b"), ScriptedWorker("a", "a")
     whole = Pool([other, narrow])
     part = Pool([narrow], shares=whole)
-    assert part.slot(0) is whole.slot(1)
-    assert part.breaker(0) is whole.breaker(1)
-    assert part.history(0) is whole.history(1)
+    assert part.states[0].slot is whole.states[1].slot
+    assert part.states[0].breaker is whole.states[1].breaker
+    assert part.states[0].history is whole.states[1].history
     assert part.state_of(other.card) is whole.state_of(other.card)
-    assert Pool([narrow]).slot(0) is not whole.slot(1)
+    assert Pool([narrow]).states[0].slot is not whole.states[1].slot

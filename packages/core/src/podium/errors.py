@@ -408,11 +408,7 @@ class AgentNeedsAuth(WorkerRefused):
 
 
 def install_hint(package: str) -> str:
-    """Return a command that installs a package into the environment of this process, beside what is there.
-
-    Args:
-        package: the package's folder in `packages/`, with optional extras, as in `core[mcp]`.
-    """
+    """Return a command that installs a folder of `packages/` (`core[mcp]`) beside what is there."""
     is_uv = find_spec("pip") is None  # an environment of uv, or of one of its tools
     install = "uv pip install --python {}" if is_uv else "{} -m pip install"
     return f"run `{install.format(quote(sys.executable))} './packages/{package}'` in a clone of Podium"

@@ -252,10 +252,7 @@ def scrub(text: str) -> str:
 
 
 def scrub_data(value: Any) -> Any:
-    """Return JSON data with `[secret]` in place of every secret.
-
-    An object that is not JSON data is replaced as a whole if its `repr` has a secret.
-    """
+    """Return JSON data with `[secret]` in place of every secret; other objects are replaced as a whole."""
     if isinstance(value, str):
         return _scrub(value)
     if isinstance(value, list | tuple):
@@ -268,12 +265,7 @@ def scrub_data(value: Any) -> Any:
 
 
 def scrub_error(error: BaseException) -> bool:
-    """Remove secrets from the message of `error`, and from its causes and contexts.
-
-    Returns:
-        Whether no secrets are left. Secrets outside the arguments and notes of an error cannot be removed;
-        such an error must not be shown.
-    """
+    """Remove secrets from an error, its causes and contexts; return whether none are left."""
     for each in (error, error.__cause__):  # a body that was received, and was not JSON
         if isinstance(each, WorkerError) and each.received is not None:
             each.received = _scrub(each.received)

@@ -122,13 +122,7 @@ def _can_have(texts: Iterable[str], tokens: int) -> bool:
 
 
 def text_usage(reported: Usage | None, read: str, written: str) -> Usage:
-    """Return the reported usage of a call, or an estimate if the reported usage is impossible.
-
-    Args:
-        reported: the reported usage; `None` when none was reported.
-        read: the text that was read.
-        written: the text that was written.
-    """
+    """Return the reported usage of a call, or an estimate if it is missing or impossible."""
     if reported is not None and is_plausible(reported, (read,), written):
         return reported
     return Usage(estimate_tokens(read), estimate_tokens(written), estimated=True)

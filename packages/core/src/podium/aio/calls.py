@@ -22,18 +22,7 @@ _Value = TypeVar("_Value")
 
 
 async def shielded(work: Coroutine[Any, Any, _Value]) -> _Value:
-    """Run `work` in its own task and return its result.
-
-    If the caller is cancelled, before or during the work, the work has `GRACE` seconds to finish; then it is
-    cancelled too, and has the same time again. Then the caller's cancellation is raised, and the result of
-    the work is discarded.
-
-    Args:
-        work: the coroutine.
-
-    Raises:
-        BaseException: whatever `work` raises.
-    """
+    """Run `work` in its own task, which has `GRACE` seconds to finish if the caller is cancelled."""
     task, waiting = asyncio.create_task(work), asyncio.current_task()
     try:
         if waiting is None or not waiting.cancelling():
@@ -143,7 +132,6 @@ class _Pipe(Generic[_T]):
             await self._has_room.wait()
 
     def take(self) -> list[_T]:
-        """Remove and return all pieces."""
         taken, self.pieces = self.pieces, []
         self._has_room.set()
         return taken
@@ -204,7 +192,6 @@ class _Watchdog:
             self._has_calls.set()
 
     def remove(self, task: asyncio.Task[Any]) -> None:
-        """Forget a call."""
         self._calls.pop(task, None)
 
     def _runs(self, loop: asyncio.AbstractEventLoop) -> None:

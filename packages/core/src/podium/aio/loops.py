@@ -22,13 +22,7 @@ Part = TypeVar("Part")
 
 
 class LoopLocal(Generic[Value]):
-    """Holds a separate value for each event loop, like `threading.local` for each thread.
-
-    After a loop is closed, its value is removed, at the latest when another loop gets its first value.
-
-    Args:
-        make: returns the first value for an event loop.
-    """
+    """Holds a value for each event loop, made by `make`, like `threading.local` for each thread."""
 
     def __init__(self, make: Callable[[], Value]) -> None:
         self._make = make
@@ -176,12 +170,7 @@ _lock: Final = Lock()
 
 
 def connections_per_loop() -> None:
-    """Make the async connection pools of httpcore and httpcore2 separate connections by event loop.
-
-    The function changes the class of the pools. This affects all existing and future pools of the process.
-    The limits of a pool then apply to each loop. The connections of a loop are closed when the loop shuts
-    down its async generators, as `asyncio.run` does at its end. Further calls have no effect.
-    """
+    """Make the async connection pools of httpcore and httpcore2 separate connections by event loop."""
     with _lock:
         for name in _LIBRARIES:
             with suppress(ImportError):

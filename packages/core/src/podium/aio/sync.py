@@ -4,11 +4,11 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from contextvars import ContextVar, copy_context
 from queue import SimpleQueue
 from threading import Event, Lock, Semaphore, Thread
-from typing import Any, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from anyio.to_thread import current_default_thread_limiter
 
@@ -57,21 +57,7 @@ def _call(future: Future[T], function: Callable[..., T], args: Any, kwargs: Any)
 async def events_of(
     run: Callable[[Callable[[T], None]], Coroutine[Any, Any, object]],
 ) -> AsyncGenerator[T, None]:
-    """Start `run`, and yield the events that it emits.
-
-    Leaving the iteration early cancels `run` and waits until `run` has ended. `run` is a plain task, because
-    a generator must not hold a task group open. A task group must be closed in the task that opened it, but
-    the garbage collector may close a generator in another task.
-
-    Args:
-        run: a coroutine function; its argument is a function that emits an event.
-
-    Yields:
-        The events, in order.
-
-    Raises:
-        BaseException: whatever `run` raises, after its events.
-    """
+    """Start `run` in a task, yield what it emits, and raise its exception; leaving early cancels it."""
     events = asyncio.Queue[T | None]()
     task = asyncio.create_task(run(events.put_nowait))
     task.add_done_callback(lambda _: events.put_nowait(None))
@@ -111,12 +97,8 @@ def run_sync(function: Callable[[], Awaitable[T]]) -> T:
     Raises:
         BaseException: whatever `function` raises.
     """
-    job = _Job(function)
-    try:
-        job.start()
-        return job.result()
-    finally:
-        job.cancel()
+    with _job(function) as result:
+        return result()
 
 
 def iterate(make: Callable[[], AsyncGenerator[T, None]]) -> Generator[T, None, None]:
@@ -144,58 +126,46 @@ def iterate(make: Callable[[], AsyncGenerator[T, None]]) -> Generator[T, None, N
         finally:
             read.put(())
 
-    job = _Job(drive)
-    try:
-        job.start()
+    with _job(drive) as result:
         while item := read.get():
             yield item[0]
-        job.result()
+        result()
+
+
+@contextmanager
+def _job(function: Callable[[], Awaitable[T]]) -> Generator[Callable[[], T], None, None]:
+    """Run a function in the shared loop until the block ends; yield a function that waits for its result."""
+    thread, context = _thread.get(), copy_context()
+    if thread.is_current():
+        thread = thread.beneath()
+        context.run(_thread.set, thread)
+    loop, tasks, ended = thread.loop(), list[asyncio.Task[T]](), Event()
+
+    async def work() -> T:
+        return await function()
+
+    def start() -> None:
+        tasks.append(loop.create_task(work()))
+        tasks[0].add_done_callback(lambda _: ended.set())
+
+    def cancel() -> None:
+        for task in tasks:
+            task.cancel()
+            task.add_done_callback(retrieve)
+        if not tasks:  # interrupted before `start`
+            ended.set()
+
+    def result() -> T:
+        ended.wait()
+        return tasks[0].result()
+
+    try:
+        loop.call_soon_threadsafe(start, context=context)
+        yield result
     finally:
-        job.cancel()
-
-
-class _Job(Generic[T]):
-    """One async function, run in the shared loop."""
-
-    def __init__(self, function: Callable[[], Awaitable[T]]) -> None:
-        thread, self._context = _thread.get(), copy_context()
-        if thread.is_current():
-            thread = thread.beneath()
-            self._context.run(_thread.set, thread)
-        self._function = function
-        self._loop = thread.loop()
-        self._task: asyncio.Task[T] | None = None
-        self._ended = Event()
-
-    def start(self) -> None:
-        """Start the function."""
-        self._loop.call_soon_threadsafe(self._start, context=self._context)
-
-    def result(self) -> T:
-        """Wait for the end, and return the result or raise the exception."""
-        self._ended.wait()
-        assert self._task is not None
-        return self._task.result()
-
-    def cancel(self) -> None:
-        """Cancel the function if it has not ended, and wait for its end."""
-        if not self._ended.is_set():
-            self._loop.call_soon_threadsafe(self._cancel)
-            self._ended.wait()
-
-    def _start(self) -> None:
-        async def work() -> T:
-            return await self._function()
-
-        self._task = self._loop.create_task(work())
-        self._task.add_done_callback(lambda _: self._ended.set())
-
-    def _cancel(self) -> None:
-        if self._task is None:  # interrupted before `start`
-            self._ended.set()
-            return
-        self._task.cancel()
-        self._task.add_done_callback(retrieve)
+        if not ended.is_set():
+            loop.call_soon_threadsafe(cancel)
+            ended.wait()
 
 
 class _LoopThread:
@@ -207,7 +177,6 @@ class _LoopThread:
         self._beneath: _LoopThread | None = None
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Return the running loop."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -217,7 +186,6 @@ class _LoopThread:
             return self._loop
 
     def is_current(self) -> bool:
-        """Return whether the caller runs in this loop."""
         try:
             running: Any = asyncio.get_running_loop()
         except RuntimeError:

@@ -289,7 +289,7 @@ class Attempt:
             took = CallRecord(
                 now - self.began, ok, used.total_input_tokens, used.total_output_tokens, self.cost
             )
-            context.settings.pool.history(self.worker).add(took)
+            context.settings.pool.states[self.worker].history.add(took)
 
     @property
     def _raised(self) -> bool:

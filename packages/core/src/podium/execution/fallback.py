@@ -34,7 +34,7 @@ class FallbackOrder:
 
     def rest(self, number: int) -> float:
         """Return the seconds until a worker may be called; infinite while another step makes a test call."""
-        retry, breaker = self.context.settings.retry, self.context.settings.pool.breaker(number)
+        retry, breaker = self.context.settings.retry, self.context.settings.pool.states[number].breaker
         return breaker.rest(self.context.clock(), retry.break_after, retry.break_seconds)
 
     async def choose(self, deadline: float) -> int:
@@ -47,7 +47,7 @@ class FallbackOrder:
                 self.state.order.insert(0, rested[0])
                 break
             soonest = min(self.state.order, key=self.rest)
-            rest, breaker = self.rest(soonest), pool.breaker(soonest)
+            rest, breaker = self.rest(soonest), pool.states[soonest].breaker
             failed = f"worker {pool.names[soonest]!r} failed {breaker.failures} times in a row"
             failed += " (no connection to its server)" if breaker.is_down else ""
             until = min(until, clock() + self.context.settings.retry.max_wait)
@@ -81,7 +81,7 @@ class FallbackOrder:
         seed = f"{context.request.run_id}/{self.round}/{self.state.index}/{attempt.number}"
         wait, because = retry.wait_after(error, failures, seed, deadline - context.clock())
         resting = self.rest(number)
-        if resting and context.settings.pool.breaker(number).is_down:
+        if resting and context.settings.pool.states[number].breaker.is_down:
             wait, because = inf, f"it gets no calls for another {resting:.3g} s (Retry.break_seconds)"
         if not isinf(wait) and left > len(ready) and not (ready and resting):
             self.state.order = [number, *others]

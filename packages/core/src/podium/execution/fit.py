@@ -149,7 +149,7 @@ def need_of_step(context: RunContext, step: Step, number: int) -> Need:
 def need_of(context: RunContext, number: int, request: Request) -> Need:
     """Return what a call of a worker needs."""
     pool = context.settings.pool
-    usual = pool.history(number).output_tokens(_QUANTILE)
+    usual = pool.states[number].history.output_tokens(_QUANTILE)
     return Need.of(lambda cap: worst_case(context, number, request, cap), pool.cards[number], usual)
 
 

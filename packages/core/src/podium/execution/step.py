@@ -100,7 +100,7 @@ class StepRunner:
         elif latest is not None and latest.is_open:
             worker, did = latest.worker, "did not answer"
             if not out_of_time:  # at the run's deadline, the call may have just started
-                context.settings.pool.breaker(worker).ended(context.clock(), well=False, tried=False)
+                context.settings.pool.states[worker].breaker.ended(context.clock(), well=False, tried=False)
         message = f"worker {context.settings.pool.names[worker]!r} {did} within {limit}"
         return self.ended("failed", Problem(WorkerTimeout.code, message))
 
@@ -174,7 +174,8 @@ class StepRunner:
         """Call a worker in one of its slots; return `None` if its circuit breaker is open."""
         context, retry = self.context, self.context.settings.retry
         held: list[anyio.Semaphore] = []
-        breaker, slot = context.settings.pool.breaker(number), context.settings.pool.slot(number)
+        state = context.settings.pool.states[number]
+        breaker, slot = state.breaker, state.slot
         try:
             if slot is not None:
                 held = await take(slot)

@@ -70,11 +70,7 @@ class Anchor:
 
 
 def read_anchors(lines: Iterable[str]) -> Iterator[Anchor]:
-    """Yield anchors from lines that `Anchor.to_line` returned; empty lines are skipped.
-
-    Raises:
-        JournalBroken: a line is not an anchor.
-    """
+    """Yield anchors from lines that `Anchor.to_line` returned; `JournalBroken` for another line."""
     form = TypeAdapter(Anchor)
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -183,11 +179,7 @@ def to_line(record: Record) -> str:
 
 
 def read_lines(lines: Iterable[str]) -> Iterator[Sequence[Record]]:
-    """Yield the records of each run from lines that `export` wrote.
-
-    Raises:
-        JournalBroken: a line is not from `export`.
-    """
+    """Yield the records of each run from lines that `export` wrote; `JournalBroken` for another line."""
     numbered = ((number, line.strip("\r\n")) for number, line in enumerate(lines, 1) if line.strip())
     records = (_read_line(line, number) for number, line in numbered)
     for _, run in groupby(records, lambda record: record.run_id):
@@ -350,9 +342,9 @@ async def _wrong_answer(cache: Cache, entry: Entry) -> Break | None:
     except JournalBroken:
         is_changed = True
     else:
-        if stored is None or stored.at > entry.at:
+        if stored is None or stored[0] > entry.at:
             return None
-        is_changed = scrub(outcome.text) != scrub(stored.answer.text)
+        is_changed = scrub(outcome.text) != scrub(stored[1].text)
     told = f"the cached answer {outcome.cache_key}, which the step reused, was changed"
     return Break(entry.run_id, entry.number, told) if is_changed else None
 

@@ -5,7 +5,6 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from time import time
 from weakref import WeakKeyDictionary
@@ -24,24 +23,9 @@ _log = logging.getLogger(__name__)
 
 
 def answer_key(identity: str, messages: Sequence[Message], sampling: Sampling) -> str:
-    """Return the key of a call.
-
-    Args:
-        identity: the worker's own identity: name, version, model.
-        messages: the messages that the worker is sent.
-        sampling: the sampling of the call.
-    """
+    """Return the key of a call, from the identity of the worker and what it is sent."""
     told = [identity, [message.to_wire() for message in messages], repr(sampling)]
     return sha256(json.dumps(told, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-@dataclass(frozen=True, slots=True)
-class StoredAnswer:
-    """An answer as a cache stores it."""
-
-    at: float
-    """When it was stored, in seconds of Unix time."""
-    answer: Completion
 
 
 class Cache(ResourceGroup, ABC):
@@ -59,8 +43,8 @@ class Cache(ResourceGroup, ABC):
     async def put(self, key: str, answer: Completion) -> None:
         """Store an answer, which replaces the answer for the same key."""
 
-    async def stored(self, key: str) -> StoredAnswer | None:
-        """Return the answer for a key in its stored form, for an audit; `None` if there is none.
+    async def stored(self, key: str) -> tuple[float, Completion] | None:
+        """Return when the answer for a key was stored, in seconds of Unix time, and the answer, for an audit.
 
         Raises:
             JournalBroken: the stored answer was changed.
@@ -196,10 +180,10 @@ class SqlCache(SqlTables, Cache):
             JournalError: the database cannot be used.
         """
         stored = await self.stored(key)
-        return None if stored is None else stored.answer
+        return None if stored is None else stored[1]
 
-    async def stored(self, key: str) -> StoredAnswer | None:
-        """Return the answer for a key in its stored form; raises the same errors as `get`."""
+    async def stored(self, key: str) -> tuple[float, Completion] | None:
+        """Return the time and the answer for a key; raises the same errors as `get`."""
         return await self.transaction(lambda transaction: _stored(transaction, key), reads=True)
 
     async def put(self, key: str, answer: Completion) -> None:
@@ -234,14 +218,14 @@ class SqlCache(SqlTables, Cache):
         return int(rows[0]["count"])
 
 
-async def _stored(transaction: Transaction, key: str) -> StoredAnswer | None:
+async def _stored(transaction: Transaction, key: str) -> tuple[float, Completion] | None:
     for row in await transaction.fetch(_GET, key):
         if row["hash"] != _hash(key, row["at"], row["text"]):
             raise JournalBroken(
                 f"the cached answer {key} was changed: `podium audit verify` lists the runs that reused it, "
                 "`podium runs cache --clear` deletes all answers"
             )
-        return StoredAnswer(row["at"], read_record(row["text"], Completion, _TYPE))
+        return row["at"], read_record(row["text"], Completion, _TYPE)
     return None
 
 

@@ -204,15 +204,7 @@ class Break:
 
 
 def link(before: str, run_id: str, number: int, at: float, text: str) -> str:
-    """Return the hash of a record.
-
-    Args:
-        before: the hash of the previous record, or `ROOT`.
-        run_id: the run of the record.
-        number: the number of the record in its run, from 0.
-        at: when it was recorded, in seconds of Unix time.
-        text: the event in JSON.
-    """
+    """Return the hash of a record, from the hash of the record before (or `ROOT`) and its own values."""
     return sha256(f"{before}\n{run_id}\n{number}\n{at!r}\n{text}".encode()).hexdigest()
 
 
@@ -263,7 +255,6 @@ class Log(ABC):
         """
 
     def _takes(self, event: Event) -> bool:
-        """Return whether `append` records an event."""
         return event.run_id == self.run_id and not isinstance(event, (*PIECES, RunStarted))
 
     @property

@@ -41,7 +41,6 @@ class _Run:
         self._row: RunRow | None = None
 
     def add(self, event: Event) -> None:
-        """Record an event."""
         text, at = scrub(encode(event)), time()
         head = add(head_of(self.records), self.run_id, at, text)
         self.keep(
@@ -49,7 +48,6 @@ class _Run:
         )
 
     def keep(self, record: Record, event: Event) -> None:
-        """Keep the record of an event."""
         self.records.append(record)
         self._row = RunRow.begun(record, event) if self._row is None else self._row.after(event, record.at)
         if isinstance(event, RunEnded | RunStopped):
@@ -59,14 +57,11 @@ class _Run:
 
     @property
     def row(self) -> RunRow:
-        """The row of a list of runs."""
         assert self._row is not None
         return self._row.released() if self.log is None else replace(self._row, holder="this process")
 
 
 class _MemoryLog(Log):
-    """The log of a run in memory."""
-
     def __init__(self, run: _Run, lock: RLock) -> None:
         self.run_id = run.run_id
         self._run = run
@@ -75,11 +70,9 @@ class _MemoryLog(Log):
 
     @property
     def head(self) -> Head | None:
-        """The head of the run."""
         return head_of(self._run.records)
 
     def append(self, event: Event) -> None:
-        """Record an event at once."""
         with self._lock:
             if not self._takes(event) or self._run.log is not self or self._failure is not None:
                 return
@@ -91,13 +84,11 @@ class _MemoryLog(Log):
             self.on_lost()
 
     async def flush(self) -> None:
-        """Raise the error of a failed `append`; there is nothing to wait for."""
         await anyio.lowlevel.checkpoint()
         if self._failure is not None:
             raise self._failure
 
     async def aclose(self) -> None:
-        """Release the run."""
         with self._lock:
             if self._run.log is self:
                 self._run.log = None

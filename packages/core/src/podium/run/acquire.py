@@ -61,7 +61,7 @@ async def recall_calls(journal: Journal, pool: Pool) -> None:
     if pool.is_recalled:
         return
     pool.is_recalled = True
-    histories = {name: pool.history(number) for number, name in enumerate(pool.names)}
+    histories = {name: pool.states[number].history for number, name in enumerate(pool.names)}
     unknown = {name: history for name, history in histories.items() if not history.calls}
     for row in reversed(await journal.runs(limit=_RECALLED) if unknown else ()):
         try:

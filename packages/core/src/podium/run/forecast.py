@@ -58,7 +58,7 @@ def forecast_plan(
     needed = plan.reaching(len(plan.steps) - 1, *actions)
     order = [index for layer in plan.layers for index in layer if index in needed]
     numbers = sorted({plan.steps[index].worker for index in order})
-    habits = {number: _Habit(pool[number], pool.history(number).calls) for number in numbers}
+    habits = {number: _Habit(pool[number], pool.states[number].history.calls) for number in numbers}
     prompts = {
         index: _prompt(plan, index, asked, pool[plan.steps[index].worker], previous, texts) for index in order
     }

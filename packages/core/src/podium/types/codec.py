@@ -54,23 +54,14 @@ def prepare() -> None:
 
 
 def encode(event: Event) -> str:
-    """Encode an event as JSON. A result is encoded without its rounds, which are in earlier events.
-
-    Raises:
-        TypeError: a value is not JSON data, or does not have the type of its field.
-    """
+    """Encode an event as JSON; raise `TypeError` for a value that is not data of its type."""
     if isinstance(event, RunEnded):
         event = replace(event, result=replace(event.result, rounds=()))
     return write_record(event, event.type)
 
 
 def decode(text: str) -> Event:
-    """Decode what `encode` returned.
-
-    Raises:
-        JournalBroken: the text is not such a record.
-        JournalVersion: the record has another schema version.
-    """
+    """Decode what `encode` returned; raise `JournalBroken`, or `JournalVersion` for another schema."""
     try:
         envelope = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -92,15 +83,7 @@ def decode(text: str) -> Event:
 
 
 def write_record(facts: object, name: str) -> str:
-    """Encode a dataclass as a record without control characters.
-
-    Args:
-        facts: an instance of the dataclass.
-        name: the name of its type in the record.
-
-    Raises:
-        TypeError: a value is not JSON data, or does not have the type of its field.
-    """
+    """Encode a dataclass as a record without control characters; raise `TypeError` as in `encode`."""
     form = _form(type(facts))
     try:
         written = form.serializer.to_json(_Record(SCHEMA, name, facts), warnings="error").decode()
@@ -118,16 +101,7 @@ def write_record(facts: object, name: str) -> str:
 
 
 def read_record(text: str, kind: type[Any], name: str) -> Any:
-    """Decode what `write_record` returned.
-
-    Args:
-        text: the record.
-        kind: the dataclass.
-        name: the name of its type in the record.
-
-    Raises:
-        JournalBroken: the text is not such a record.
-    """
+    """Decode what `write_record` returned; raise `JournalBroken` for another text."""
     try:
         return _form(kind).validate_json(text).event
     except (ValidationError, PodiumError) as error:

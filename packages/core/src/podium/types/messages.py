@@ -88,14 +88,7 @@ Query = str | Sequence[Message | Mapping[str, Any]]
 
 
 def read_query(query: Query) -> tuple[Message, ...]:
-    """Return the query as messages; the last message is the question.
-
-    Args:
-        query: text, or chat messages.
-
-    Raises:
-        QueryError: the query is empty, too long or malformed, or the role of the last message is not `user`.
-    """
+    """Return the query as messages, of which the last is the question; raise `QueryError`."""
     messages = _read_messages(query)
     if messages[-1].role != "user":
         raise QueryError(f"the last message must have the role user, not {messages[-1].role}")
@@ -149,7 +142,6 @@ def _split_turn(after: tuple[Message, ...]) -> tuple[tuple[Message, ...], tuple[
 
 
 def _read_messages(query: Query) -> tuple[Message, ...]:
-    """Return text or chat messages as messages."""
     given: object = query
     if isinstance(given, bytes | Mapping) or not isinstance(given, Sequence):
         told = "a query must be text or a list of chat messages, not one"
@@ -231,13 +223,7 @@ class Sampling:
 
 
 def estimate_usage(messages: Sequence[Message], text: str, tool_calls: Sequence[Part] = ()) -> Usage:
-    """Estimate the tokens of a call from its text, with `podium.usage.estimate_tokens`.
-
-    Args:
-        messages: the messages that were read; attachments are not counted.
-        text: the text that was written.
-        tool_calls: the tool calls that were written, in OpenAI's form.
-    """
+    """Estimate the tokens of a call from its texts; attachments are not counted."""
     read = sum(estimate_tokens(_with_calls(message.text, message.tool_calls)) for message in messages)
     return Usage(read, estimate_tokens(_with_calls(text, tool_calls)), estimated=True)
 
@@ -245,14 +231,7 @@ def estimate_usage(messages: Sequence[Message], text: str, tool_calls: Sequence[
 def usage_or_estimate(
     usage: Usage | None, messages: Sequence[Message], text: str, tool_calls: Sequence[Part] = ()
 ) -> Usage:
-    """Return the reported usage of a call, or an estimate if the reported usage is impossible.
-
-    Args:
-        usage: the reported usage; `None` when none was reported.
-        messages: the messages that were read.
-        text: the text that was written.
-        tool_calls: the tool calls that were written, in OpenAI's form.
-    """
+    """Return the reported usage of a call, or an estimate if it is missing or impossible."""
     read = (_with_calls(message.text, message.tool_calls) for message in messages)
     if usage is not None and is_plausible(usage, read, _with_calls(text, tool_calls)):
         return usage

@@ -106,15 +106,7 @@ _INVISIBLE = frozenset(
 
 
 def check_name(text: str, what: str) -> str:
-    """Return a name or label.
-
-    Args:
-        text: the name or label.
-        what: what it is, for the error message, as in "a worker's name".
-
-    Raises:
-        ConfigError: it is not a name.
-    """
+    """Return a name or label, or raise `ConfigError`; `what` names it, as in "a worker's name"."""
     if fault := _fault(text):
         raise ConfigError(f"{what} is {text[:MOST_CHARS]!r}: {fault}")
     return text

@@ -166,12 +166,11 @@ class WorkerState:
     @property
     def slot(self) -> anyio.Semaphore | None:
         """The semaphore that limits the concurrent calls of this event loop; `None` means no limit."""
-        return None if self.worker.card.concurrency is None else self._slots.get()
+        return self._slots.get()
 
-    def _new_slot(self) -> anyio.Semaphore:
+    def _new_slot(self) -> anyio.Semaphore | None:
         concurrency = self.worker.card.concurrency
-        assert concurrency is not None
-        return anyio.Semaphore(concurrency, fast_acquire=True)
+        return None if concurrency is None else anyio.Semaphore(concurrency, fast_acquire=True)
 
 
 class Pool(ResourceGroup):
@@ -209,8 +208,8 @@ class Pool(ResourceGroup):
         check_unlike(sorted({label for card in self.cards for label in card.labels}), "labels of workers")
         shared = () if shares is None else shares.states
         known = {id(state.worker): state for state in shared}
-        self._own = tuple(known.get(id(worker)) or WorkerState(worker) for worker in workers)
-        self.states: tuple[WorkerState, ...] = (*self._own, *(s for s in shared if s not in self._own))
+        own = tuple(known.get(id(worker)) or WorkerState(worker) for worker in workers)
+        self.states: tuple[WorkerState, ...] = (*own, *(state for state in shared if state not in own))
         """The states of these workers, and after them those of the other workers of the shared pool."""
         self.answers: AnswerLabels = (answers or AnswerLabels()) if shares is None else shares.answers
         """The labels of the latest answers, in memory."""
@@ -226,14 +225,6 @@ class Pool(ResourceGroup):
     def __getitem__(self, number: int) -> Worker:
         return self.workers[number]
 
-    def history(self, number: int) -> CallHistory:
-        """Return the history of a worker's calls in all runs of this pool."""
-        return self._own[number].history
-
-    def breaker(self, number: int) -> CircuitBreaker:
-        """Return the circuit breaker of a worker for all runs of this event loop."""
-        return self._own[number].breaker
-
     def state_of(self, card: Card) -> WorkerState | None:
         """Return the state of the worker with this card, here or in the shared pool; `None` without one."""
         return next((state for state in self.states if state.worker.card is card), None)
@@ -241,13 +232,6 @@ class Pool(ResourceGroup):
     def card_of(self, name: str, number: int) -> Card:
         """Return the card of the worker with this name; if there is none, the card of worker `number`."""
         return self.cards[self.names.index(name) if name in self.names else number]
-
-    def slot(self, number: int) -> anyio.Semaphore | None:
-        """Return the semaphore that limits the concurrent calls of a worker in all runs of this event loop.
-
-        `None` means no limit.
-        """
-        return self._own[number].slot
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return self.workers

@@ -68,11 +68,7 @@ class MeasuredFile(_Table):
 
 
 def read_measured(path: Path | str) -> MeasuredFile:
-    """Read a file of measured rates.
-
-    Raises:
-        ConfigError: the file cannot be read, or is not a file of measured rates.
-    """
+    """Read a file of measured rates, or raise `ConfigError`."""
     path = Path(path)
     try:
         content = path.read_bytes()
@@ -92,11 +88,7 @@ def read_measured(path: Path | str) -> MeasuredFile:
 
 
 def write_measured(measured: MeasuredFile, path: Path | str) -> None:
-    """Write a file of measured rates. An existing file is replaced when the new one is complete.
-
-    Raises:
-        ConfigError: the file cannot be written.
-    """
+    """Write a file of measured rates, or raise `ConfigError`; replace an existing file in one step."""
     path = Path(path)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -108,20 +100,13 @@ def write_measured(measured: MeasuredFile, path: Path | str) -> None:
 
 
 def identity_of(worker: Worker) -> str:
-    """Return a digest of a worker's model, server and sampling.
-
-    The digest is empty if the worker has no identity, such as code without a version.
-    """
+    """Return a digest of a worker's model, server and sampling; empty if it has no identity."""
     identity = worker.identity
     return "" if identity is None else sha256(identity.encode()).hexdigest()[:12]
 
 
 def put_on_cards(measured: MeasuredFile, workers: Iterable[Worker]) -> None:
-    """Put the measured rates on the cards of the workers with the same names.
-
-    Raises:
-        ConfigError: a worker with this name was measured, but with another model, server or sampling.
-    """
+    """Put the rates on the cards of the workers; `ConfigError` if one of them was another when measured."""
     for worker in workers:
         name, identity = worker.card.name, identity_of(worker)
         entries = {kind: entry for kind, entry in measured.kinds.items() if name in entry.rates}
@@ -177,8 +162,6 @@ def rate_on(card: Card, kind: Kind) -> MeasuredRate | None:
 
 
 class _Index:
-    """The words of the questions of some kinds, with their weights."""
-
     def __init__(self, kinds: tuple[Kind, ...]) -> None:
         asked = [(kind, _words(question)) for kind in kinds for question in kind.questions]
         counts = Counter(word for _, found in asked for word in found)

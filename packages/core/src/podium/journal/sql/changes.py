@@ -42,13 +42,7 @@ class Follower:
         self._woken.set()
 
     async def wait(self) -> bool:
-        """Wait until the run changes, or may have changed, or `wake` is called.
-
-        What happens between two waits ends the second wait at once.
-
-        Returns:
-            Whether to look at the run again. With `wake` alone, it has not changed.
-        """
+        """Wait until the run has changed or may have changed (`True`), or `wake` is called (`False`)."""
         with anyio.CancelScope(deadline=self._due):
             await self._woken.wait()
         self._woken = anyio.Event()
@@ -138,7 +132,6 @@ class Changes:
             await anyio.sleep(LONGEST_WAIT)
 
     def _heard(self, run_id: str | None) -> None:
-        """Wake followers after a change by another process."""
         self._is_failing = False
         self._changed(run_id)
 

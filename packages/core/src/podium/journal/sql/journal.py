@@ -196,7 +196,6 @@ class SqlJournal(PerLoop[_Open], Journal):
         database = self.url.connect(self.patience, self._synchronous)
         try:
             await upgrade(database, SCHEMA, patience=0.0)
-            await database.transaction(lambda transaction: transaction.fetch("SELECT 1"), patience=0.0)
         finally:
             await shielded(database.aclose())
 

@@ -22,11 +22,7 @@ def is_given_up(holder: str, fence: str) -> bool:
 
 
 def new_holder() -> str:
-    """Return a new name for a lease holder in this process.
-
-    The name has five parts: host, process id, process namespace, start time of the process, and a random
-    number. The random numbers of all holders of one process begin with the same prefix.
-    """
+    """Return a new name: host, process id, its namespace, its start time, and a number of this process."""
     pid = os.getpid()
     number = _token(pid) + uuid4().hex[:8]
     return f"{platform.node()}:{pid}:{_namespace()}:{_start_time(pid) or ''}:{number}"

@@ -30,12 +30,7 @@ _BURY = "UPDATE podium_runs SET state = 'dead', holder = NULL, recoveries = ? WH
 async def claim(
     transaction: Transaction, store: FencedStore, run_id: str, fence: str, most_recoveries: int | None
 ) -> tuple[RunRow, tuple[Entry, ...] | None]:
-    """Claim a run that no live process holds.
-
-    Returns:
-        Its row before the claim, and its entries. Without entries, the claim was refused, because the process
-        of the run has died too often.
-    """
+    """Claim a run that no live process holds; return its row before, and its entries if it is not dead."""
     rows = await _locked(transaction, store.database, [run_id])
     if not rows:
         raise unknown(run_id)

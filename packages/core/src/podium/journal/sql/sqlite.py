@@ -2,12 +2,12 @@
 
 import os
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
 from errno import EACCES, EISDIR
 from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 import anyio
 import anyio.to_thread
@@ -29,34 +29,11 @@ from podium.journal.sql.database import (
 FileId = tuple[int, int]
 """Device and inode of a file."""
 
-_open: WeakSet["_Connection"] = WeakSet()
-"""The open connections of this process."""
-_inherited: set[FileId] = set()
-"""Files that the parent of this process had open when this process was forked."""
+_open: Counter[tuple[int, FileId | None]] = Counter()
+"""The number of open databases of each process and file.
 
-
-def _inherit() -> None:
-    """Remember the files that the parent had open: SQLite's locks do not hold across a fork."""
-    _inherited.update(connection.file for connection in _open if connection.file is not None)
-    _open.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_inherit)
-
-
-class _Connection(sqlite3.Connection):
-    """A connection that is registered while it is open."""
-
-    def __init__(self, path: Path, **settings: Any) -> None:
-        self.file = file_id(path)
-        _open.add(self)
-        super().__init__(path, **settings)
-
-    def close(self) -> None:
-        """Close the connection."""
-        super().close()
-        _open.discard(self)
+A forked process has the entries of its parent: SQLite's locks do not hold across a fork.
+"""
 
 
 def file_id(path: Path) -> FileId | None:
@@ -113,7 +90,8 @@ class SqliteUrl(DatabaseUrl):
     def connect(self, patience: float, synchronous: Synchronous) -> "SqliteDatabase":
         """Create the file if it is missing, readable by its owner only, and return the database."""
         path = self._path.absolute()  # the working directory may change
-        if _inherited and file_id(path) in _inherited:
+        file, here = file_id(path), os.getpid()
+        if file is not None and any(_open[key] for key in list(_open) if key[1] == file and key[0] != here):
             raise JournalError(
                 f"{path} was open when this process was forked, so SQLite cannot open it here: "
                 "start processes with multiprocessing's 'spawn' or 'forkserver', "
@@ -158,7 +136,7 @@ class SqliteDatabase(Database):
         super().__init__(name, patience)
         self._commits = commits
         self._path = path
-        self._file: FileId | None = None
+        self._key: tuple[int, FileId | None] = (0, None)
         self._synchronous = synchronous
         self._threads = anyio.CapacityLimiter(_THREADS)  # so that other threads do not block the journal
         self._idle: list[sqlite3.Connection] = []
@@ -216,11 +194,13 @@ class SqliteDatabase(Database):
     async def aclose(self) -> None:
         """Close all connections; a connection in use is closed after its transaction."""
         self._is_closed = True
+        _open[self._key] -= 1
         await self._in_thread(self._close)
 
     def open(self) -> None:
         """Use the file that the path names now."""
-        self._file = file_id(self._path)
+        self._key = os.getpid(), file_id(self._path)
+        _open[self._key] += 1
 
     async def _in_thread(self, function: Callable[[], _Result]) -> _Result:
         return await anyio.to_thread.run_sync(function, limiter=self._threads)
@@ -248,7 +228,7 @@ class SqliteDatabase(Database):
 
     def _check_file(self) -> None:
         """Raise `Refused` if the path no longer names the file that was opened."""
-        if file_id(self._path) != self._file:
+        if file_id(self._path) != self._key[1]:
             told = "its file was deleted or replaced while it was in use: restore it, and restart the process"
             raise Refused(f"the journal in {self.name} fails: {told}")
 
@@ -258,7 +238,6 @@ class SqliteDatabase(Database):
             timeout=BUSY_SECONDS,
             isolation_level=None,
             check_same_thread=False,
-            factory=_Connection,
         )
         try:
             connection.row_factory = sqlite3.Row

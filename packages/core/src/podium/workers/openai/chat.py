@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -17,16 +17,11 @@ from podium.workers.openai.providers import ConstraintKind, Provider
 from podium.workers.openai.responses import ANY_OBJECT, ResponsesReader, is_strict, responses_body
 from podium.workers.worker import Card, Request, Worker
 
-_PLAIN = Sampling()
-
 
 def merge_sampling(defaults: Sampling, wanted: Sampling) -> Sampling:
     """Return `defaults`, with the values that `wanted` sets."""
-    if wanted == _PLAIN:
-        return defaults
-    names = [f.name for f in fields(Sampling)]
-    said = {name: value for name in names if (value := getattr(wanted, name)) not in (None, ())}
-    return Sampling(**{name: getattr(defaults, name) for name in names} | said)
+    said = {f.name: value for f in fields(Sampling) if (value := getattr(wanted, f.name)) not in (None, ())}
+    return replace(defaults, **said)
 
 
 def chat_body(
@@ -49,8 +44,6 @@ def chat_body(
         body["tools"] = list(tools.offered)
         if tools.choice is not None:
             body["tool_choice"] = tools.choice
-    if sampling == _PLAIN:
-        return body
     plain = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,

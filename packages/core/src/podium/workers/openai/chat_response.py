@@ -192,10 +192,7 @@ class AnswerReader:
         return {"refusal": message.get("refusal")}, ""
 
     def _check_read(self, text: str, place: Mapping[Any, Any], *read: str) -> None:
-        """Raise `WorkerBroken` if an object says that it failed, or has text in another field than `read`.
-
-        Only fields whose names say that they have text are looked at; `text` is what the object adds.
-        """
+        """Raise `WorkerBroken` if an object failed, or has text in another field than `read`."""
         status = place.get("status")
         if place.get("success") is False or (isinstance(status, str) and status.lower() in _FAILED):
             raise broken("the server says that its answer failed or is incomplete")

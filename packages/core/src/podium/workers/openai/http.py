@@ -368,10 +368,7 @@ def _is_loopback(host: str) -> bool:
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """Return the certificates of the system, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`.
-
-    All endpoints share them, because reading them takes about 20 ms.
-    """
+    """Return the certificates of the system or of `SSL_CERT_FILE`, read once, which takes about 20 ms."""
     paths = ssl.get_default_verify_paths()
     is_named = any(name in os.environ for name in (paths.openssl_cafile_env, paths.openssl_capath_env))
     if is_named or (sys.platform not in ("darwin", "win32") and (paths.cafile or paths.capath)):

@@ -33,13 +33,7 @@ class KnownModel:
 
 
 def with_known_facts(card: Card, base_url: str, model: str) -> Card:
-    """Return a card with the known price and context window in place of missing values.
-
-    Args:
-        card: the user's card.
-        base_url: the endpoint's URL.
-        model: the model's name on the server.
-    """
+    """Return a card with the known price and context window of a model in place of missing values."""
     if card.price is not None and card.context_window is not None:
         return card
     known = look_up_model(base_url, model)
@@ -196,10 +190,7 @@ async def list_models(endpoint: Endpoint, *, deadline: float | None = None) -> l
 
 
 def choose_model(models: Iterable[ListedModel], base_url: str) -> str | None:
-    """Return the newest general chat model that is not deprecated, and not small if there are others.
-
-    If the endpoint does not report when models were created, the versions in their names decide.
-    """
+    """Return the newest general chat model, by date or version; a small one only without another."""
     chat = [model for model in models if not _NO_CHAT.search(model.name.lower())]
     current = [model for model in chat if not _is_deprecated(base_url, model.name)]
     large = [model for model in current if not _SMALL.search(model.name.lower())]

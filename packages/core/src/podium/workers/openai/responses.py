@@ -159,7 +159,6 @@ _TEXTS = ("output_text", "text")
 
 
 def _piece(delta: Part, **more: str) -> dict[str, Any]:
-    """Return a piece of a streamed chat completion."""
     return {"choices": [{"index": 0, "delta": delta, **more}]}
 
 
