@@ -11,7 +11,7 @@ from core.run_state.test_resume import recorded
 
 from podium.journal import SqlJournal
 from podium.run_state import RunState
-from podium.run_state.state import RoundState
+from podium.run_state.round_state import RoundState
 from podium.types import RunEnded, RunStopped
 
 STATES = Path(__file__).with_name("states.json")

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from podium.cli.live import Job, LiveState, RunRow, Shown, StepRow, follow, run_notes
 from podium.cli.screen import Screen, counted, duration, money, short_count
-from podium.run_state.state import RoundState
+from podium.run_state.round_state import RoundState
 from podium.types.events import ApprovalAsked
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan

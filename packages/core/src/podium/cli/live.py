@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 from podium.config.source import in_toml
 from podium.errors import PlanError
 from podium.plan_text import PlanReader
-from podium.run_state.state import CallState, RoundState, RunState, StepState
+from podium.run_state.round_state import CallState, RecordedStep, RoundState
+from podium.run_state.state import RunState
 from podium.types.events import (
     AnswerDelta,
     Event,
@@ -123,7 +124,7 @@ class RunRow:
         }
 
     def _step(self, current: RoundState, index: int, step: Step | None, plan: Plan | None) -> StepRow:
-        state = current.steps.get(index) or StepState()
+        state = current.steps.get(index) or RecordedStep()
         # The others are of a step that this one replaces.
         calls = [call for call in state.calls if call.ended is None or call.ended is state.outcome]
         outcome = state.outcome if state.since is None else None

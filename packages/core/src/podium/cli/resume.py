@@ -21,7 +21,7 @@ from podium.conductor import Conductor
 from podium.config import find_config, load_config
 from podium.errors import ConfigError
 from podium.run_state import fold
-from podium.run_state.state import RunState, renumbered
+from podium.run_state.state import RunState, for_pool
 from podium.types.events import ApprovalAsked, Event, RunEnded
 from podium.types.plan import Plan
 
@@ -202,7 +202,7 @@ class _Recorded:
         ready = next((current.ready for _, current in rounds if current.ready is not None), None)
         if ready is None:
             raise ConfigError(f"run {self.run_id} has no plan yet")
-        return renumbered(ready.plan, self.state.names, self.conductor.pool.names)
+        return for_pool(ready.plan, self.state.names, self.conductor.pool.names)
 
 
 def _find(path: Path | None, typed: str) -> _Recorded:

@@ -8,7 +8,8 @@ from hashlib import sha256
 from math import inf
 
 from podium.run_state.actions import Execution, unpaid, without_cost
-from podium.run_state.state import UNKNOWN, RoundState, RunState, fold, is_aside, renumbered
+from podium.run_state.round_state import UNKNOWN, RoundState, is_aside
+from podium.run_state.state import RunState, fold, for_pool
 from podium.secrets import scrub
 from podium.types.events import ApprovalGiven, Event, PlanReady, RunEnded, StepEnded
 from podium.types.messages import Message
@@ -221,9 +222,9 @@ def _with_plans(state: RunState, workers: Sequence[str]) -> PaidResults:
     for number, current in state.rounds.items():
         ready, decision = current.ready, current.decision
         if ready is not None:
-            ready = replace(ready, plan=renumbered(ready.plan, state.names, workers))
+            ready = replace(ready, plan=for_pool(ready.plan, state.names, workers))
         if decision is not None and decision.plan is not None:
-            decision = replace(decision, plan=renumbered(decision.plan, state.names, workers))
+            decision = replace(decision, plan=for_pool(decision.plan, state.names, workers))
         planned = [each for each in current.planned if each.proposal.problem is not UNKNOWN]
         paid.rounds[number] = replace(current, ready=ready, decision=decision, planned=planned)
     return paid

@@ -2,129 +2,30 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, assert_never
+from typing import assert_never
 
 from podium.budget.ledger import charge
 from podium.budget.limits import Limits, Spend
 from podium.errors import ConfigError, JournalBroken
-from podium.run_state.actions import Execution, Level, RecordedActions, plan_hash
+from podium.run_state.actions import Execution, Level, Path, plan_hash
+from podium.run_state.round_state import UNKNOWN, CallState, RecordedStep, RoundState, reserved_usage
 from podium.types import events as told
 from podium.types.events import Event
-from podium.types.outcome import Call, Outcome, Problem, Proposal, Round, StepStatus, total_cost, totals
+from podium.types.outcome import (
+    Action,
+    Call,
+    Outcome,
+    Problem,
+    Proposal,
+    Round,
+    total_cost,
+    totals,
+)
 from podium.types.plan import Plan, PlannedBy
 from podium.types.result import Result, conclusion
 from podium.usage import Usage
 
-Place = tuple[str, Level]
-"""The worker that a plan names for a step, and the step itself."""
-UNKNOWN = Problem("unknown", "the run was interrupted during the call, which may be billed")
 UNFINISHED = Problem("unfinished", "the run has not ended")
-
-
-@dataclass(slots=True)
-class CallState:
-    """One call of a step's worker."""
-
-    start: told.StepStarted
-    failed: told.AttemptFailed | None = None
-    """Its failure, after which the step continues with another call; `None` without one."""
-    ended: Outcome | None = None
-    """The outcome of its step; `None` if it is not recorded."""
-
-    @property
-    def bill(self) -> Call:
-        """Its tokens and cost; its reservation if its end is not recorded."""
-        number, reserved, outcome = self.start.attempt, self.start.reserved, self.ended
-        if self.failed is not None:
-            return self.failed.call
-        for call in () if outcome is None else outcome.calls:
-            if call.attempt == number:
-                return call
-        if outcome is not None and outcome.attempts == number:
-            problem = None if outcome.status == "ok" else outcome.problem
-            return Call(attempt=number, worker=outcome.worker, problem=problem, **totals((outcome,)))
-        return Call(
-            attempt=number,
-            worker=self.start.worker,
-            problem=UNKNOWN,
-            usage=_usage(reserved),
-            cost=None if self.nests else reserved.cost,
-            maybe_paid=True,
-            charged="usage" if self.nests else "reservation",
-        )
-
-    @property
-    def nests(self) -> bool:
-        """Whether it is a call of a conductor, whose nested run counts its own calls."""
-        return not self.start.reserved.calls
-
-
-@dataclass(slots=True)
-class StepState:
-    """One step of a round, with the calls of all plans of the round."""
-
-    calls: list[CallState] = field(default_factory=list)
-    outcome: Outcome | None = None
-    """Its latest outcome; `None` without one."""
-    end: told.StepEnded | None = None
-    """Its latest end; after a superseded step, the end of this step."""
-    billed: set[str] = field(default_factory=set)
-    """The keys of its ends that have the cost of a call."""
-    since: float | None = None
-    """When it started, in seconds since the run began; `None` while it does not run."""
-
-    @property
-    def status(self) -> StepStatus | Literal["waiting", "running"]:
-        """The status of its outcome; `running`, or `waiting` without an outcome."""
-        if self.since is not None:
-            return "running"
-        return "waiting" if self.outcome is None else self.outcome.status
-
-    @property
-    def lost(self) -> list[CallState]:
-        """The calls whose cost is in no recorded outcome."""
-        return [call for call in self.calls if call.ended is None]
-
-
-@dataclass(slots=True)
-class RoundState:
-    """One round."""
-
-    number: int
-    reason: str | None = None
-    """Why the round began; `None` if its start is not recorded."""
-    why: str = ""
-    """Why the round began, or why it is the last round."""
-    ready: told.PlanReady | None = None
-    """The plan, with the worker numbers of `RunState.names`."""
-    plan_hash: str = ""
-    planned: list[told.PlannerEnded] = field(default_factory=list)
-    """The calls of planners; of a call without a recorded end, the problem is `UNKNOWN`."""
-    approval: told.ApprovalAsked | told.ApprovalGiven | None = None
-    """The latest request or decision, also on an action."""
-    is_asked: bool = False
-    """Whether the plan needed an approval."""
-    decision: told.ApprovalGiven | None = None
-    """The decision on the plan; a changed plan has the worker numbers of `RunState.names`."""
-    steps: dict[int, StepState] = field(default_factory=dict)
-    """By index; the call that judges the answer follows the last step of the plan."""
-    replaced: list[Outcome] = field(default_factory=list)
-    """The outcomes that are no longer outcomes of a step of the plan."""
-
-    @property
-    def proposals(self) -> list[Proposal]:
-        """The calls of planners, as in the result."""
-        return [each.proposal for each in self.planned]
-
-    def step(self, index: int) -> StepState:
-        """Return a step; add it if it is missing."""
-        return self.steps.setdefault(index, StepState())
-
-    def place(self, event: told.StepStarted | told.StepEnded, worker: str, names: Sequence[str]) -> Place:
-        """Return the place of a step, whose call was one of `worker`."""
-        steps = () if self.ready is None else self.ready.plan.steps
-        own = names[steps[event.step].worker] if event.step < len(steps) else worker
-        return own, Level(event.run_id, event.round, event.step, self.plan_hash)
 
 
 @dataclass(slots=True)
@@ -156,7 +57,14 @@ class RunState:
     last: Event | None = None
     at: float = 0.0
     """Its duration so far, in seconds, without interruptions."""
-    actions: RecordedActions = field(default_factory=RecordedActions)
+    begun: list[tuple[str, Execution]] = field(default_factory=list)
+    """The actions, each with the id of the run that a worker's code started; empty for the run's own."""
+    latest: dict[tuple[int, int], Execution] = field(default_factory=dict)
+    """The latest action of each round and step."""
+    taken: dict[tuple[str, int, int], Execution] = field(default_factory=dict)
+    """The actions that steps took because equal ones had begun, by their run, round and step."""
+    called: dict[tuple[int, int, int], tuple[str, Level]] = field(default_factory=dict)
+    """By round, step and attempt, which a changed plan may begin again: the worker and its step."""
     nested: Sequence["RunState"] | None = None
     """Its nested runs, at any depth; `None` if they are unknown."""
     _spends: list[Spend] = field(default_factory=list)
@@ -196,23 +104,24 @@ class RunState:
                 if event.step is not None:
                     self.approvals[event.round, event.step, event.action] = event
                 else:
-                    plan = event.plan and renumbered(event.plan, self.workers, self.names)
+                    plan = event.plan and for_pool(event.plan, self.workers, self.names)
                     current.decision = replace(event, plan=plan)
             case told.StepStarted():
                 self._start_step(event)
             case told.AttemptFailed():
-                self.actions.fail(event)
+                if (own := self.latest.get((event.round, event.step))) is not None:
+                    own.decide(done=False)
                 for call in self.round(event.round).step(event.step).lost:
                     if call.start.attempt == event.attempt and call.failed is None:
                         call.failed = event
             case told.StepEnded():
                 self._end_step(event)
             case told.ActionDecided():
-                self.actions.decide(event)
+                for each in (*self.latest.values(), *self.taken.values()):
+                    if (each.action.round, each.action.step) == (event.round, event.step):
+                        each.decide(done=event.done)
             case told.WorkerRunEnded():  # the call that started the run has its tokens and cost
-                self.actions.end_run(event)
-                self._spends.append(Spend(event.calls))
-                self._inner_steps += event.steps
+                self._end_worker_run(event)
             case told.RunEnded() if event.result.status == "waiting":
                 self.end = event
             case told.RunEnded():
@@ -247,7 +156,7 @@ class RunState:
             self.round(event.round).planned.append(event)
 
     def _take_plan(self, event: told.PlanReady) -> None:
-        current, plan = self.round(event.round), renumbered(event.plan, self.workers, self.names)
+        current, plan = self.round(event.round), for_pool(event.plan, self.workers, self.names)
         decision, before = current.decision, current.ready
         if decision is not None and plan != (decision.plan or (before and before.plan)):
             current.decision = None  # it was about another plan
@@ -263,39 +172,56 @@ class RunState:
 
     def _start_step(self, event: told.StepStarted) -> None:
         current = self.round(event.round)
-        step = current.step(event.step)
-        for call in step.lost:
-            if call.failed is None and call.start.attempt == event.attempt:
-                step.calls.remove(call)  # a changed plan may begin the attempts again
-        step.calls.append(CallState(event))
-        step.since = event.at if step.since is None else step.since
-        self.actions.start(event, *current.place(event, event.worker, self.names))
+        current.start(event)
+        own, level = current.place(event, event.worker, self.names)
+        self.called[event.round, event.step, event.attempt] = event.worker, level
         self.asked.pop((event.round, None), None)
         self.asked.pop((event.round, event.step), None)
+        if event.action:
+            action = Action(
+                run_id=event.run_id,
+                round=event.round,
+                step=event.step,
+                worker=event.worker,
+                asked=event.asked,
+                key=event.action,
+            )
+            begun = Execution(action, path=(own,), levels=(level,), is_nested_run=event.nests)
+            self.latest[event.round, event.step] = begun
+            self.begun.append(("", begun))
 
     def _end_step(self, event: told.StepEnded) -> None:
-        current, outcome = self.round(event.round), event.outcome
-        step, before = current.step(event.step), current.step(event.step).outcome
-        step.end = event
+        current, outcome, took = self.round(event.round), event.outcome, event.took
+        current.end(event)
+        own, level = current.place(event, outcome.worker, self.names)
+        self.called.setdefault((event.round, event.step, event.attempt), (outcome.worker, level))
         self.ends.append(event)
-        if outcome.attempts:
-            step.billed.add(event.key)
-        billed = {call.attempt for call in outcome.calls}
-        for call in step.lost:
-            # A superseded step may end after the step that replaces it has started.
-            number = call.start.attempt
-            if call.failed is not None or number <= outcome.attempts or number in billed:
-                call.ended = outcome
-        code = "" if outcome.problem is None else outcome.problem.code
-        if code != "superseded" or not step.calls or step.calls[-1].start.attempt <= event.attempt:
-            step.since = None
-        if is_aside(outcome):
-            current.replaced.append(outcome)
-        else:
-            earlier = (*current.replaced, *([] if before is None else [before]))
-            current.replaced = [each for each in earlier if is_aside(each) or not _bills(outcome, each)]
-            step.outcome = outcome
-        self.actions.end(event, *current.place(event, outcome.worker, self.names))
+        begun = self.latest.get((event.round, event.step)) if outcome.action and event.attempt else None
+        if begun is not None and (not outcome.reused or begun.action.end == "unknown"):
+            begun.end(outcome)  # a host may have stored the end that the record lacks
+        if took is not None:
+            here = replace(took, run_id=event.run_id, round=event.round, step=event.step)
+            taken = Execution(here, path=(own,), levels=(level,))
+            self.taken.setdefault((took.run_id, took.round, took.step), taken).end(outcome)
+
+    def _end_worker_run(self, event: told.WorkerRunEnded) -> None:
+        """Add the spending and the actions of a run, of whose actions only the ends are known."""
+        self._spends.append(Spend(event.calls))
+        self._inner_steps += event.steps
+        worker, level = self.caller((event.run_id, event.round, event.step, event.attempt))
+        for action in event.actions:
+            inner = Level(action.run_id, action.round, action.step, "")
+            found = Execution(action, path=(worker, action.worker), levels=(level, inner))
+            ended = Outcome(round=action.round, step=action.step, worker=action.worker, status="ok")
+            found.outcome = replace(ended, text=action.output, action=action.end)
+            if action.end != "done":
+                problem = Problem("worker_failed", action.output)
+                found.outcome = replace(ended, status="failed", problem=problem, action=action.end)
+            self.begun.append((event.nested, found))
+
+    def caller(self, parent: tuple[str, int, int, int]) -> tuple[str, Level]:
+        """Return the worker of the call that started a nested run, and the step of the call."""
+        return self.called.get(parent[1:], ("", Level(*parent[:3], "")))
 
     @property
     def calls(self) -> Iterator[CallState]:
@@ -335,7 +261,7 @@ class RunState:
         charged = (charge(reserved, bill.usage, bill.cost, bill.charged) for reserved, bill in own)
         return [*self._spends, *planning, *charged]
 
-    def bill_of(self, step: StepState, call: CallState) -> Call:
+    def bill_of(self, step: RecordedStep, call: CallState) -> Call:
         """Return the tokens and cost of a call whose end may not be recorded.
 
         The calls of a conductor in one step continue the same nested run. Part of the cost of the nested run
@@ -366,7 +292,7 @@ class RunState:
         number, ready, planned = current.number, current.ready, current.planned
         if self.planning is not None and self.planning.round == number:
             planned = [*planned, _unseen(self.planning)]
-        plan = None if ready is None else renumbered(ready.plan, self.names, self.workers)
+        plan = None if ready is None else for_pool(ready.plan, self.names, self.workers)
         steps = sorted(current.steps.items())
         lost = {index: [self.bill_of(step, call) for call in step.lost] for index, step in steps}
         own = {index: step.outcome for index, step in steps if step.outcome is not None}
@@ -403,7 +329,7 @@ class RunState:
             for action in () if self.nested else self.end.result.actions:
                 if (
                     action.run_id != self.run_id
-                    and (action.run_id, action.round, action.step) not in self.actions.taken
+                    and (action.run_id, action.round, action.step) not in self.taken
                 ):
                     actions = (*actions, action)
             return replace(self.end.result, rounds=rounds, workers=self.workers, actions=actions)
@@ -420,9 +346,21 @@ class RunState:
         )
 
     def executions(self) -> list[Execution]:
-        """Return the recorded actions of the run and its nested runs, for an action log."""
-        family = (self, *(self.nested or ()))
-        return RecordedActions.of_family({each.run_id: (each.actions, each.parent) for each in family})
+        """Return copies of the actions of the run and its nested runs, with all steps around them."""
+        family = {each.run_id: each for each in (self, *(self.nested or ()))}
+
+        def around(run: RunState) -> tuple[Path, tuple[Level, ...]]:
+            if (outer := family.get(run.parent[0])) is None:
+                return (), ()
+            (path, levels), (worker, level) = around(outer), outer.caller(run.parent)
+            return (*path, worker), (*levels, level)
+
+        begun, taken = list[Execution](), list[Execution]()
+        for each in family.values():
+            place = around(each)
+            begun += [one.inside(*place) for run_id, one in each.begun if run_id not in family]
+            taken += [one.inside(*place) for at, one in each.taken.items() if at[0] not in family]
+        return [*begun, *taken]
 
 
 def fold(events: Iterable[Event], nested: Iterable[Iterable[Event]] | None = None) -> RunState:
@@ -443,17 +381,12 @@ def fold(events: Iterable[Event], nested: Iterable[Iterable[Event]] | None = Non
     return state
 
 
-def is_aside(outcome: Outcome) -> bool:
-    """Return whether an outcome belongs to no step of the plan: superseded, or interrupted by a crash."""
-    return outcome.problem is not None and outcome.problem.code in ("superseded", UNKNOWN.code)
-
-
 def outcomes_of_lost(lost: Mapping[tuple[int, int], Sequence[Call]]) -> list[Outcome]:
     """Return an outcome for the calls, by round and step, of steps that did not run again."""
     return [_with_calls(place, calls[-1].worker, UNKNOWN, calls) for place, calls in lost.items() if calls]
 
 
-def renumbered(plan: Plan, then: Sequence[str], now: Sequence[str]) -> Plan:
+def for_pool(plan: Plan, then: Sequence[str], now: Sequence[str]) -> Plan:
     """Return a plan with the worker numbers of another pool; workers are found by name.
 
     Raises:
@@ -465,14 +398,6 @@ def renumbered(plan: Plan, then: Sequence[str], now: Sequence[str]) -> Plan:
         names = ", ".join(repr(name) for name in sorted(gone))
         raise ConfigError(f"the run's plan names {names}, which the pool lacks: add a worker with that name")
     return plan.renumbered([now.index(name) if name in now else 0 for name in then])
-
-
-def _bills(outcome: Outcome, before: Outcome) -> bool:
-    """Return whether an outcome includes all calls of an earlier outcome of its step."""
-    calls = before.calls or ((before.as_call(),) if before.attempts else ())
-    known = {(call.attempt, call.usage, call.cost) for call in outcome.calls}
-    is_known = all((call.attempt, call.usage, call.cost) in known for call in calls)
-    return before.step == outcome.step and before.status != "ok" and is_known
 
 
 def _with_calls(place: tuple[int, int], worker: str, problem: Problem, calls: Sequence[Call]) -> Outcome:
@@ -487,14 +412,9 @@ def _unseen(start: told.PlannerStarted) -> told.PlannerEnded:
         planner=start.planner,
         text="",
         problem=UNKNOWN,
-        usage=_usage(start.reserved),
+        usage=reserved_usage(start.reserved),
         cost=cost,
         maybe_paid=cost != 0,
         charged="reservation",
     )
     return told.PlannerEnded(run_id=start.run_id, at=start.at, round=start.round, proposal=proposal)
-
-
-def _usage(reserved: Spend) -> Usage:
-    tokens = (reserved.input_tokens, reserved.output_tokens)
-    return Usage(*tokens, estimated=True) if any(tokens) else Usage()

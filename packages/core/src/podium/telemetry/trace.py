@@ -16,7 +16,8 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.util.types import AttributeValue
 
 from podium.planners.planner import Planner
-from podium.run_state.state import CallState, RunState
+from podium.run_state.round_state import CallState
+from podium.run_state.state import RunState
 from podium.secrets import scrub
 from podium.types import events as told
 from podium.types.events import Event

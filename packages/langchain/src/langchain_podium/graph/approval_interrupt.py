@@ -10,7 +10,7 @@ from podium.conductor import Conductor
 from podium.errors import PlanError
 from podium.journal import Journal
 from podium.run_state import fold
-from podium.run_state.state import renumbered
+from podium.run_state.state import for_pool
 from podium.types import Message, Plan, RunStarted
 
 
@@ -35,7 +35,7 @@ async def ask_approval(
         events = [entry.event for entry in await journal.read(run_id)]
     plan, problem = Plan.from_json(view["plan"]), ""
     texts = next((event.context for event in events if isinstance(event, RunStarted)), None)
-    forecast = conductor.forecast(replace(renumbered(plan, then, now), query=query), context=texts)
+    forecast = conductor.forecast(replace(for_pool(plan, then, now), query=query), context=texts)
     asked = next((each for each in fold(events).waiting if each.step == view.get("waits_for")), None)
     while asked is not None and asked.step is not None:
         said = interrupt(shown_action(view, asked, problem))
@@ -58,7 +58,7 @@ async def ask_approval(
         try:
             # The answer uses the workers' numbers at the time of planning.
             decision = read_decision(said, plan, then, conductor.limits.plan_steps)
-            changed = edited if decision.plan is None else renumbered(decision.plan, then, now)
+            changed = edited if decision.plan is None else for_pool(decision.plan, then, now)
             await conductor.decide(
                 run_id,
                 approved=decision.approved,

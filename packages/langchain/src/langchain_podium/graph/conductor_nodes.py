@@ -42,7 +42,7 @@ from podium.journal import Journal
 from podium.policy import Ask, Policy
 from podium.run.approval import PAUSED, REFUSED
 from podium.run_state import fold
-from podium.run_state.state import renumbered
+from podium.run_state.state import for_pool
 from podium.types import Event, Message, Plan, Result, RunEnded
 
 Executor = Literal["podium", "langgraph"]
@@ -334,7 +334,7 @@ class ConductorNodes:
         plan = Plan.from_json(view["plan"])
         most_steps = self.conductor.limits.plan_steps
         plan.fit(len(view["workers"]), most_steps, previous=view["round"] > 1)
-        return renumbered(plan, view["workers"], self.conductor.pool.names)
+        return for_pool(plan, view["workers"], self.conductor.pool.names)
 
     def _edited(self, view: Data) -> Plan | None:
         """Return the plan in the state if it was edited there since planning; otherwise `None`."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from podium.journal import Entry, Journal, RunRow
 from podium.run_state import fold
-from podium.run_state.state import CallState
+from podium.run_state.round_state import CallState
 from podium.types import (
     Outcome,
     PlannerEnded,

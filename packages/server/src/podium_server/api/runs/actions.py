@@ -11,7 +11,7 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError, RunHeld, RunUnknown
 from podium.journal import RunRow, SqlJournal
 from podium.run_state import fold
-from podium.run_state.state import renumbered
+from podium.run_state.state import for_pool
 from podium.types import Event, Plan, RunStarted
 from podium.types.messages import read_conversation
 from podium_server.api.bodies import fingerprint_of, read_body, read_messages
@@ -358,6 +358,6 @@ def _plan(
     plan = body.plan(names if recorded is None else recorded)
     if recorded is not None:
         plan.fit(len(recorded), len(plan.steps), previous=True)
-        plan = renumbered(plan, recorded, names)
+        plan = for_pool(plan, recorded, names)
     plan.fit(len(names), conductor.limits.plan_steps, previous=recorded is not None)
     return plan.to_json()
