@@ -1,16 +1,16 @@
 """The class `Conductor`, which plans a query and runs the plan with a pool of workers."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, Unpack
 
-from podium.aio.loops import LoopLocal, ResourceGroup, Resources
+from podium.aio.loops import LoopLocal, ResourceGroup
 from podium.aio.sync import events_of, run_sync
 from podium.budget.limits import Limits, Spend
 from podium.errors import ConfigError
-from podium.execution.context import Accept, ConductorSettings, RunRequest, StepStarter
+from podium.execution.context import Accept, ConductorSettings, RunRequest
 from podium.execution.retry import OnFailure, Retry
 from podium.journal.cache import Cache
 from podium.journal.journal import Journal
@@ -21,6 +21,7 @@ from podium.run.approval import decide
 from podium.run.forecast import forecast_plan
 from podium.run.nested import run_nested
 from podium.run.request import (
+    ResumeOptions,
     RunOptions,
     check_planner,
     check_settings,
@@ -28,16 +29,15 @@ from podium.run.request import (
     journal_of,
     logged_warnings,
     new_request,
-    within_call,
+    resumed_request,
 )
-from podium.run.runner import Listener, RunSession, with_listener
-from podium.run_state.reuse import PaidResults
+from podium.run.runner import Listener, RunSession
 from podium.types.events import ActionDecided, ApprovalGiven, Event
 from podium.types.messages import Completion, Query
 from podium.types.plan import Plan, Step
 from podium.types.result import Forecast, Result
 from podium.workers.pool import Pool, check_prices, unpriced
-from podium.workers.worker import CallMiddleware, Card, Request, Worker
+from podium.workers.worker import Card, Request, Worker
 
 CARD = Card(name="conductor", description="Plans a task and has a team carry it out.")
 """The default card of a conductor."""
@@ -142,7 +142,7 @@ class Conductor(Worker):
             labels=found,
         )
         check_settings(self._settings)
-        check_prices(self.limits, _cards(self._settings))
+        self._check_prices(self.limits)
         self.is_interruptible = any(worker.is_interruptible for worker in self.pool)
         self._entries = LoopLocal(int)
 
@@ -204,7 +204,7 @@ class Conductor(Worker):
     @property
     def unpriced(self) -> tuple[str, ...]:
         """Names of the workers and planners of unknown price, without those of nested conductors."""
-        return unpriced(_cards(self._settings))
+        return unpriced(self._cards())
 
     @property
     def is_judged(self) -> bool:
@@ -266,7 +266,7 @@ class Conductor(Worker):
                 worker, planner or callback.
         """
         request = self._new_request(asked, options, stream=on_event is not None)
-        return await with_listener(on_event, lambda listen: self._run(request, listen))
+        return await self._run(request, on_event)
 
     def stream(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
         """Answer a query, or run a plan, and yield the events; the last event is `RunEnded` with the result.
@@ -302,48 +302,21 @@ class Conductor(Worker):
         """Call `run` from synchronous code, even inside a running event loop."""
         return run_sync(lambda: self.run(asked, **options))
 
-    async def resume(  # noqa: PLR0913 - the same options as `run`
-        self,
-        run_id: str,
-        *,
-        plan: Plan | None = None,
-        policy: Policy | None = None,
-        limits: Limits | None = None,
-        refresh: bool = False,
-        force: bool = False,
-        journal: Journal | None = None,
-        paid_results: PaidResults | None = None,
-        middleware: CallMiddleware | None = None,
-        step_starter: StepStarter | None = None,
-        on_event: Listener | None = None,
+    async def resume(
+        self, run_id: str, *, on_event: Listener | None = None, **options: Unpack[ResumeOptions]
     ) -> Result:
         """Resume a recorded run after a crash, a cancellation, a failure or an approval.
 
         Recorded results are reused and not paid for again. Steps that failed in the latest round run again,
         each with up to `Retry.attempts` new calls. If the fallback planner wrote the plan with which the run
-        ended, the planner is asked again; if it fails again, this plan stays. By default, the recorded limits
-        of the run apply, not the limits of this conductor. The time limit `Limits.seconds` starts again.
-        Earlier spending counts against all other limits. If the run ended `ok` or has no steps left, its
-        recorded result is returned and nothing is written.
+        ended, the planner is asked again; if it fails again, this plan stays. The time limit `Limits.seconds`
+        starts again; earlier spending counts against all other limits. If the run ended `ok` or has no steps
+        left, its recorded result is returned and nothing is written.
 
         Args:
             run_id: the run's id.
-            plan: replaces the plan of the last round; a step that is equal to an earlier step, and has equal
-                inputs, keeps its output. `None` keeps the plan.
-            policy: the policy that was passed to `run`; the journal does not record it.
-            limits: replace the limits of the run and are recorded. `None` keeps the recorded limits
-                of the whole run (rounds, steps, calls, tokens, cost, seconds), and uses the conductor's
-                limits for one plan, step or call.
-            refresh: also repeat steps that ended `ok` without an input that exists by now, and the steps that
-                depend on them. Steps of workers that are not safe to repeat are never repeated. By default
-                such results are kept, and the run stays `partial`.
-            force: also resume a run that raised `RunDead`.
-            journal: see `run`.
-            paid_results: the actions that were passed to `run`, because a plan that had not begun them is
-                not recorded with them.
-            middleware: see `run`.
-            step_starter: see `run`.
             on_event: see `run`.
+            options: see `podium.run.ResumeOptions`.
 
         Raises:
             ConfigError: the conductor has no journal, or the pool lacks a worker of the plan, or a worker
@@ -353,28 +326,9 @@ class Conductor(Worker):
             RunDead: the run was resumed too often after its process died.
             PodiumError: see `run`.
         """
-        journal_of(self._settings, journal)
-        if plan is not None:
-            plan.fit(len(self.pool), (limits or self.limits).plan_steps)
-        if limits is not None:
-            check_prices(limits, _cards(self._settings))
-        if policy is not None:
-            (policy & self.policy).fit(self.pool.cards, self._settings.parties)
-        request = RunRequest(
-            run_id=run_id,
-            plan=plan,
-            policy=policy,
-            resumes=True,
-            limits=limits,
-            refresh=refresh,
-            force=force,
-            journal=journal,
-            paid_results=paid_results,
-            middleware=middleware,
-            step_starter=step_starter,
-            stream=on_event is not None,
-        )
-        return await with_listener(on_event, lambda listen: self._run(within_call(request), listen))
+        self._check_prices(options.get("limits"))
+        request = resumed_request(self._settings, run_id, stream=on_event is not None, **options)
+        return await self._run(request, on_event)
 
     async def decide(  # noqa: PLR0913 - one parameter for each fact of a decision
         self,
@@ -418,27 +372,14 @@ class Conductor(Worker):
             raise ConfigError("decide either `approved`, or `done` together with `action`")
         if plan is not None:  # the run checks again that a previous round exists
             plan.fit(len(self.pool), self.limits.plan_steps, previous=True)
+        facts: dict[str, Any] = {"run_id": run_id, "at": 0.0, "step": action, "by": by, "why": why}
+        given: ApprovalGiven | ActionDecided = (
+            ApprovalGiven(**facts, round=0, approved=bool(approved), plan=plan)
+            if done is None
+            else ActionDecided(**facts, round=round or 0, done=done)
+        )
         async with self._open():
-            given: ApprovalGiven | ActionDecided
-            if action is not None and done is not None:
-                given = ActionDecided(
-                    run_id=run_id, at=0.0, round=round or 0, step=action, done=done, by=by, why=why
-                )
-            else:
-                given = ApprovalGiven(
-                    run_id=run_id,
-                    at=0.0,
-                    round=0,
-                    step=action,
-                    approved=bool(approved),
-                    plan=plan,
-                    by=by,
-                    why=why,
-                )
-            verify = self._settings.policy.verify
-            await decide(
-                journal, given, self.pool.names, lambda plan, labels: verify(plan, self.pool.cards, labels)
-            )
+            await decide(journal, given, self._settings)
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
         """Return `None` inside a run, because the run's ledger counts the calls of the nested run."""
@@ -460,9 +401,7 @@ class Conductor(Worker):
             return await RunSession(self._settings, request, listen).run()
 
     def _new_request(self, asked: Query | Plan, options: RunOptions, *, stream: bool) -> RunRequest:
-        limits = options.get("limits")
-        if limits is not None:
-            check_prices(limits, _cards(self._settings))
+        self._check_prices(options.get("limits"))
         return new_request(self._settings, asked, stream=stream, **options)
 
     async def __aenter__(self) -> Self:
@@ -479,12 +418,16 @@ class Conductor(Worker):
         self._entries.set(self._entries.get() - 1)
         await super().__aexit__(kind, error, traceback)
 
-    def _open(self) -> AbstractAsyncContextManager[object]:
-        """Return a context manager that opens pool, planners and cache for one run."""
+    @asynccontextmanager
+    async def _open(self) -> AsyncGenerator[None]:
+        """Open pool, planners, judge and cache for one run, unless the conductor is open."""
         # The parts are entered, not the conductor, so the end of this run does not close the connections of
         # other runs. A journal that is not entered stays open for the next run.
-        parts = [part for part in self._parts() if not isinstance(part, Journal)]
-        return nullcontext() if self._entries.get() else Resources(parts)
+        async with AsyncExitStack() as opened:
+            for part in () if self._entries.get() else self._parts():
+                if not isinstance(part, Journal):
+                    await opened.enter_async_context(part)
+            yield
 
     def _parts(self) -> tuple[AbstractAsyncContextManager[Any], ...]:
         settings = self._settings
@@ -492,7 +435,11 @@ class Conductor(Worker):
         own_parts = [part for part in own if isinstance(part, ResourceGroup)]
         return (self.pool, *settings.planners, *own_parts)
 
+    def _cards(self) -> list[Card | None]:
+        """Return the cards of the workers and planners whose calls this conductor's runs pay."""
+        own = [worker.card for worker in self.pool if not isinstance(worker, Conductor)]
+        return [*own, *(planner.card for planner in self._settings.planners)]
 
-def _cards(settings: ConductorSettings) -> list[Card | None]:
-    own = [worker.card for worker in settings.pool if not isinstance(worker, Conductor)]
-    return [*own, *(planner.card for planner in settings.planners)]
+    def _check_prices(self, limits: Limits | None) -> None:
+        if limits is not None:
+            check_prices(limits, self._cards())

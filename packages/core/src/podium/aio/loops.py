@@ -154,16 +154,6 @@ class ResourceGroup:
                 leaving.push_async_exit(part)
 
 
-class Resources(ResourceGroup):
-    """A group of these parts."""
-
-    def __init__(self, parts: Sequence[AbstractAsyncContextManager[Any]]) -> None:
-        self._members = parts
-
-    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
-        return self._members
-
-
 _LIBRARIES: Final = ("httpcore", "httpcore2")
 _changed: Final = set[type]()
 _lock: Final = Lock()

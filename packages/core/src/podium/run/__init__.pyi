@@ -1,3 +1,3 @@
 from .nested import StreamedAnswer as StreamedAnswer
-from .request import RunOptions as RunOptions
+from .request import ResumeOptions as ResumeOptions, RunOptions as RunOptions
 from .runner import Listener as Listener

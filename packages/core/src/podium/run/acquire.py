@@ -8,7 +8,7 @@ import anyio
 
 from podium.budget.limits import Limits
 from podium.errors import JournalError, LimitExceeded, RunExists, RunHeld
-from podium.execution.context import RunRequest
+from podium.execution.context import ConductorSettings, RunRequest
 from podium.journal.journal import Head, Journal, head_of
 from podium.run_state.recorder import RunRecorder
 from podium.run_state.state import fold
@@ -38,21 +38,20 @@ class Acquired:
     before: Result | None = None
     """The recorded result so far; `None` for a new run."""
     limits: Limits | None = None
-    """The recorded limits of the run; `None` for a new or a nested run."""
+    """The recorded limits of a resumed run; `None` for a new or a nested run."""
     head: Head | None = None
     """The head of the record, if the run has ended."""
 
 
-async def acquire(
-    journal: Journal, request: RunRequest, workers: Sequence[str], *, limits: Limits, name: str
-) -> Acquired:
+async def acquire(journal: Journal, request: RunRequest, settings: ConductorSettings) -> Acquired:
     """Create the run's record, resume the run, or return its recorded result."""
+    workers = settings.pool.names
     if request.resumes:
         return await _claim(journal, request, workers)
     try:
-        log = await journal.begin(started(request, workers, limits, name), minted=request.is_new_id)
+        log = await journal.begin(started(request, settings), minted=request.is_new_id)
     except RunExists:
-        return await _join(journal, request, workers, limits.seconds)
+        return await _join(journal, request, workers, settings.limits.seconds)
     return Acquired(request, RunRecorder(log, None, workers))
 
 
@@ -94,10 +93,9 @@ async def _join(journal: Journal, request: RunRequest, workers: Sequence[str], s
             if request.caller is None:  # the id of a nested run already depends on its query
                 _check_same(request, events, workers)
             state = fold(events)
-            if state.has_ended or state.is_undecided:
-                ended = state.result()
-                if not _goes_on(request, ended):
-                    return Acquired(request, before=ended, head=head_of(entries))
+            is_over = state.has_ended or state.is_undecided
+            if is_over and not _goes_on(request, ended := state.result()):
+                return Acquired(request, before=ended, head=head_of(entries))
             try:
                 return await _claim(journal, request, workers)
             except RunHeld:
@@ -157,16 +155,16 @@ def _named(plan: Plan, workers: Sequence[str]) -> str:
     return scrub(json.dumps([(workers[step.worker], step.subtask, step.access_list) for step in plan.steps]))
 
 
-def started(request: RunRequest, workers: Sequence[str], limits: Limits, name: str) -> RunStarted:
+def started(request: RunRequest, settings: ConductorSettings) -> RunStarted:
     """Return the first event of a run."""
     caller = request.caller
     return RunStarted(
         run_id=request.run_id,
         at=0.0,
-        workers=tuple(workers),
+        workers=settings.pool.names,
         labels=request.labels,
-        limits=limits,
-        conductor=name,
+        limits=settings.limits,
+        conductor=settings.name,
         recalls=None if request.paid_results is None else request.paid_results.run_id,
         parent=None if caller is None else (caller.run_id, caller.round, caller.step, caller.attempt),
         **{name: getattr(request, name) for name in _RECORDED},

@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from podium.aio.calls import foreign_batches
 from podium.errors import ConfigError, PodiumError, WorkerFailed
-from podium.execution.context import Accept, RunContext
+from podium.execution.context import Accept, ConductorSettings, RunContext
 from podium.execution.fit import Fit
 from podium.execution.graph import STOPPED, WAITING, StepState
 from podium.execution.step import StepRunner
@@ -31,8 +31,6 @@ from podium.types.plan import Plan, Step, literal
 from podium.workers.pool import Pool
 from podium.workers.worker import StepInput, Worker
 
-Check = Callable[[Plan, frozenset[str]], None]
-"""Raises an error if the policy does not allow a plan for a query with these labels."""
 REFUSED = "refused"
 """Problem code: the plan was refused."""
 PAUSED = "paused"
@@ -45,23 +43,21 @@ def how_to_decide(run_id: str) -> str:
     return f"{told}, then continue with `podium resume {run_id}` or `Conductor.resume`"
 
 
-async def decide(
-    journal: Journal, given: ApprovalGiven | ActionDecided, workers: Sequence[str], check: Check
-) -> None:
+async def decide(journal: Journal, given: ApprovalGiven | ActionDecided, settings: ConductorSettings) -> None:
     """Record a decision on the plan or the actions of a waiting run, or on the end of an action."""
     log = await journal.claim(given.run_id)
     try:
         state = fold(entry.event for entry in log.entries)
+        workers = state.workers  # of a nested run, it is another pool
         if isinstance(given, ActionDecided):
-            decisions: list[Event] = [_on_end(given, state)]
+            decisions: Sequence[Event] = [_on_end(given, state)]
         else:
-            decisions = [*_on_waiting(given, state)]
+            decisions = _on_waiting(given, state)
             if given.plan is not None and state.started is not None:
-                check(given.plan, state.started.labels)
+                settings.policy.verify(given.plan, settings.pool.cards, state.started.labels)
+                workers = settings.pool.names
         at, run_id = decisions[0].at, given.run_id
-        if isinstance(given, ActionDecided) or given.plan is None:  # the run may be nested, with its own pool
-            workers = state.workers
-        log.append(RunResumed(run_id=run_id, at=at, workers=tuple(workers), recovery=log.recovery))
+        log.append(RunResumed(run_id=run_id, at=at, workers=workers, recovery=log.recovery))
         for decision in decisions:
             log.append(decision)
         await log.flush()

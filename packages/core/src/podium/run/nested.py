@@ -8,7 +8,7 @@ from uuid import uuid4
 from podium.aio.sync import events_of
 from podium.errors import LimitExceeded, NestedLimit, PlannerError, RunFailed, WorkerFailed
 from podium.execution.context import ConductorSettings, RunRequest, outer_run
-from podium.run.request import check_depth, within_call
+from podium.run.request import within_call
 from podium.run.runner import Listener, RunSession
 from podium.run_state.reuse import step_key
 from podium.types.events import AnswerDelta, Event, RunEnded
@@ -103,11 +103,7 @@ async def run_nested(
 def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
     """Return the request for a run that answers one call of an outer run."""
     caller, outer = asked.caller, outer_run(asked.caller)
-    if outer is not None:
-        check_depth(outer)
-    run_id, is_new_id, policy = uuid4().hex, True, None
-    if outer is not None and not outer.context.policy.silent:
-        policy = outer.context.policy.everywhere
+    run_id, is_new_id = uuid4().hex, True
     if caller is not None and outer is not None and outer.context.journal is not None:
         key = step_key(settings.name, step_input_of(asked), asked.tool_messages)
         run_id, is_new_id = _nested_id(caller, key), False
@@ -117,12 +113,10 @@ def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
         query=read_query(asked.messages[: len(asked.messages) - len(asked.tool_messages)]),
         context=dict(step_input_of(asked).texts),
         labels=settings.labels if caller is None else caller.labels | settings.labels,
-        policy=policy,
         tools=asked.tools,
         sampling=asked.sampling if asked.tool_messages or asked.tools else _PLAIN,
         tool_messages=asked.tool_messages,
         stream=asked.stream,
-        uses_cache=outer is None or outer.context.request.uses_cache,
         middleware=None if outer is None else outer.context.request.middleware,
         caller=caller,
     )

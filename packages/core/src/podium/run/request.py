@@ -10,7 +10,6 @@ from podium.budget.limits import Limits
 from podium.errors import ConfigError, LimitExceeded, QueryError
 from podium.execution.context import (
     ConductorSettings,
-    OuterRun,
     RunRequest,
     StepStarter,
     current_call,
@@ -40,7 +39,27 @@ from podium.workers.pool import Pool
 from podium.workers.worker import CallMiddleware, Card, Worker
 
 
-class RunOptions(TypedDict, total=False):
+class _Options(TypedDict, total=False):
+    policy: Policy | None
+    """Applies in addition to the conductor's policy; none by default. It is not recorded, so a resumed run
+    needs it again."""
+    limits: Limits | None
+    """Replace the conductor's limits for this run, and the recorded limits of a run that is resumed, also of
+    one with the same id; they are recorded. Earlier spending counts against them. By default, the limits of
+    the conductor apply. A resumed run then keeps the recorded limits of the whole run (rounds, steps, calls,
+    tokens, cost, seconds)."""
+    journal: Journal | None
+    """Records the run; by default the conductor's journal."""
+    paid_results: PaidResults | None
+    """Results that are already paid for, which the run reuses; none by default. A resumed run takes only
+    their actions."""
+    middleware: CallMiddleware | None
+    """Wraps each call of a worker, and of a planner's model; none by default."""
+    step_starter: StepStarter | None
+    """Starts the steps of each plan; by default the run's own scheduler."""
+
+
+class RunOptions(_Options, total=False):
     """Optional keyword arguments of `run`, `stream` and `run_sync`."""
 
     run_id: str | None
@@ -58,29 +77,30 @@ class RunOptions(TypedDict, total=False):
     asker: str
     """Whose conversation it is: an assistant's text without labels has the labels of an equal answer to the
     same asker. Empty by default."""
-    policy: Policy | None
-    """Applies in addition to the conductor's policy; none by default."""
-    limits: Limits | None
-    """Replace the conductor's limits for this run; by default they apply. If the run resumes a recorded run
-    with the same id, its earlier spending counts against these limits."""
     uses_cache: bool
     """Whether the run may reuse answers from the conductor's cache and store answers there; `True` by
     default."""
-    paid_results: PaidResults | None
-    """Results that are already paid for, which the run reuses; none by default."""
     forecast: bool
     """Whether the result compares the first plan with its forecast; `False` by default."""
-    journal: Journal | None
-    """Records the run; by default the conductor's journal."""
     tools: Tools | Sequence[Part]
     """Tools for the worker of the plan's last step, if it supports tools. `Result.tool_calls` has
     its tool calls, which the caller executes. None by default."""
     sampling: Sampling
     """Overrides the sampling settings of the worker of the plan's last step."""
-    middleware: CallMiddleware | None
-    """Wraps each call of a worker, and of a planner's model; none by default."""
-    step_starter: StepStarter | None
-    """Starts the steps of each plan; by default the run's own scheduler."""
+
+
+class ResumeOptions(_Options, total=False):
+    """Optional keyword arguments of `resume`."""
+
+    plan: Plan | None
+    """Replaces the plan of the last round; a step that is equal to an earlier step, and has equal inputs,
+    keeps its output. By default the plan stays."""
+    refresh: bool
+    """Whether to repeat steps that ended `ok` without an input that exists by now, and the steps that depend
+    on them. Steps of workers that are not safe to repeat are never repeated. With `False`, the default, such
+    results are kept, and the run stays `partial`."""
+    force: bool
+    """Whether to resume also a run that raised `RunDead`; `False` by default."""
 
 
 def new_request(
@@ -107,13 +127,29 @@ def new_request(
         stream=stream,
         **given,
     )
-    policy = request.policy
-    rules = settings.policy
-    if policy is not None:
-        rules = policy & rules
-        rules.fit(settings.pool.cards, settings.parties)
-    rules.check_labels(request.labels, settings.parties)
+    _rules(settings, request.policy).check_labels(request.labels, settings.parties)
     return _with_checked_plan(within_call(request), settings)
+
+
+def resumed_request(
+    settings: ConductorSettings, run_id: str, *, stream: bool, **options: Unpack[ResumeOptions]
+) -> RunRequest:
+    """Return the request for a recorded run."""
+    journal_of(settings, options.get("journal"))
+    request = RunRequest(run_id=run_id, resumes=True, stream=stream, **options)
+    _rules(settings, request.policy)
+    if request.plan is not None:
+        request.plan.fit(len(settings.pool), (request.limits or settings.limits).plan_steps)
+    return within_call(request)
+
+
+def _rules(settings: ConductorSettings, policy: Policy | None) -> Policy:
+    """Return the policy of a run; raise `ConfigError` if it does not fit the pool."""
+    if policy is None:
+        return settings.policy
+    rules = policy & settings.policy
+    rules.fit(settings.pool.cards, settings.parties)
+    return rules
 
 
 async def with_labels_of_conversation(
@@ -201,24 +237,23 @@ def _checked_texts(context: Mapping[str, str]) -> dict[str, str]:
 
 
 def within_call(request: RunRequest) -> RunRequest:
-    """Return the request, nested in the call whose worker runs this code; outside of calls, unchanged."""
-    outer = outer_run(caller := current_call())
-    if caller is None or outer is None or request.caller is not None:
+    """Return the request, nested in the call that it answers, or else whose worker runs this code."""
+    caller = request.caller or current_call()
+    if caller is None or (outer := outer_run(caller)) is None:
         return request
-    check_depth(outer)
-    policy, around = request.policy, outer.context.policy
-    if not around.silent:
-        policy = around.everywhere if policy is None else policy & around.everywhere
-    uses_cache = request.uses_cache and outer.context.request.uses_cache
-    labels = request.labels | caller.labels
-    return replace(request, within=caller, labels=labels, policy=policy, uses_cache=uses_cache)
-
-
-def check_depth(outer: OuterRun) -> None:
-    """Raise `LimitExceeded` if a run in a call of `outer` would be nested too deep."""
-    limit = outer.context.ledger.limits.depth
-    if outer.context.depth + 1 >= limit:
+    around, limit = outer.context, outer.context.ledger.limits.depth
+    if around.depth + 1 >= limit:
         raise LimitExceeded("depth", f"conductors may nest {limit} deep: raise Limits.depth for more")
+    policy = request.policy
+    if not around.policy.silent:
+        policy = around.policy.everywhere if policy is None else policy & around.policy.everywhere
+    return replace(
+        request,
+        within=None if request.caller else caller,
+        labels=request.labels | caller.labels,
+        policy=policy,
+        uses_cache=request.uses_cache and around.request.uses_cache,
+    )
 
 
 def journal_of(settings: ConductorSettings, given: Journal | None) -> Journal:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from asyncio import get_running_loop
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -49,62 +49,12 @@ Listener = Callable[[Event], None]
 LOST = Problem("journal", "the run was stopped: its journal failed, or another process took over the run")
 
 
-async def with_listener(
-    listener: Listener | None, run: Callable[[Listener | None], Awaitable[Result]]
-) -> Result:
-    """Execute `run` and call `listener` with its events."""
-    if listener is None:
-        return await run(None)
-    raised: list[Exception] = []
-    scope = anyio.CancelScope()
-
-    def tell(event: Event) -> None:
-        if not raised:
-            try:
-                listener(event)
-            except Exception as error:  # code of the user; raised when the run has ended
-                scrub_error(error)
-                raised.append(error)
-                if isinstance(error, BUGS):
-                    add_place(error, event.run_id, "`on_event`")
-                    scope.cancel()
-                    return
-                logging.getLogger("podium").exception("the event callback of run %s raised", event.run_id)
-
-    with scope:
-        try:
-            result = await run(tell)
-        except BaseException as ended:
-            _copy_notes(ended, raised)  # what the run has done
-            raise
-    if raised and isinstance(raised[0], BUGS):
-        if not scope.cancelled_caught:
-            tell_actions(raised[0], result.actions)
-        raise raised[0]
-    if raised:
-        failed = ListenerFailed(f"on_event raised {type(raised[0]).__name__}: the run continued without it")
-        failed.result, failed.actions = result, result.actions
-        raise failed from raised[0]
-    return result
-
-
-def _copy_notes(error: BaseException, others: Sequence[Exception]) -> None:
-    for other in others:
-        for note in getattr(error, "__notes__", ()):
-            other.add_note(note)
-
-
 class Delivery:
     """The queue of one run's events for its listeners."""
 
-    def __init__(
-        self, flush: Callable[[], Awaitable[None]], tell: Callable[[Event], None], stop: Callable[[], None]
-    ) -> None:
-        self.error: Exception | None = None
-        """The exception of a listener. After an exception, no more events are delivered."""
+    def __init__(self, flush: Callable[[], Awaitable[None]], tell: Callable[[Event], None]) -> None:
         self._flush = flush
         self._tell = tell
-        self._stop = stop
         self._waiting = deque[Event]()
         self._put_so_far = 0
         self._told_so_far = 0
@@ -123,10 +73,10 @@ class Delivery:
 
     def put(self, event: Event) -> None:
         """Add an event that was just appended to the run's log."""
-        self._put_so_far += 1
         if not self._waiting and isinstance(event, PIECES):
-            self._hand_over(event)
+            self._tell(event)
             return
+        self._put_so_far += 1
         self._waiting.append(event)
         self._woken.set()
 
@@ -139,16 +89,8 @@ class Delivery:
     def tell_until(self, last: int | None = None) -> None:
         """Deliver events that are recorded: up to the event number `last`; by default, all events."""
         while self._waiting and (last is None or self._told_so_far < last):
-            self._hand_over(self._waiting.popleft())
-
-    def _hand_over(self, event: Event) -> None:
-        self._told_so_far += 1
-        if self.error is None:
-            try:
-                self._tell(event)
-            except Exception as error:  # noqa: BLE001 - the run is stopped and raises it
-                self.error = error
-                self._stop()
+            self._told_so_far += 1
+            self._tell(self._waiting.popleft())
 
     async def _deliver(self) -> None:
         while True:
@@ -170,7 +112,10 @@ class RunSession:
         self._policy = policy if request.policy is None else request.policy & policy
         self._outer = outer_run(request.caller or request.within)
         self._trace = start_trace(settings.name, settings.workers, settings.planners)
-        self._listeners = [*observed(self._trace, start_log()), *([] if listen is None else [listen])]
+        self._observers = observed(self._trace, start_log())
+        self._listen = listen
+        self._raised: Exception | None = None
+        """The exception of the caller's listener, which is not called again."""
         own = request.journal or settings.journal
         answers = outer_run(request.caller)
         self._journal = own if answers is None else answers.context.journal
@@ -197,6 +142,7 @@ class RunSession:
             result = await self._run()
             self._tell_call(result)
         _raise_unplanned(result, self._cause)
+        self._raise_for_listener(result)
         return result
 
     @contextmanager
@@ -232,21 +178,18 @@ class RunSession:
         try:
             if self._journal is None:
                 return await self._carry_out()
-            names, limits = self._settings.pool.names, self._settings.limits
-            acquired = await acquire(
-                self._journal, self._request, names, limits=limits, name=self._settings.name
-            )
+            acquired = await acquire(self._journal, self._request, self._settings)
             self._request, self._recorder, self.before = acquired.request, acquired.recorder, acquired.before
-            limits = self._request.limits or limits.keeping(acquired.limits)
-            self._settings = replace(self._settings, limits=limits)
             if acquired.recorder is None:
                 assert acquired.before is not None
                 self._head = acquired.head
-                ended = acquired.before
-                self._tell(self._ended(ended))
-                return ended
-            if self._listeners:
-                self._delivery = Delivery(acquired.recorder.flush, self._tell, self._scope.cancel)
+                self._tell(self._ended(acquired.before))
+                return acquired.before
+            if self._request.limits is None:
+                limits = self._settings.limits.keeping(acquired.limits)
+                self._settings = replace(self._settings, limits=limits)
+            if self._is_heard:
+                self._delivery = Delivery(acquired.recorder.flush, self._tell)
             try:
                 async with nullcontext() if self._delivery is None else self._delivery.opened():
                     return await self._carry_out()
@@ -310,15 +253,15 @@ class RunSession:
             facts = {"recovery": recorder.recovery, "limits": request.limits}
             context.tell(RunResumed, workers=context.settings.pool.names, **facts)
         elif context.emit is not None:
-            settings = context.settings
-            context.emit(started(request, settings.pool.names, settings.limits, settings.name))
+            context.emit(started(request, context.settings))
         self._scope.deadline = context.ledger.deadline
         try:
             with self._scope:
                 if recorder is not None:
                     recorder.watch(self._scope.cancel)
                 await rounds.run(request.plan)
-            self._raise_for_listener()
+            if isinstance(self._raised, BUGS):
+                raise self._raised  # noqa: TRY301 - recorded below
         except BaseException as error:  # cancellations are recorded as well
             context.tell(RunStopped, problem=_problem_of(error))
             tell_actions(error, context.actions.actions)
@@ -347,7 +290,7 @@ class RunSession:
             paid_results.add_actions(before.actions)
         if outer is None:
             actions = ActionLog(request.run_id, settings.pool.workers, recorded=paid_results.actions)
-        is_heard = recorder is not None or self._listeners or request.forecast
+        is_heard = recorder is not None or self._is_heard or request.forecast
         self._context = RunContext(
             settings=settings,
             request=request,
@@ -391,14 +334,37 @@ class RunSession:
             self._scope.cancel()
             await anyio.sleep_forever()  # until the cancellation arrives
 
-    def _raise_for_listener(self) -> None:
-        """Raise the exception of a listener, if there is one."""
-        if self._delivery is not None and self._delivery.error is not None:
-            raise self._delivery.error
+    @property
+    def _is_heard(self) -> bool:
+        """Whether anyone is told of the events."""
+        return bool(self._observers) or self._listen is not None
 
     def _tell(self, event: Event) -> None:
-        for listener in self._listeners:
-            listener(event)
+        for observe in self._observers:
+            observe(event)
+        if self._listen is None or self._raised is not None:
+            return
+        try:
+            self._listen(event)
+        except Exception as error:  # code of the user; raised when the run has ended
+            scrub_error(error)
+            self._raised = error
+            if isinstance(error, BUGS):
+                add_place(error, event.run_id, "`on_event`")
+                self._scope.cancel()
+            else:
+                logging.getLogger("podium").exception("the event callback of run %s raised", event.run_id)
+
+    def _raise_for_listener(self, result: Result) -> None:
+        """Raise what the caller's listener raised in a run that has ended, if it raised anything."""
+        raised = self._raised
+        if isinstance(raised, BUGS):
+            tell_actions(raised, result.actions)
+            raise raised
+        if raised is not None:
+            failed = ListenerFailed(f"on_event raised {type(raised).__name__}: the run continued without it")
+            failed.result, failed.actions = result, result.actions
+            raise failed from raised
 
     async def _end(self, context: RunContext, rounds: Rounds, *, out_of_time: bool) -> Result:
         """Record the end of the run, and emit it after it is durable."""
@@ -408,7 +374,6 @@ class RunSession:
             result = await self._recorder.finish(ended)
             if self._delivery is not None:
                 self._delivery.tell_until()
-                self._raise_for_listener()
             ended = self._ended(result)
         source = answer_outcome(result.rounds) if self._request.stream and result.answer else None
         if source is not None and source.round != rounds.answer_sent:
