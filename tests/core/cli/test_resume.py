@@ -301,6 +301,16 @@ def test_interrupted_approval_is_still_asked_for(
     assert podium("resume", run_id(changed)).exit_code == 0
 
 
+def test_limits_of_a_run_that_continues(podium: Podium, config: Path, server: ChatServer) -> None:
+    """Options of `run` with the id of an unfinished run replace its limits."""
+    config.write_text(config.read_text() + '[policy]\napprove = "later"\n')
+    podium("run", "What is it?", "--run-id", "job", "--steps", "9")
+    podium("decide", "job", "approve")
+    assert podium("run", "What is it?", "--run-id", "job", "--steps", "1").exit_code != 0
+    assert asked(server) == ["plan"]
+    assert "keeps its original limits: steps 1" in podium("resume", "job").stderr
+
+
 def test_refused_out_of_band(podium: Podium, waiting: str, server: ChatServer) -> None:
     """A plan that is refused is not run, and the run says why."""
     assert podium("decide", waiting, "refuse", "--why", "too dear").exit_code == 0

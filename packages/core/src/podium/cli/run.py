@@ -72,8 +72,9 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         screen.warn(conductor.warnings)
         policy = at_the_terminal(screen, answering.view, conductor) if approve else None
         asked = _asked(conductor, plan, question, file or [])
-        go = partial(conductor.run, asked, run_id=run_id, labels=names(labels), policy=policy, forecast=True)
-        answering.carry_out(lambda listen: go(on_event=listen))
+        own = None if set(limits.values()) == {None} else conductor.limits  # also for a run that continues
+        go = partial(conductor.run, asked, run_id=run_id, labels=names(labels), policy=policy, limits=own)
+        answering.carry_out(lambda listen: go(forecast=True, on_event=listen))
 
 
 def _asked(conductor: Conductor, file: Path | None, question: str | None, files: list[Path]) -> str | Plan:
