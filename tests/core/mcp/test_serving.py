@@ -15,7 +15,7 @@ from servers.mcp_client import User, approves, connect, declines, dismisses, htt
 from servers.mcp_server import serving_http
 from typer.testing import CliRunner
 
-from podium import Card, Conductor, FunctionWorker
+from podium import Card, Conductor, FunctionWorker, __version__
 from podium.cli.root import app
 from podium.journal import SqlJournal
 from podium.mcp import McpServer, StreamableHttp, make_server
@@ -53,7 +53,7 @@ async def test_podium_mcp_on_stdio(tmp_path: Path) -> None:
     config.write_text(CONFIG, encoding="utf-8")
     process = stdio_of(sys.executable, "-m", "podium", "serve", "--mcp", "--config", str(config))
     async with connect(process) as client:
-        assert await client.tools() == ["ask", "plan", "run_plan"]
+        assert await client.tools() == ["ask", "plan", "run_plan", "list_models"]
         answer = await client.call("ask", question="What is 12.5% of 3,600?")
         assert "450" in answer["content"][0]["text"]
         facts = answer["structuredContent"]
@@ -80,7 +80,13 @@ async def test_unknown_arguments_are_refused() -> None:
             for name in ("ask", "plan"):
                 refused = await client.call(name, question="Who?", label=["eu"])
                 assert refused["isError"]
-                assert "label" in refused["content"][0]["text"]
+                assert refused["content"][0]["text"] == (
+                    f"query: wrong arguments of {name}: 'label' is unknown; "
+                    "its arguments are question, labels, model"
+                )
+            wrong = await client.call("ask", labels=[1])
+            told = "'question' is missing; 'labels.0' is 1: it must be a valid string"
+            assert told in wrong["content"][0]["text"]
             assert not (await client.call("ask", question="Who?", labels=["eu"])).get("isError")
 
 
@@ -108,6 +114,19 @@ anyio.run(serve_stdio, Conductor(RulePlanner(), [FunctionWorker(loud)]))
     async with connect(stdio_of(sys.executable, str(script))) as client:
         for _ in range(2):
             assert (await client.call("ask", question="hi"))["content"] == [{"type": "text", "text": "done"}]
+
+
+async def test_the_model_is_the_conductor() -> None:
+    """The server has one model, and the version of Podium."""
+    with served(team()) as url:
+        async with connect(http_of(url)) as client:
+            (model,) = (await client.call("list_models"))["structuredContent"]["models"]
+            assert not (await client.call("ask", question="Who?", model=model["name"])).get("isError")
+            other = await client.call("ask", question="Who?", model="other")
+            assert (
+                other["content"][0]["text"] == "config: there is no model 'other': the model is 'conductor'"
+            )
+            assert (await client.session.initialize()).serverInfo.version == __version__
 
 
 async def test_errors_have_codes() -> None:
@@ -192,7 +211,12 @@ async def test_the_user_of_the_client_approves_actions(tmp_path: Path) -> None:
         workers = await McpServer("podium", StreamableHttp(url)).workers()
     assert asked == ["May these actions be carried out?\n0. mail: To Ada"]
     acts = {worker.card.name: worker.acts for worker in workers}
-    assert acts == {"podium.ask": True, "podium.plan": False, "podium.run_plan": True}
+    assert acts == {
+        "podium.ask": True,
+        "podium.plan": False,
+        "podium.run_plan": True,
+        "podium.list_models": False,
+    }
 
 
 async def test_a_cancelled_call_cancels_the_run() -> None:

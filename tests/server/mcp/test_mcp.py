@@ -32,6 +32,17 @@ async def ask(served: Served, key: str = "", **arguments: Any) -> dict[str, Any]
         return await client.call("ask", **{"question": ASKED, **arguments})
 
 
+async def budget(served: Served, key: str) -> tuple[float, float]:
+    """Return what a key has spent and what is reserved, once no request is running."""
+    async with httpx2.AsyncClient(headers={"authorization": f"Bearer {key}"}) as client:
+        for _ in range(250):
+            (period,) = (await client.get(f"{served.root}/v1/keys/self")).json()["budgets"]
+            if not period["reserved"]:
+                break
+            await anyio.sleep(0.02)
+    return period["spent"], period["reserved"]
+
+
 def session_of(served: Served, key: str) -> dict[str, str]:
     """Begin a session, and return the headers of its requests."""
     headers = {"authorization": f"Bearer {key}", "accept": "application/json, text/event-stream"}
@@ -56,7 +67,7 @@ async def send(
 async def test_a_question(keyed: Served, new_key: NewKey) -> None:
     """The answer, the run and its tokens; the plan and the steps are progress notifications."""
     async with connect(http_of(f"{keyed.root}/mcp", new_key())) as client:
-        assert await client.tools() == ["ask", "list_models"]
+        assert await client.tools() == ["ask", "plan", "run_plan", "list_models"]
         wire = await client.call("ask", question=ASKED)
         notes = "\n".join(message or "" for _, _, message in client.notes)
     assert wire["content"] == [{"type": "text", "text": "the answer"}]
@@ -90,6 +101,29 @@ async def test_limits_of_a_key_hold(keyed: Served, new_key: NewKey) -> None:
     refused = await ask(keyed, key)
     assert refused["isError"]
     assert refused["structuredContent"]["code"] == "rate_limit_exceeded"
+
+
+async def test_a_plan_that_is_changed_and_run(keyed: Served, new_key: NewKey, upstream: ChatServer) -> None:
+    """Both are charged to the key; the run that only plans is not recorded."""
+    key = new_key(day_cost=1.0)
+    async with connect(http_of(f"{keyed.root}/mcp", key)) as client:
+        planned = await client.call("plan", question=ASKED)
+        assert "0. one: Collect facts." in planned["content"][0]["text"]
+        (call,) = upstream.calls
+        assert call.body["model"] == "planner"
+        spent, reserved = await budget(keyed, key)
+        assert 0 < spent < 0.001
+        assert reserved == 0
+        plan = planned["structuredContent"]["plan"]
+        plan["steps"][0]["subtask"] = "Collect all facts."
+        answered = await client.call("run_plan", plan=plan)
+    assert answered["content"] == [{"type": "text", "text": "the answer"}]
+    assert len(upstream.calls) == 1 + len(plan["steps"])
+    assert (await budget(keyed, key))[0] > spent
+    assert keyed.app.journal is not None
+    (row,) = await keyed.app.journal.runs()
+    assert row.run_id == answered["structuredContent"]["run_id"]
+    assert row.question == ASKED
 
 
 async def test_without_a_key(keyed: Served) -> None:

@@ -34,7 +34,7 @@ def serve(
     HTTP has all models of a podium.toml, for clients of OpenAI's API, MCP and others. Without a podium.toml,
     the command serves a demo that needs no model, key or network.
 
-    With --mcp, a client gets the tools ask, plan and run_plan of one conductor.
+    With --mcp, a client gets the tools of one conductor.
     """
     with reporting() as screen:
         if not mcp:

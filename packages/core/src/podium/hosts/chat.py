@@ -29,6 +29,7 @@ from podium.types import (
     Message,
     Outcome,
     Part,
+    Plan,
     Result,
     RunEnded,
     Sampling,
@@ -222,6 +223,7 @@ class ChatCall:
             continuation of these tool calls is found, the planner writes no new plan.
         tools: tools for the worker that writes the answer.
         sampling: sampling settings for that worker.
+        plan: the plan that is run for the conversation; `None` means that the planner writes one.
         continuation: `ChatAnswer.continuation` from the message with the latest tool calls.
         store: stores continuations, for hosts whose messages cannot contain them; `continuation` is
             then ignored. What the store lacks is read from the journal, where the run is found by its
@@ -248,6 +250,7 @@ class ChatCall:
         *,
         tools: Tools = _NO_TOOLS,
         sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+        plan: Plan | None = None,
         continuation: object = None,
         store: ContinuationStore | None = None,
         partial: Partial | None = "return",
@@ -259,12 +262,13 @@ class ChatCall:
         self._session = session
         self._on_event = on_event
         self.query, self.tool_messages = read_conversation(messages)
+        self._conversation = (*self.query, *self.tool_messages)
         self.tools = tools
         self._sampling = sampling
+        self._asked = self._conversation if plan is None else replace(plan, query=self._conversation)
         self._store = store
         self._partial = None if partial is None else check_partial(partial)
         self._run: RecordedRun | None = None
-        self._conversation = (*self.query, *self.tool_messages)
         self._continuation = (
             continuation if store is None else store.find(continuation_names(self._conversation))
         )
@@ -323,7 +327,7 @@ class ChatCall:
         }
         self._run = RecordedRun(
             self.conductor,
-            self._conversation,
+            self._asked,
             options,
             on_event=self._on_event,
             session=self._session,

@@ -1,42 +1,34 @@
-"""Answers MCP clients: the tools `ask` and `list_models`.
+"""Answers MCP clients with the tools of `podium.mcp.tools`.
 
 The server has no sessions. A session only has an id, so that a client can cancel a call: it names the call
 in a request of its own.
 """
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
-from typing import Annotated, Any
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from uuid import uuid4
 
 import anyio
-from mcp.server.fastmcp import Context
 from mcp.types import CallToolResult
-from pydantic import Field
-from starlette.requests import Request
 
-from podium.mcp.server import new_server, tool_answer, tool_failure
-from podium.types import Message
+from podium.conductor import Conductor
+from podium.errors import RunWaiting
+from podium.mcp.tools import Desk, ToolCall, ToolContext, new_server, tool_answer, tool_failure
+from podium.types import Message, Plan
+from podium.types.messages import read_query
 from podium_server.api.chat.response import usage_form
 from podium_server.api.endpoint import told_fault
 from podium_server.api.on_demand import part_of, read_message, tame_sdks
 from podium_server.http import Exchange
 from podium_server.keys import Caller
+from podium_server.record import current_record
 from podium_server.turn import Asked, ProgressPiece, Turns
 
 _SESSION = "mcp-session-id"
 _CALLER = "podium.caller"
 """The key of the caller in the ASGI scope."""
 _ANY_HOST = "0.0.0.0"  # noqa: S104 - the SDK then accepts requests to all hosts; it does not listen
-_INSTRUCTIONS = (
-    "Each model answers a question with a team: it writes a plan, and workers run the plan. `ask` asks a "
-    "model; `list_models` lists the models."
-)
-_Context = Context[Any, Any, Request]
-Question = Annotated[str, Field(description="The question, with all information that the answer needs.")]
-Model = Annotated[
-    str | None, Field(description="The model that answers, of `list_models`; by default the first.")
-]
 
 
 class McpApi:
@@ -44,15 +36,7 @@ class McpApi:
 
     def __init__(self, turns: Turns) -> None:
         tame_sdks()
-        self._turns = turns
-        acts = any(model.conductor.acts for model in turns.catalogue)
-        self._server = new_server(
-            "podium",
-            [(self.ask, not acts), (self.list_models, True)],
-            instructions=_INSTRUCTIONS,
-            host=_ANY_HOST,
-            stateless_http=True,
-        )
+        self._server = new_server(_Models(turns), "podium", host=_ANY_HOST, stateless_http=True)
         self._app = self._server.streamable_http_app()
         self._running: dict[tuple[str, str | None, object], anyio.CancelScope] = {}
         """The running requests, by caller, session and id."""
@@ -84,41 +68,61 @@ class McpApi:
         if scope.cancelled_caught:
             await exchange.end()
 
-    async def ask(self, question: Question, context: _Context, model: Model = None) -> CallToolResult:
-        """Answer a question: a team of models plans and works on it."""
-        try:
-            caller, number = _caller(context), 0
-            asked = Asked(model=self._turns.find(caller, model).name, messages=[Message("user", question)])
-            async with self._turns.admitted(caller, asked) as turn:
-                async with aclosing(turn.pieces()) as pieces:
-                    async for piece in pieces:
-                        if isinstance(piece, ProgressPiece):
-                            number += 1
-                            await context.report_progress(number, None, piece.text.strip())
-                facts = {
-                    "answer": turn.answer.result.answer,
-                    "model": turn.model.versioned_id,
-                    "usage": usage_form(turn.usage),
-                }
-                return tool_answer(turn.summary | facts)
-        except Exception as error:  # noqa: BLE001 - the outermost place; the client and the log get it
-            fault = told_fault(error)
-            return tool_failure(fault.code, fault.message, {"run_id": fault.run_id, **fault.more})
 
-    async def list_models(self, context: _Context) -> CallToolResult:
-        """List the models that can answer questions."""
-        caller = _caller(context)
-        models = [
-            {"name": model.name, "description": model.description}
-            for model in self._turns.catalogue
-            if caller.may_call(model.name)
-        ]
-        told = "\n".join(f"{model['name']}: {model['description']}" for model in models)
-        content = [{"type": "text", "text": told}]
-        return CallToolResult.model_validate({"content": content, "structuredContent": {"models": models}})
+class _Models(Desk):
+    """The models of the server, within the rights and the budget of the caller's key."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self.acts = any(model.conductor.acts for model in turns.catalogue)
+
+    def models(self, context: ToolContext) -> Mapping[str, str]:
+        models = self._turns.catalogue
+        return {model.name: model.description for model in models if _caller(context).may_call(model.name)}
+
+    def find(self, context: ToolContext, name: str | None) -> tuple[str, Conductor]:
+        model = self._turns.find(_caller(context), name)
+        return model.name, model.conductor
+
+    async def plan(self, call: ToolCall) -> Plan:
+        """Let a run wait for the approval of its plan, and forget it."""
+        asked = Asked(
+            model=call.model,
+            messages=[Message("user", call.question)],
+            labels=call.labels,
+            is_recorded=False,
+            only_plans=True,
+        )
+        async with self._turns.admitted(_caller(call.context), asked) as turn:
+            with suppress(RunWaiting):
+                await turn.run()
+            planned = current_record().result
+            assert planned is not None  # else the turn has raised
+            return replace(planned.plans[-1], query=read_query(call.question))
+
+    async def run(self, call: ToolCall, plan: Plan | None) -> CallToolResult:
+        number = 0
+        query = [Message("user", call.question)] if plan is None else plan.query
+        asked = Asked(model=call.model, messages=query, plan=plan, labels=call.labels)
+        async with self._turns.admitted(_caller(call.context), asked) as turn:
+            async with aclosing(turn.pieces()) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, ProgressPiece):
+                        number += 1
+                        await call.context.report_progress(number, None, piece.text.strip())
+            facts = {
+                "answer": turn.answer.result.answer,
+                "model": turn.model.versioned_id,
+                "usage": usage_form(turn.usage),
+            }
+            return tool_answer(turn.summary | facts)
+
+    def failure(self, error: Exception) -> CallToolResult:
+        fault = told_fault(error)
+        return tool_failure(fault.code, fault.message, {"run_id": fault.run_id, **fault.more})
 
 
-def _caller(context: _Context) -> Caller:
+def _caller(context: ToolContext) -> Caller:
     request = context.request_context.request
     assert request is not None
     caller: Caller = request.scope[_CALLER]

@@ -41,5 +41,7 @@ class Asked:
     """Named texts that subtasks may refer to."""
     labels: Collection[str] = ()
     """Labels of the query, in addition to those of the key."""
+    only_plans: bool = False
+    """Whether the run waits for the approval of its plan."""
     may_exist: bool = False
     """Whether an earlier process may have begun the run with the id `run_id`."""

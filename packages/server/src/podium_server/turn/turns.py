@@ -10,6 +10,7 @@ from uuid import uuid4
 from podium.errors import ConfigError
 from podium.hosts import ChatAnswer, ChatCall
 from podium.journal import MemoryJournal, SqlJournal
+from podium.policy import Policy
 from podium.run import RunOptions
 from podium.types import Part, Sampling
 from podium.types.messages import estimate_usage, read_conversation
@@ -224,6 +225,7 @@ class Turns:
             asked.messages,
             tools=asked.tools,
             sampling=sampling,
+            plan=asked.plan,
             continuation=await self.continuations.find((caller.caller_id, model.name), asked.messages),
             partial=None,  # the body has the status
             options=options,
@@ -284,7 +286,10 @@ class Turns:
     ) -> RunOptions:
         options = admission.options.copy()
         options["asker"] = caller.caller_id
+        options["labels"] = frozenset(options.get("labels", ())) | frozenset(asked.labels)
         options["run_id"], options["is_new_id"] = ask.run_id, not ask.may_exist
+        if asked.only_plans:
+            options["policy"] = Policy(approve="later") & (options.get("policy") or Policy())
         if not asked.is_recorded:
             options |= {"journal": admission.options.get("journal") or MemoryJournal(), "uses_cache": False}
         if options.get("journal") is None:

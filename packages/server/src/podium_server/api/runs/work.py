@@ -58,7 +58,6 @@ async def _executed(turn: RunTurn, request: JobRequest, events: Sequence[Event],
     if request.kind == "replay":
         options.pop("sampling", None)
         return await replay(conductor, events, plan=plan, on_event=tell, **options)
-    options["labels"] = frozenset(options.get("labels", ())) | frozenset(request.labels)
     options["context"] = request.context
     query = tuple(Message.from_wire(message) for message in request.query)
     asked = query if plan is None else replace(plan, query=query)
