@@ -331,7 +331,8 @@ class TestAnotherPodium:
             agent = await RemoteAgent(f"{root}/a2a/podium").worker()
             tools = await McpServer("remote", StreamableHttp(f"{root}/mcp")).workers()
             told = {tool.card.name: tool.acts for tool in tools}
-            assert (agent.acts, told) == (acts, {"remote.ask": acts, "remote.list_models": False})
+            only_read = {"remote.plan": False, "remote.list_models": False}
+            assert (agent.acts, told) == (acts, {"remote.ask": acts, "remote.run_plan": acts, **only_read})
 
     @pytest.mark.anyio
     @pytest.mark.parametrize("provider", ["openai", "podium"])

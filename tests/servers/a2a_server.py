@@ -32,6 +32,8 @@ class Served:
     url: str
     status: int | None = None
     """The HTTP status of all answers; `None` for normal answers."""
+    body: str = "no"
+    """The body of answers with this status."""
     authorization: str = ""
     """The header `Authorization` of the latest request."""
     asked: list[str] = field(default_factory=list)
@@ -152,7 +154,7 @@ def serving(*, streaming: bool = True, called_at: Callable[[str], str] = str) ->
             served.authorization = dict(scope["headers"]).get(b"authorization", b"").decode()
             if served.status is not None:
                 await send({"type": "http.response.start", "status": served.status, "headers": []})
-                await send({"type": "http.response.body", "body": b"no"})
+                await send({"type": "http.response.body", "body": served.body.encode()})
                 return
         await app(scope, receive, send)
 

@@ -197,6 +197,15 @@ async def test_an_agent_that_is_not_there() -> None:
     assert not raised.value.maybe_paid
 
 
+@pytest.mark.parametrize("body", ['{"hello": 1}', "[1]", '{"name": 1}', "<html>"])
+async def test_a_url_without_a_card(body: str) -> None:
+    """The error says so, also for JSON that is no card."""
+    with serving() as served:
+        served.status, served.body = 200, body
+        with pytest.raises(WorkerRefused, match="has no agent card"):
+            await RemoteAgent(served.url).worker(name="bird")
+
+
 async def test_headers_go_to_the_agent_and_nowhere_else(served: Served) -> None:
     """Neither to another host that its card names, nor into texts."""
     agent = RemoteAgent(served.url, headers={"Authorization": "Bearer key-of-mine"})

@@ -1,7 +1,7 @@
 """The planner without a model, and the gate that uses its rules."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -399,6 +399,18 @@ async def test_what_no_worker_can_do_is_not_planned(question: str, cards: tuple[
     """No step is written that is known to fail."""
     with pytest.raises(PlannerError, match="no worker can do"):
         await written(RulePlanner(), asked(question, cards))
+
+
+@pytest.mark.parametrize("planner", [RulePlanner(), DirectPlanner(RulePlanner(), "water")])
+async def test_no_rule_chooses_an_action(planner: Planner) -> None:
+    """The question goes to another worker, or is not planned."""
+    acting = Card(name="water", description="Waters a plant, and answers anything.")
+    request = asked("Why is the plant dry?", (acting, CHAT[1]))
+    plan = await written(planner, replace(request, acts=(0,)))
+    assert [name for name, *_ in plan.steps(request.cards)] == ["chatty"]
+    alone = replace(asked("Why is the plant dry?", (acting,)), acts=(0,))
+    with pytest.raises(PlannerError, match=r"rules choose no worker that acts \(water\)"):
+        await written(planner, alone)
 
 
 async def test_dates_are_subtracted_by_a_worker_that_may_know_how() -> None:

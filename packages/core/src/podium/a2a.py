@@ -102,10 +102,13 @@ class RemoteAgent:
 
         Raises:
             ConfigError: the options contradict each other.
-            WorkerError: the agent's card cannot be read, or names another host.
+            WorkerError: the URL has no agent card, or the card names another host.
         """
         http = _Http(self._headers)
-        with worker_errors(self.url):
+        no_card = WorkerRefused(
+            f"{self.url} has no agent card at /.well-known/agent-card.json: check the URL"
+        )
+        with worker_errors(self.url, reader=lambda error: no_card if _is_no_card(error) else None):
             try:
                 with anyio.fail_after(_CARD_SECONDS):
                     async with http.opened() as opened:
@@ -114,6 +117,8 @@ class RemoteAgent:
             except TimeoutError as error:
                 told = f"the agent at {self.url} sent no card within {_CARD_SECONDS:g} s"
                 raise WorkerTimeout(told) from error
+        if not agent.name or not agent.supported_interfaces:  # the SDK reads a card from any JSON object
+            raise no_card
         for interface in agent.supported_interfaces if self._headers else ():
             if _origin(interface.url) != _origin(self.url):
                 told = f"the card of the agent at {self.url} names another host: {interface.url}"
@@ -237,6 +242,12 @@ class AgentWorker(Worker):
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
         return (self._http,)
+
+
+def _is_no_card(error: BaseException) -> bool:
+    """Return whether the SDK got another text in place of a card."""
+    cause = type(error.__cause__).__name__
+    return type(error).__name__ == "AgentCardResolutionError" and cause in ("JSONDecodeError", "ParseError")
 
 
 def _known_error(error: BaseException) -> WorkerError | None:

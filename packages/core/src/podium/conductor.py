@@ -150,6 +150,8 @@ class Conductor(Worker):
     def of(cls, worker: Worker | Pool, *, name: str | None = None, **options: Any) -> Self:
         """Return a conductor whose plans are one step: the worker is sent each conversation unchanged.
 
+        Only `content: null`, of a message with tool calls, becomes empty text.
+
         Args:
             worker: answers each query, such as a hosted conductor; in a pool, the first worker does.
             name: the name of the conductor; `None` means the name of the worker.

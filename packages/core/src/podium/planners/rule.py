@@ -234,7 +234,8 @@ class RulePlanner(Planner):
     """Plans by rules: one step for each part of the question, then one step that joins the outputs.
 
     A question is split at list items, at ends of sentences, and at an "and" before a question or an order.
-    Each part goes to the worker whose card fits it best; arithmetic goes to a calculator.
+    Each part goes to the worker whose card fits it best; arithmetic goes to a calculator. No part goes to a
+    worker that acts (`Worker.acts`).
     The step of a part sees no other step. There is one exception: if a part refers to the part before it
     ("multiply that by 3"), its step sees the step of that part. A question with one part becomes one step. In
     languages other than English only sentences and list items are split.
@@ -248,8 +249,8 @@ class RulePlanner(Planner):
         """Yield the plan, row by row.
 
         Raises:
-            PlannerError: no worker of the pool can do a part; for example, the pool has only a calculator
-                and the question has no arithmetic.
+            PlannerError: no worker of the pool can do a part; for example, all workers act, or the pool has
+                only a calculator and the question has no arithmetic.
         """
         plan, why = _plan(request)
         text = write_plan(plan, "rows")
@@ -262,7 +263,8 @@ class RulePlanner(Planner):
 def _plan(request: PlanRequest) -> tuple[Plan, str]:
     """Return the plan for a request, and its reason in words."""
     question = request.query[-1].text.strip() or "Answer the question, going by what is attached to it."
-    parts, last = split(question), gatherer(request.cards)
+    numbers, cards = _passive(request)
+    parts, last = split(question), gatherer(cards)
     most = max(request.asked_steps - 1, 1)  # the last step joins the outputs
     if most == 1 or last is None:
         parts = [Part(question)]
@@ -270,18 +272,30 @@ def _plan(request: PlanRequest) -> tuple[Plan, str]:
         parts[most - 1 :] = [Part("\n".join(part.text for part in parts[most - 1 :]), parts[most - 1].back)]
     steps, reasons = [], []
     for number, part in enumerate(parts):
-        fit = best_fit(part.text, request.cards, back=part.back)
+        fit = best_fit(part.text, cards, back=part.back)
         if fit is None:
-            workers = ", ".join(card.name for card in request.cards)
-            raise PlannerError(f"no worker can do {part.text[:200]!r}; the workers are {workers}")
+            told = f"no worker can do {part.text[:200]!r}; the workers are {_listed(request.cards)}"
+            acting = [request.cards[number] for number in request.acts]
+            told += f"; rules choose no worker that acts ({_listed(acting)})" if acting else ""
+            raise PlannerError(told)
         subtask = literal(_shortened(part.text, request)) + _with_texts(request)
-        steps.append(Step(fit.worker, subtask, (number - 1,) if part.back else ()))
-        reasons.append(f"{request.cards[fit.worker].name} {_because(fit.why, 'fits better')}")
+        steps.append(Step(numbers[fit.worker], subtask, (number - 1,) if part.back else ()))
+        reasons.append(f"{cards[fit.worker].name} {_because(fit.why, 'fits better')}")
     if len(parts) == 1 or last is None:
         return Plan(tuple(steps)), f"the question has one part: {reasons[0]}"
-    steps.append(Step(last.worker, _GATHER, tuple(range(len(parts)))))
-    reasons.append(f"and {request.cards[last.worker].name} {_because(last.why, 'mentions gathering')}")
+    steps.append(Step(numbers[last.worker], _GATHER, tuple(range(len(parts)))))
+    reasons.append(f"and {cards[last.worker].name} {_because(last.why, 'mentions gathering')}")
     return Plan(tuple(steps)), f"matched {len(parts)} parts: {', '.join(reasons)}"
+
+
+def _passive(request: PlanRequest) -> tuple[list[int], list[Card]]:
+    """Return the workers that do not act, by number and by card: a question alone orders no action."""
+    numbers = [number for number in range(len(request.cards)) if number not in request.acts]
+    return numbers, [request.cards[number] for number in numbers]
+
+
+def _listed(cards: Sequence[Card]) -> str:
+    return ", ".join(card.name for card in cards)
 
 
 def _shortened(text: str, request: PlanRequest) -> str:
@@ -317,13 +331,14 @@ class DirectPlanner(PlannerAround):
     def known(self, request: PlanRequest) -> PlanText | None:
         """Return a plan with one step; `None` if the other planner must plan the request."""
         question = request.query[-1].text.strip()
-        fit = best_fit(question, request.cards)
+        numbers, cards = _passive(request)
+        fit = best_fit(question, cards)
         if fit is None or not _is_simple(question, request):
             return None
         names = [card.name for card in request.cards]
         if fit.alone:
-            worker, reason = fit.worker, "whose description fits it best"
-        elif self._otherwise in names:
+            worker, reason = numbers[fit.worker], "whose description fits it best"
+        elif self._otherwise in [card.name for card in cards]:
             worker, reason = names.index(self._otherwise), "the worker for simple questions"
         else:
             return None

@@ -36,7 +36,8 @@ _MONTH = "(?:{})\\.?".format(
     )
 )
 _FOREIGN = re.compile(
-    r"(?<![\w.])(?:[0-9]++(?P<mark>[-/.:])[0-9]++(?>(?:(?P=mark)[0-9]++)+)"  # a date, a version, a phone
+    r"(?<![\w.])(?:[0-9]++(?P<mark>[-/.:])[0-9]++(?>(?:(?P=mark)[0-9]++)+)(?>(?:t[0-9:.]++z?)?)"
+    # ^ a date, a version, a phone
     r"|[0-9]++:[0-9]++|[0-9]{3}-[0-9]{4}|(?:[0-9]++[-/])?0[0-9]++(?>(?:[-/][0-9]++)*)"
     rf"|{_MONTH} [0-9]++(?:, [0-9]{{4}})?|[0-9]++(?:st|nd|rd|th)? (?:of )?{_MONTH}(?: [0-9]{{4}})?"
     r"|[0-9][0-9,.]*+ ?(?:hundred|thousand|million|billion|trillion|dozen))(?!\w)"
@@ -46,8 +47,9 @@ _NUMBER = (
     r"(?<![\w.])(?<![0-9],)(?:[0-9]++(?>(?:,[0-9]{3}(?![0-9]))*)(?>(?:\.[0-9]++)?)|\.[0-9]++)(?!\w|\.[0-9])"
 )
 _CALL = r"\b(?:sqrt|abs|round)\("
-_OPERAND = rf"(?:-|\( ?|{_CALL} ?){{0,32}}{_NUMBER}(?: ?%)?(?: ?\))*"
-_EXPRESSION = re.compile(rf"{_OPERAND}(?>((?: ?[-+*/^] ?|(?<=%) of ){_OPERAND})*)")
+_OPERAND = rf"(?:(?<!\w)-|\( ?|{_CALL} ?){{0,32}}{_NUMBER}(?: ?%)?(?: ?\))*"
+_EXPRESSION = re.compile(rf"{_OPERAND}(?>((?: ?[-+*/^] ?|(?<=%) of ){_OPERAND})*)(?![-/:]?\w)")
+_HYPHEN = re.compile(r"(?<=[0-9])[‐‑–−](?=[0-9])")
 _LITERAL = re.compile(rf"({_NUMBER})( ?%)?")
 _SHARE = re.compile(rf"({_NUMBER} ?%) of ({_NUMBER}(?: ?%)?)")
 _THAT = re.compile(r"\b(?:that|(?:the|this|that) (?:previous )?(?:result|value|answer|number))\b")
@@ -98,7 +100,8 @@ def computes_quantities(text: str) -> bool:
 
 
 def _plain(text: str, that: str | None = None) -> str:
-    plain = _FOREIGN.sub(_MASK, text[:_MAX_READ].lower().replace(_MASK, " "))
+    plain = _HYPHEN.sub("-", text[:_MAX_READ].lower().replace(_MASK, " "))
+    plain = _FOREIGN.sub(_MASK, plain)
     if that is not None:
         plain = _THAT.sub(f"({that})" if that.startswith("-") else that, plain)
     for pattern, sign in _REWRITES:
