@@ -261,11 +261,7 @@ def _known_error(error: BaseException) -> WorkerError | None:
 
 
 class _Artifact:
-    """The text of an artifact or a message, whose parts may arrive one by one.
-
-    Texts that follow each other are joined, because agents send a text word by word. Data and links get their
-    own lines. Embedded files have no text; `gaps` describes them.
-    """
+    """The text of an artifact or a message, whose parts may arrive one by one."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -289,6 +285,7 @@ class _Artifact:
                     self.gaps.append("a part of an unknown kind")
 
     def _write(self, text: str, *, is_line: bool) -> None:
+        # Texts that follow each other are joined, because agents send a text word by word.
         parted = "\n" if self.text and (is_line or self._ends_in_line) else ""
         self.text += storable(parted + text)
         self._ends_in_line = is_line
@@ -353,11 +350,7 @@ class _Task:
         self._artifacts[key].add(sent.get("parts"))
 
     def completion(self) -> Completion:
-        """Return the answer: the text of the artifacts, or else the task's last message.
-
-        Raises:
-            WorkerError: the task did not end with an answer.
-        """
+        """Return the answer, or raise the error of the task's state."""
         agent = f"agent {self._worker!r}"
         if self._state in _ENDS:
             kind, told = _ENDS[self._state]

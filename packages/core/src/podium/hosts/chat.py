@@ -114,21 +114,7 @@ def _constraint(form: object) -> Constraint | None:
 
 
 def text_completion(texts: Sequence[str], gaps: Sequence[str], worker: str) -> Completion | None:
-    """Return the text of an answer; the text and `Completion.missing` name the parts that are not text.
-
-    The output of a step is text, so other parts do not reach other workers or the user.
-
-    Args:
-        texts: the texts of the answer.
-        gaps: the other parts, in words, as in `an image (image/png, 15 bytes)`.
-        worker: the worker's name.
-
-    Returns:
-        The answer; `None` if there are neither texts nor gaps.
-
-    Raises:
-        WorkerFailed: there are gaps and no text.
-    """
+    """Return the text of an answer and what it lacks; `None` for nothing; `gaps` are parts without text."""
     text = storable("\n\n".join(filter(str.strip, texts)))
     if not gaps:
         return Completion(text) if text else None
@@ -139,11 +125,7 @@ def text_completion(texts: Sequence[str], gaps: Sequence[str], worker: str) -> C
 
 
 def gaps_told(gaps: Sequence[str]) -> str:
-    """Return the sentence that names the parts of an answer that are not text.
-
-    Args:
-        gaps: the parts, in words, as in `an image (image/png, 15 bytes)`.
-    """
+    """Return the sentence that names the parts of an answer that are not text."""
     return storable(f"not passed on, since the output of a step is text: {', '.join(gaps)}")
 
 
@@ -406,11 +388,7 @@ class ChatCall:
 
 
 def whole_answers(inner: CallMiddleware | None = None) -> CallMiddleware:
-    """Return a middleware that calls the workers of steps without streaming; planner calls are unchanged.
-
-    Args:
-        inner: another middleware for the call; `None` calls the worker directly.
-    """
+    """Return a middleware that calls the workers of steps without streaming."""
 
     def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
         asked = request if request.caller is None else replace(request, stream=False)

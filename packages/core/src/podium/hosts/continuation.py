@@ -45,12 +45,7 @@ def is_continued(event: Event) -> bool:
 
 
 def write_continuation(events: Iterable[Event], query: Sequence[Message]) -> dict[str, Any]:
-    """Return the continuation of a run: its last plan, the outcomes of its steps, and its actions.
-
-    Args:
-        events: the events of the run, and of its nested runs, of which only the actions are kept.
-        query: the conversation up to its question.
-    """
+    """Return the last plan of a run, the outcomes of its steps, and its actions, also of nested runs."""
     kept: list[Event] = []
     nested: dict[str, list[Event]] = {}
     """By run: the start and the plans of a nested run, which are kept if it acts."""
@@ -159,20 +154,7 @@ class ContinuationStore:
 def continuation_names(
     conversation: Sequence[Message], calls: Sequence[Part] = (), *, asker: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Return the two names of a continuation, by which a host that stores continuations finds it.
-
-    The first has the conversation before the tool calls. The second has only its question, and is for turns
-    whose conversation has changed. Two continuations may have the same second name if the ids of tool calls
-    are not unique; then it names neither.
-
-    Args:
-        conversation: the conversation before the calls. Without `calls`, the conversation of the next turn.
-        calls: the tool calls of the answer.
-        asker: texts that identify the caller, who continues no run of others. None by default.
-
-    Returns:
-        No name, if a conversation without `calls` does not continue tool calls.
-    """
+    """Return the names of a continuation: by the conversation before the tool calls, and by its question."""
     query, calls = (read_conversation(conversation)[0], calls) if calls else _calls_of(conversation)
     ids = json.dumps([*asker, *(str(call.get("id")) for call in calls)])
     kinds = _asked(query).items() if calls else ()
@@ -214,12 +196,7 @@ _BEGUN: Final = ("done", "unknown")
 
 
 def session_run_id(session: str, run_id: str = "") -> str:
-    """Return the id for a run in a session of the host, by which `undecided_run` finds it.
-
-    Args:
-        session: the host's id of the session or thread.
-        run_id: the host's id of the run; empty for none.
-    """
+    """Return the id for a run in a session or thread of the host, by which `undecided_run` finds it."""
     return _prefix(session) + (_hash(run_id) if run_id else uuid4().hex[:16])
 
 
@@ -254,19 +231,7 @@ async def undecided_run(
     tool_messages: Sequence[Message] = (),
     states: Collection[str] = _UNDECIDED,
 ) -> RunStarted | None:
-    """Return the start of a run of a session that has the same question and whose plan waits.
-
-    Args:
-        journal: the journal of the runs.
-        session: the host's id of the session or thread.
-        query: the conversation. A question that is repeated without an answer between is the same question.
-        context: the named texts.
-        tool_messages: the tool calls after the question, and their results; with none, any run counts.
-        states: the states of the runs that count. A run that has ended counts only if it began an action.
-
-    Returns:
-        `None` if there is no such run.
-    """
+    """Return the start of a session's run with the same question that waits, or has begun an action."""
     async with journal:
         for row in await journal.runs(prefix=_prefix(session), limit=None):
             if row.state not in states:

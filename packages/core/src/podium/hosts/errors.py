@@ -145,15 +145,7 @@ def worker_errors(
 
 
 def worker_error(error: BaseException, worker: str, *, reader: HostErrorReader | None = None) -> WorkerError:
-    """Return the `WorkerError` for an exception of foreign code.
-
-    Searches the exception and its causes for a status, then for words in class names.
-
-    Args:
-        error: the exception.
-        worker: the name on the worker's card.
-        reader: recognises exceptions that only this host raises; it is called first.
-    """
+    """Return the `WorkerError` for an exception: by the reader, by a status, or by words in class names."""
     origin, chain = Origin(f"worker {worker!r}"), tuple(_chain(error))
     if reader is not None:
         for each in chain:
@@ -187,11 +179,7 @@ def _unparsed(origin: Origin, error: BaseException, said: str) -> WorkerError | 
 
 
 def cut_answer_usage(error: BaseException) -> Usage | None:
-    """Return the tokens of an answer that OpenAI's client could not parse because it was cut.
-
-    Returns:
-        `None` for other exceptions, and if the server reported no tokens, as in a stream.
-    """
+    """Return the tokens of an answer that OpenAI's client could not parse because it was cut."""
     if _CUT not in _class_names(error):
         return None
     reported = getattr(getattr(error, "completion", None), "usage", None)

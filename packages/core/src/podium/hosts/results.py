@@ -25,27 +25,14 @@ _TEXT_CALL: Final = "Action Input:"
 
 
 def check_partial(partial: object) -> Partial:
-    """Return `partial` if it is valid.
-
-    Raises:
-        ConfigError: it is not `return` or `raise`.
-    """
+    """Return `partial`, or raise `ConfigError` if it is not valid."""
     if partial not in get_args(Partial):
         raise ConfigError(f"partial is {partial!r:.40}: it must be {' or '.join(get_args(Partial))}")
     return cast("Partial", partial)
 
 
 def answered(result: Result, *, partial: Partial = "return") -> Result:
-    """Return the result if it has an answer.
-
-    Args:
-        result: the result of a run.
-        partial: whether an incomplete answer is returned, or raises `RunFailed`.
-
-    Raises:
-        RunFailed: there is no answer, or the answer is incomplete and `partial` is `raise`.
-        RunWaiting: the run waits for approval.
-    """
+    """Return the result if it has an answer, or raise `RunFailed` or `RunWaiting`."""
     problem = result.problem
     reason = "" if problem is None else f" ({problem.code}: {problem.message})"
     if result.status == "failed":
@@ -66,11 +53,7 @@ def lack_of(problem: Problem) -> str:
 
 
 def lack_after(result: Result) -> str:
-    """Return the end of the text of an incomplete answer: a blank line and the sentence of `lack_of`.
-
-    It is empty for a complete answer, for an answer that the host parses (tool calls, also in text), and for
-    a text that ends with such a sentence already, from a conductor behind the last step.
-    """
+    """Return the end of the text of an incomplete answer; empty for text that the host parses."""
     is_parsed = bool(result.tool_calls) or _TEXT_CALL in result.answer
     is_told = is_parsed or _told_lack(result.answer) is not None
     if result.status != "partial" or result.problem is None or is_told:
@@ -151,12 +134,7 @@ def plan_metadata(plan: Plan) -> dict[str, Any]:
 
 
 def plan_lines(plan: Plan, workers: Sequence[str]) -> list[str]:
-    """Return a plan as text, one line per step.
-
-    Args:
-        plan: the plan.
-        workers: the names of the pool's workers.
-    """
+    """Return a plan as text, one line per step."""
     return [
         f"{index}. {workers[step.worker]}: {step.subtask}"
         + (f" (shown step {', '.join(map(str, step.access_list))})" if step.access_list else "")
@@ -165,11 +143,7 @@ def plan_lines(plan: Plan, workers: Sequence[str]) -> list[str]:
 
 
 def answer_sources(result: Result) -> tuple[Outcome, ...]:
-    """Return the outcomes that the answer depends on, in the plan's order.
-
-    These are the outcomes of the step that wrote the answer, and of all steps that it used, directly or
-    through other steps.
-    """
+    """Return the outcomes that the answer depends on, in the plan's order."""
     for current in reversed(result.rounds):
         if answer_of(current) is not None:
             return tuple(outcome for outcome in used(current) if outcome.status == "ok")
@@ -271,18 +245,7 @@ def spent_completion(
     finish_reason: str | None = None,
     refusal: str | None = None,
 ) -> Completion:
-    """Return the answer of an object that may have called models.
-
-    Args:
-        text: the answer.
-        usage: the tokens that the models reported; `Usage()` if no model was called, `None` if unknown.
-        card: the worker's card. With a price above 0, the object used tokens even if no call was counted.
-        finish_reason: the provider's finish reason of the last model call; `None` if unknown.
-        refusal: the text with which that model refused to answer.
-
-    Raises:
-        AnswerRefused: the last model or its provider's filter refused to answer.
-    """
+    """Return the answer of an object whose models used these tokens; `None` if they are unknown."""
     finish = None if finish_reason is None else read_finish(finish_reason)
     if finish == "content_filter" or refusal:
         told = f"the last model behind worker {card.name!r}, or its content filter, refused to answer"

@@ -65,12 +65,7 @@ class ConductorFace(ABC):
 
 
 def said_acts(thing: object) -> bool | None:
-    """Return whether a host's object says that it may change something, or not: see `Worker.acts`.
-
-    Returns:
-        The attribute `acts`, which a class of the user's own may have; for the face of a conductor, whether
-        its pool acts; `None` for other objects.
-    """
+    """Return what a host's object says about `Worker.acts`; `None` if it says nothing."""
     if isinstance(thing, ConductorFace):
         return thing.conductor.acts
     said = getattr(thing, "acts", None)
@@ -170,14 +165,7 @@ class CardMaker:
 
 
 def base_url_of(*clients: object) -> str:
-    """Return the first base URL of SDK clients, or of the clients inside them.
-
-    Args:
-        clients: the clients in order; `None` is skipped.
-
-    Returns:
-        The URL; empty if no client has one.
-    """
+    """Return the first base URL of SDK clients, or of the clients inside them; empty if none has one."""
     holders = [holder for client in clients for holder in (client, getattr(client, "_client", None))]
     urls = (getattr(holder, "base_url", None) for holder in holders)
     return next((str(url) for url in urls if url), "")
@@ -423,20 +411,7 @@ def make_conductor(
     face: str,
     takes: Sequence[str] = (),
 ) -> Conductor:
-    """Return a conductor. Its planner and fallback planner may be models of the host.
-
-    Args:
-        planner: a planner, or an argument of `as_planner`.
-        workers: the pool.
-        options: options of `Conductor`.
-        as_planner: creates a planner from a model of the host.
-        face: the name of the function that the user called, for error messages.
-        takes: names of further options that this function accepts, for error messages.
-
-    Raises:
-        TypeError: `Conductor` has no such option.
-        ConfigError: `as_planner` rejects the planner, or `Conductor` rejects an argument.
-    """
+    """Return a conductor; its planners may be models of the host, which `as_planner` accepts."""
     if unknown := options.keys() - set(CONDUCTOR_OPTIONS):
         told = ", ".join((*takes, *CONDUCTOR_OPTIONS))
         raise TypeError(f"{face} does not accept {', '.join(sorted(unknown))}: its options are {told}")

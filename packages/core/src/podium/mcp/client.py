@@ -246,11 +246,7 @@ class Connection:
         self._session: _Session | None = None
 
     async def call(self, call: Callable[[Client], Awaitable[T]], *, seconds: float) -> T:
-        """Await a call of the client.
-
-        Raises:
-            WorkerError: the server is unreachable, did not answer in time, or answered with an error.
-        """
+        """Await a call of the client, or raise `WorkerError`."""
         session = await self._live()
         try:
             with anyio.fail_after(seconds):

@@ -78,11 +78,7 @@ class Desk(ABC):
 
     @abstractmethod
     def find(self, context: ToolContext, name: str | None, /) -> tuple[str, Conductor]:
-        """Return the name and the conductor of a model; with `None`, of the first.
-
-        Raises:
-            PodiumError: there is no such model, or the client may not use it.
-        """
+        """Return the name and the conductor of a model; with `None`, of the first."""
 
     @abstractmethod
     async def plan(self, call: ToolCall) -> Plan:
@@ -196,13 +192,7 @@ def _complaint(error: Mapping[str, Any]) -> str:
 
 
 def new_server(desk: Desk, name: str, **settings: Any) -> FastMCP[Any]:
-    """Return a server with the tools, which refuse unknown arguments; by default the SDK ignores them.
-
-    Args:
-        desk: carries out the calls.
-        name: the server's name.
-        settings: further arguments of `FastMCP`.
-    """
+    """Return a server with the tools, which refuse unknown arguments; by default the SDK ignores them."""
     root, handler = logging.getLogger(), logging.NullHandler()
     root.addHandler(handler)  # else the SDK configures the logging of the application
     try:
@@ -224,11 +214,7 @@ def new_server(desk: Desk, name: str, **settings: Any) -> FastMCP[Any]:
 
 
 def tool_answer(facts: Mapping[str, Any]) -> CallToolResult:
-    """Return the answer of a run as the result of a tool; if it is incomplete, a second text says why.
-
-    Args:
-        facts: the structured content, as JSON data: `answer`, `run_id`, `status`, `problem` and others.
-    """
+    """Return the answer of a run as the result of a tool; if it is incomplete, a second text says why."""
     texts, problem = [facts["answer"]], facts["problem"]
     if problem is not None:
         texts.append(f"The answer is incomplete ({problem['code']}: {problem['message']}).")
@@ -237,13 +223,7 @@ def tool_answer(facts: Mapping[str, Any]) -> CallToolResult:
 
 
 def tool_failure(code: str, message: str, facts: Mapping[str, Any]) -> CallToolResult:
-    """Return an error as the result of a tool.
-
-    Args:
-        code: the error's code.
-        message: the error's message.
-        facts: more structured content, as JSON data.
-    """
+    """Return an error as the result of a tool."""
     clean = scrub(message)
     told = {**facts, "code": code, "message": clean}
     return _result([f"{code}: {clean}"], structuredContent=told, isError=True)

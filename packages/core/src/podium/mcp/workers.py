@@ -33,11 +33,7 @@ _VARIABLE = re.compile(r"\{(\w+)\}")
 
 
 def check_sdk() -> None:
-    """Check the SDK.
-
-    Raises:
-        ConfigError: the SDK is not installed, or its version is not 1.
-    """
+    """Raise `ConfigError` if the SDK is not installed, or its version is not 1."""
     try:
         found = version("mcp")
     except PackageNotFoundError as error:
@@ -323,13 +319,9 @@ def _read(blocks: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
 
 
 def _is_told(structured: object, texts: list[str]) -> bool:
-    """Return whether the texts already contain the structured content, as MCP recommends.
-
-    If the value is not an object, SDKs put it under the key `result`. They write each item of a list as a
-    separate text.
-    """
+    """Return whether the texts already contain the structured content, as MCP recommends."""
     value = structured
-    if isinstance(structured, dict) and structured.keys() == {"result"}:
+    if isinstance(structured, dict) and structured.keys() == {"result"}:  # SDKs wrap what is not an object
         value = structured["result"]
     told = [_parsed(text) for text in texts]
     return any(each in (structured, value) for each in (told, texts, *told, *texts))

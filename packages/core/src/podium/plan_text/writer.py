@@ -76,21 +76,8 @@ def _json(value: object) -> str:
 
 
 def plan_schema(workers: int, max_steps: int, *, keep: bool = False) -> dict[str, Any]:
-    """Return the JSON schema of a plan in the spelling `json`.
-
-    A schema cannot require that access lists name only earlier steps; `parse_plan` checks this. The schema
-    does not limit the length of a subtask: with `maxLength`, decoders accept raw control characters, and vLLM
-    refuses long patterns. The server's token limit still bounds the subtask.
-
-    Args:
-        workers: the number of workers.
-        max_steps: maximum number of steps.
-        keep: whether there is a previous round. If so, a plan without steps, which keeps the previous answer,
-            is valid, and access lists may name the previous round.
-
-    Raises:
-        ConfigError: there are no workers, or no step is allowed.
-    """
+    """Return the JSON schema of a plan in the spelling `json`; with `keep`, a plan may be empty."""
+    # No `maxLength` of subtasks: decoders then accept raw control characters, and vLLM refuses long patterns.
     check_sizes(workers, max_steps)
     entry: dict[str, Any] = {"type": "integer"}
     if max_steps > 1:
@@ -131,23 +118,7 @@ hex ::= [0-9a-fA-F]
 
 
 def plan_grammar(spelling: Spelling, workers: int, max_steps: int, *, keep: bool = False) -> str:
-    """Return a grammar of plans in one spelling, in the GBNF format of llama.cpp and xgrammar.
-
-    The grammar accepts exactly the plans that `write_plan` can write, with numbers for workers and without
-    `enough`. Accepted plans have lists of equal length, at most `max_steps` steps, workers that exist, and
-    access lists with only earlier steps. The grammar does not limit the length of a subtask; the server's
-    token limit does.
-
-    Args:
-        spelling: the spelling of the plans.
-        workers: the number of workers.
-        max_steps: maximum number of steps.
-        keep: whether there is a previous round. If so, the grammar also accepts a plan without steps, which
-            keeps the previous answer, and access lists that name the previous round.
-
-    Raises:
-        ConfigError: there are no workers, or no step is allowed.
-    """
+    """Return a grammar of the plans that `write_plan` writes without `enough`, in GBNF."""
     check_sizes(workers, max_steps)
     rules = _lists_rules(max_steps) if spelling == "lists" else _object_rules(spelling, max_steps)
     root = "plan"

@@ -41,13 +41,7 @@ def repair_feedback(error: PodiumError) -> str:
 
 
 def round_feedback(answer: str, *, spelling: Spelling, reason: str = "") -> str:
-    """Return the prompt that shows a planner the answer, and asks for another plan or to keep the answer.
-
-    Args:
-        answer: the answer of its plan.
-        spelling: the spelling of the planner.
-        reason: why `accept` rejected the answer; empty without `accept`.
-    """
+    """Return the prompt that shows a planner its answer, and asks for another plan or to keep the answer."""
     keep = keep_text(spelling)
     mark = mark_of(answer, reason)
     told = f"\nIt was judged not good enough, because:\n{tagged('reason', mark, reason)}" if reason else ""

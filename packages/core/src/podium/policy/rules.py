@@ -43,15 +43,7 @@ def after(party: Party, shown: frozenset[str]) -> frozenset[str]:
 def labels_of(
     plan: Plan, cards: Sequence[Party], labels: frozenset[str], previous: frozenset[str] = frozenset()
 ) -> tuple[Flow, ...]:
-    """Return the labels that flow through each step of a plan.
-
-    Args:
-        plan: the plan.
-        cards: the cards of the pool's workers.
-        labels: the labels of the data that every step sees: the labels of the query, and of all data that the
-            planner has seen.
-        previous: the labels of the previous round, for the steps that see it.
-    """
+    """Return the labels that flow through each step of a plan."""
     flows: list[Flow] = []
     for step in plan.steps:
         before = previous if step.previous else frozenset[str]()
@@ -94,13 +86,7 @@ _MOST_CHARS: Final = 4 * 2**20
 
 
 def answer_key(asker: str, text: str, tool_calls: Sequence[Part] = ()) -> str:
-    """Return the hash by which the labels of an answer are found; empty for an empty answer.
-
-    Args:
-        asker: whose conversation it is.
-        text: the text; white space, and the sentence at the end of an incomplete answer, have no effect.
-        tool_calls: the tool calls of an answer without text, of which the first counts.
-    """
+    """Return the hash by which the labels of an answer are found; empty for an empty answer."""
     said = _said(text)
     if not said and tool_calls:
         said = json.dumps([tool_calls[0].get("id"), tool_calls[0].get("function", {}).get("name")])
@@ -119,10 +105,7 @@ def _packed(text: str) -> str:
 
 
 class AnswerLabels:
-    """The labels of the latest answers, in memory. It is thread-safe.
-
-    When there are too many, the oldest answers are removed first.
-    """
+    """The labels of the latest answers, in memory. It is thread-safe."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, frozenset[str]] = OrderedDict()

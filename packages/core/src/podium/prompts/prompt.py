@@ -24,11 +24,7 @@ def judge_prompt(query: Sequence[Message], answer: str) -> str:
 
 
 def worker_messages(step_input: StepInput, card: Card) -> tuple[Message, ...]:
-    """Return the messages for a worker: the question, its named texts, the visible steps, its subtask.
-
-    Workers get parts of the conversation that are not text if their card accepts them; otherwise
-    the message says that an attachment is missing.
-    """
+    """Return the messages for a worker: the question, its named texts, the visible steps, its subtask."""
     if not step_input.query and not step_input.visible and not step_input.texts:
         return (Message("user", step_input.subtask),)
     *history, question = step_input.query or _NO_QUESTION
@@ -143,19 +139,7 @@ def step_input(
     most_chars: int = MOST_CHARS,
     texts: Mapping[str, str] = _NO_TEXTS,
 ) -> StepInput:
-    """Return the input of a worker.
-
-    Args:
-        worker: the worker of the step.
-        step: the step.
-        visible: the steps that the worker sees.
-        query: the conversation; empty if workers do not see the question.
-        most_chars: maximum length of a subtask with outputs and named texts filled in, in characters.
-        texts: the run's named texts; the worker sees the texts that the subtask names.
-
-    Raises:
-        PlanInvalid: the subtask is longer than `most_chars`, or names a text that the run does not have.
-    """
+    """Return the input of a worker; `query` is empty if workers do not see the question."""
     check_names(step.subtask, texts)
     labels = {shown.step: shown.label for shown in visible if shown.label is not None and not shown.previous}
     subtask = mentioned(step.subtask, labels, texts)
@@ -171,11 +155,7 @@ def named_texts(subtask: str, texts: Mapping[str, str]) -> tuple[tuple[str, str]
 
 
 def check_names(subtask: str, texts: Collection[str]) -> None:
-    """Check that the run has all texts that a subtask names; in a run without texts, names are literal.
-
-    Raises:
-        PlanInvalid: the subtask names a text that the run does not have.
-    """
+    """Raise `PlanInvalid` if a subtask names a text that a run with texts does not have."""
     for name in names_in(subtask) if texts else ():
         if name not in texts:
             known = ", ".join(texts)
@@ -200,16 +180,7 @@ def shown_step(
     previous: bool = False,
     names: Collection[str] = (),
 ) -> VisibleStep:
-    """Return a step of a plan as other workers see it.
-
-    Args:
-        plan: the plan.
-        index: the step's index in the plan.
-        output: the step's output.
-        gap: why there is no output; empty if there is one.
-        previous: whether it is a step of the previous round.
-        names: the names of the run's texts.
-    """
+    """Return a step of a plan as other workers see it; `gap` says why it has no output."""
     step = plan.steps[index]
     subtask = mentioned(step.subtask, dict(enumerate(plan.labels)), names)
     return VisibleStep(index, subtask, output, gap, previous, step.label)
@@ -225,14 +196,7 @@ def gap_of(outcome: Outcome) -> str:
 
 
 def mentioned(subtask: str, labels: Mapping[int, int] = _NO_LABELS, names: Collection[str] = ()) -> str:
-    """Return a subtask with its references in words: "the output of step 0", "the text contract".
-
-    Args:
-        subtask: the subtask as in the plan.
-        labels: for each index of a step, the number with which workers see it; a step that is missing here is
-            seen with its index.
-        names: the names of the run's texts.
-    """
+    """Return a subtask with its references in words: "the output of step 0", "the text contract"."""
     if "{{" not in subtask:
         return subtask
     told = ""
@@ -250,14 +214,7 @@ def is_object(subtask: str, names: Collection[str] = ()) -> bool:
 
 
 def filled_object(subtask: str, filled: Mapping[Reference, str]) -> str | None:
-    """Return the JSON object in a subtask with its references filled in; `None` if there is no object.
-
-    The filled-in texts are escaped, so they cannot change the structure of the object.
-
-    Args:
-        subtask: the subtask as in the plan.
-        filled: the text for each reference, as `filling` returns it.
-    """
+    """Return the JSON object in a subtask with its references filled in; `None` if there is no object."""
     parts = list(parts_of(subtask, _names(filled)))
     places = _places(parts)
     if places is None:
