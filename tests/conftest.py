@@ -8,7 +8,7 @@ import trustme
 from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
-    "short", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "short", max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 # `make test` always uses the same examples; `make nightly` uses new ones.
 settings.register_profile("long", settings.get_profile("short"), max_examples=150)
