@@ -84,10 +84,10 @@ def test_steps_are_counted_everywhere_or_nowhere() -> None:
     """A step that one run refuses is booked in none."""
     outer = _ledger(steps=2)
     inner = outer.nested(Limits(steps=5), 1, 0.0)
-    inner.start_step()
-    outer.start_step()
+    inner.reserve(CALL, starts=1)
+    outer.reserve(CALL, starts=1)
     with pytest.raises(LimitExceeded, match="the outer run has 0 steps left of its 2 steps"):
-        inner.start_step()
+        inner.reserve(CALL, starts=1)
     assert (inner.steps, outer.steps, inner.left.steps) == (1, 2, 0)
 
 

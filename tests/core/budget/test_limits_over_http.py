@@ -33,7 +33,7 @@ async def test_what_does_not_fit_is_never_sent() -> None:
     """The server sees the calls that fit, each with its answer bounded, and no other."""
     async with ChatServer(lambda call: says(call, "fine", usage=LONG)) as server:
         # four calls with 64 tokens each fit, and each answer has 100
-        limits = Limits(cost=0.0035)
+        limits = Limits(cost=0.004)
         result = await Conductor(FixedPlanner(WIDE), [_worker(server)], limits=limits).run("What?")
         assert len(server.calls) == 3
         assert all(64 <= call.body["max_tokens"] < 100 for call in server.calls)

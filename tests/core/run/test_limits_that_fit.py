@@ -1,5 +1,6 @@
 """A limit of three times what a run uses changes neither its answer nor which calls overlap."""
 
+import re
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import WorkerUnavailable
 from podium.journal import MemoryJournal
-from podium.planners import ChatPlanner
+from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Completion, Result, StepDelta
 from podium.types.messages import estimate_usage
 from podium.workers import Card, Price, Request, ScriptedWorker
@@ -87,6 +88,68 @@ async def test_the_same_answer_in_the_same_time(
     assert (result.status, result.answer) == ("ok", free.answer), result.problem
     assert not any(outcome.calls for outcome in result.outcomes), "each step was called once"
     assert result.seconds == pytest.approx(free.seconds, rel=0.1)
+
+
+CHAIN: tuple[Row, ...] = ((0, "Find the facts.", ()), (1, "Judge the facts.", (0,)), (2, "Answer.", (1,)))
+DIAMOND: tuple[Row, ...] = (*FOUR[:3], (3, "Answer the question.", (1, 2)))
+PRICES = {
+    "even": [(1, 10), (1, 10), (1, 10), (1, 10)],
+    "dear first": [(10, 50), (1, 5), (1, 5), (1, 5)],
+    "dear last": [(1, 5), (1, 5), (1, 5), (10, 50)],
+    "dear input": [(10, 10), (10, 10), (10, 10), (10, 10)],
+    "mixed": [(2, 8), (0.1, 0.4), (15, 75), (3, 15)],
+}
+LENGTHS = [(300, 300, 300, 300), (30, 400, 100, 900), (1_500, 200, 50, 70), (70, 1_000, 60, 300)]
+
+
+async def _priced(steps: tuple[Row, ...], prices: str, lengths: tuple[int, ...], limits: Limits) -> Result:
+    workers = [
+        Model(f"w{number}", Price(input=price[0], output=price[1]), f"w{number} " + "word" * (tokens - 1))
+        for number, (price, tokens) in enumerate(zip(PRICES[prices], lengths, strict=True))
+    ]
+    return await Conductor(FixedPlanner(plan_of(*steps)), workers, limits=limits).run("How tall is it?")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("prices", PRICES)
+@pytest.mark.parametrize("steps", [CHAIN, DIAMOND])
+async def test_a_higher_limit_gives_no_worse_result(
+    steps: tuple[Row, ...], prices: str, lengths: tuple[int, ...]
+) -> None:
+    """From half the cost of the run to twenty times: never above the limit, and complete from three times on.
+
+    No step is called more than twice.
+    """
+    free = await _priced(steps, prices, lengths, Limits())
+    assert free.cost is not None
+    best, statuses = 0, ["failed", "partial", "ok"]
+    for power in range(48):
+        limit = 0.5 * 1.08**power * free.cost
+        result = await _priced(steps, prices, lengths, Limits(cost=limit))
+        assert result.cost is not None
+        assert result.cost <= limit
+        assert all(len(outcome.calls) <= 2 for outcome in result.outcomes)
+        assert statuses.index(result.status) >= best, result.problem
+        best = statuses.index(result.status)
+        if limit >= 3 * free.cost:
+            assert (result.status, result.answer) == ("ok", free.answer), result.problem
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+@pytest.mark.parametrize("prices", PRICES)
+@pytest.mark.parametrize("steps", [CHAIN, DIAMOND])
+async def test_the_amount_that_a_refused_plan_needs_is_enough(
+    steps: tuple[Row, ...], prices: str, lengths: tuple[int, ...]
+) -> None:
+    """With exactly this amount, the run has an answer, from answers that may be cut."""
+    refused = await _priced(steps, prices, lengths, Limits(cost=1e-6))
+    assert refused.problem is not None
+    needed = re.search(r"the plan needs at least \$([\d.]+\d)", refused.problem.message)
+    assert needed is not None
+    result = await _priced(steps, prices, lengths, Limits(cost=float(needed[1])))
+    assert result.status != "failed", result.problem
+    assert all(outcome.status == "ok" for outcome in result.outcomes)
 
 
 @pytest.mark.parametrize("stream", [False, True])

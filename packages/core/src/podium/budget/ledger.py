@@ -293,36 +293,26 @@ class Ledger:
         """Set the function that returns what the run keeps from its nested runs; `None` keeps nothing."""
         self._books[0].keeps = keeps
 
-    def start_step(self) -> None:
-        """Count one started step.
-
-        Raises:
-            LimitExceeded: the run has started the maximum number of steps.
-        """
-        with self._lock:
-            if len(self._books) > 1 or self.steps >= self.limits.steps:
-                self.spare(steps=1, what="another step needs")
-            for book in self._books:
-                book.steps += 1
-
-    def reserve(self, worst: Spend | None, *besides: Spend) -> Reservation:
+    def reserve(self, worst: Spend | None, *besides: Spend, starts: int = 0, steps: int = 0) -> Reservation:
         """Reserve the maximum that a call may spend.
 
         Args:
             worst: the call's worst case; `None` for a call that counts its own spending.
             besides: amounts that must also fit, and are not reserved.
+            starts: number of steps that start with the call.
+            steps: number of further steps that must fit.
 
         Raises:
             LimitExceeded: the amounts do not fit the limits; nothing is reserved.
         """
         what = TOGETHER if besides else "a call may need"
+        amounts = besides if worst is None else (worst, *besides)
         with self._lock:
-            if worst is None:
-                self.spare(*besides, what=what)
-                return Reservation(NOTHING, books_itself=True)
-            self.spare(worst, *besides, what=what)
-            reservation = Reservation(worst, counts=[book.counts(worst) for book in self._books])
+            self.spare(*amounts, steps=starts + steps, what=what)
+            reservation = Reservation(worst or NOTHING, books_itself=worst is None)
+            reservation.counts = [book.counts(reservation.amount) for book in self._books]
             for book, counts in zip(self._books, reservation.counts, strict=True):
+                book.steps += starts
                 book.reserved = tuple(map(add, book.reserved, counts))
         return reservation
 

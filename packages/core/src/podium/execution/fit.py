@@ -1,11 +1,12 @@
 """Divides what the limits of a run leave among the calls that are still to be made.
 
-A call reserves its prompt and its cap, the longest answer that the request allows. The cap is the call's
-share of what is left. Estimates only divide what is left. A call is refused only if it, and the least that
-the steps after it need, exceed a limit.
+A call reserves its prompt, and its cap: the longest answer that the request allows. The cap is the call's
+share of what is left. Each token of an answer costs its own price, and the price of reading it in the steps
+that see it. A call is refused only if the limits do not allow it together with the shortest answers of the
+later steps.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import mul
 from typing import Final
@@ -18,19 +19,21 @@ from podium.errors import LimitExceeded, PlanInvalid
 from podium.execution.context import RunContext
 from podium.execution.graph import DependencyGraph, StepState
 from podium.planners.planner import Planner, PlanRequest, asked_steps
+from podium.types.messages import Message, estimate_usage
 from podium.types.plan import Step
-from podium.workers.worker import Card, Request, VisibleStep
+from podium.usage import estimate_tokens
+from podium.workers.worker import Card, Request, VisibleStep, most_tokens
 
 LEAST: Final = 64
 """Tokens of the shortest cap."""
 _BOUND: Final = 4
-"""The tokens that are reserved for a prompt are at most about this many times its tokens."""
+"""The tokens that are reserved to read a text are at most about this many times its tokens."""
 _USUAL: Final = 300
 """Tokens of the answer of a worker without history, if no worker of the plan has one."""
 _OF_ROW: Final = 60
 """Tokens of a row of a plan, with a margin, because a plan that is cut must be written again."""
-_UNSEEN: Final = 3
-"""Fewest steps that may follow a step of an incomplete plan."""
+_UNSEEN: Final = 5
+"""Fewest steps that may follow a step of an incomplete plan, in this plan or in its repair."""
 _UNEVEN: Final = 3
 """A step of an incomplete plan waits if another step has more than this many times its cap, as there are more
 steps than expected, unless its cap is `_AMPLE`."""
@@ -44,7 +47,9 @@ class Need:
     """What a call needs of the limits."""
 
     least: Spend
-    """The call with the shortest cap."""
+    """The reservation of the call with the shortest cap."""
+    expected: int = 0
+    """The expected tokens of its prompt."""
     most: int = 0
     """Tokens of its longest answer; 0 if it writes none, or reserves its own calls."""
     price: float | None = None
@@ -52,18 +57,49 @@ class Need:
     card: Card | None = None
     usual: int | None = None
     """Tokens that the worker's answers needed so far; `None` without history."""
+    seen: int = 0
+    """The expected tokens of the outputs that it sees, beside its prompt."""
+    seen_most: int = 0
+    """The tokens that are reserved to read these outputs."""
+    coming: int = 0
+    """The number of steps that it sees and that have not been called."""
+    read_again: float = 0.0
+    """USD to read one token of its answer in other steps."""
 
-    def with_inputs(self, more: int, part: int = 1) -> Spend:
-        """Return the call with the shortest cap and a prompt of `more` tokens more, divided by `part`."""
-        least, read = self.least, (self.least.input_tokens + more) // part
-        cost = least.cost
+    @property
+    def floor(self) -> Spend:
+        """The call as it is expected, with the shortest answer."""
+        return self._reading(self.expected, self.seen)
+
+    @property
+    def whole(self) -> Spend:
+        """The reservation of the call, with the shortest answer."""
+        return self._reading(self.least.input_tokens, self.seen_most)
+
+    @property
+    def reads(self) -> float:
+        """USD for one more token of its prompt."""
+        return self.card.price.most(1, 0) if self.card is not None and self.card.price is not None else 0.0
+
+    def _reading(self, read: int, seen: int) -> Spend:
+        least, cost = self.least, self.least.cost
         if cost is not None and self.card is not None and self.card.price is not None and self.most:
-            cost = self.card.price.most(read, least.output_tokens)
-        return Spend(least.calls, read, least.output_tokens, cost)
+            cost = self.card.price.most(read + seen, least.output_tokens)
+        return Spend(least.calls, read + seen, least.output_tokens, cost)
+
+    @property
+    def later(self) -> "Need":
+        """What the call needs if the steps that it sees have the shortest caps."""
+        seen = LEAST * self.coming
+        return replace(self, seen=self.seen + seen, seen_most=self.seen_most + _BOUND * seen, coming=0)
 
     @classmethod
     def of(
-        cls, worst: Callable[[int | None], Spend | None], card: Card | None, usual: int | None = None
+        cls,
+        worst: Callable[[int | None], Spend | None],
+        card: Card | None,
+        usual: int | None = None,
+        messages: Sequence[Message] = (),
     ) -> "Need":
         """Return what a call needs, from the maximum that it may spend with a cap, and without."""
         most = worst(None)
@@ -73,10 +109,11 @@ class Need:
         tokens, price = most.output_tokens - least.output_tokens, 0.0
         if tokens and most.cost is not None and least.cost is not None:
             price = (most.cost - least.cost) / tokens
-        return cls(least, most.output_tokens, price, card, usual)
+        expected = max(estimate_usage(messages, "").input_tokens, least.input_tokens // _BOUND)
+        return cls(least, min(expected, least.input_tokens), most.output_tokens, price, card, usual)
 
 
-def cap_of(spare: Remaining, own: Need, others: Iterable[Need]) -> int | None:
+def cap_of(spare: Remaining, own: Need, others: Sequence[Need]) -> int | None:
     """Return the cap of a call; `None` if no limit of tokens or cost bounds its answer."""
     needs = [own, *others]
     known = [need.usual for need in needs if need.usual is not None]
@@ -87,12 +124,26 @@ def cap_of(spare: Remaining, own: Need, others: Iterable[Need]) -> int | None:
     shares = []
     if spare.output_tokens is not None:
         shares.append(spare.output_tokens / sum(sizes))
-    if spare.cost is not None and own.price:
-        costs = (price if need.price is None else need.price for need in needs)
+    if spare.cost is not None and (own.price or own.read_again):
+        costs = [(price if need.price is None else need.price) + need.read_again for need in needs]
         shares.append(spare.cost / sum(map(mul, sizes, costs)))
     if not shares or not own.most:
         return None
     return min(own.most, own.least.output_tokens + int(sizes[0] * min(shares)))
+
+
+def floors_of(needs: Sequence[Need]) -> list[Spend]:
+    """Return the least that calls need one after the other: the largest prompt is reserved in full."""
+    floors = [need.floor for need in needs]
+    wholes = [need.whole for need in needs]
+    if floors:
+        more = [
+            ((whole.cost or 0.0) - (floor.cost or 0.0), whole.input_tokens - floor.input_tokens)
+            for whole, floor in zip(wholes, floors, strict=True)
+        ]
+        largest = more.index(max(more))
+        floors[largest] = wholes[largest]
+    return floors
 
 
 def is_metered(context: RunContext) -> bool:
@@ -119,38 +170,37 @@ def planner_call(
     if not is_metered(context):
         context.ledger.spare(own.least, Spend(1), *earlier.amounts, steps=1 + earlier.steps, what=what)
         return request, worst(None)
-    needs = [need_of_step(context, Step(number, "Answer."), number) for number in order]
+    needs = [need_of_step(context, Step(number, "Answer.")) for number in order]
     steps = [needs[index % len(needs)] for index in range(request.asked_steps)]
     try:
-        floors = [step.with_inputs(0, _BOUND) for step in steps]
-        spare = context.ledger.spare(own.least, *floors, *earlier.amounts)
+        spare = context.ledger.spare(own.least, *(step.floor for step in steps), *earlier.amounts)
     except LimitExceeded:
         steps = [min(steps, key=lambda step: (step.least.cost or 0.0, step.least.input_tokens))]
-        floors = [steps[0].with_inputs(0, _BOUND), *earlier.amounts]
+        floors = [steps[0].floor, *earlier.amounts]
         spare = context.ledger.spare(own.least, *floors, steps=1 + earlier.steps, what=what)
     cap = cap_of(spare, own, [replace(step, usual=step.usual or _USUAL) for step in steps])
     return request if cap is None else replace(request, max_tokens=cap), worst(cap)
 
 
-def need_of_step(context: RunContext, step: Step, number: int) -> Need:
-    """Return what a call for a step needs, without the outputs of other steps."""
-    worker = context.settings.pool.workers[number]
+def need_of_step(context: RunContext, step: Step, seen: Sequence[VisibleStep] = ()) -> Need:
+    """Return what a call for a step needs, beside the outputs of the steps `seen`."""
+    worker = context.settings.pool.workers[step.worker]
     before = context.previous.visible if step.previous else ()
-    visible = [*before, *(VisibleStep(seen, "", "") for seen in step.access)]
     try:
-        shown = context.input_of(worker, step, visible)
+        shown = context.input_of(worker, step, [*before, *seen])
     except PlanInvalid:  # the step fails when it starts
         return Need(Spend(1))
-    return need_of(
-        context, number, Request(messages=context.messages(step, shown, worker.card), step_input=shown)
-    )
+    messages = context.messages(step, shown, worker.card)
+    return need_of(context, step.worker, Request(messages=messages, step_input=shown))
 
 
 def need_of(context: RunContext, number: int, request: Request) -> Need:
     """Return what a call of a worker needs."""
     pool = context.settings.pool
     usual = pool.states[number].history.output_tokens(_QUANTILE)
-    return Need.of(lambda cap: worst_case(context, number, request, cap), pool.cards[number], usual)
+    return Need.of(
+        lambda cap: worst_case(context, number, request, cap), pool.cards[number], usual, request.messages
+    )
 
 
 def worst_case(context: RunContext, number: int, request: Request, cap: int | None = None) -> Spend | None:
@@ -186,15 +236,18 @@ class Fit:
         self._planned.set()
         if not self._calling():
             return
-        context, kept, whole = self._context, self.kept(), list[Spend]()
+        context = self._context
         context.ledger.keep(self.kept)
-        amounts = [] if context.cache is not None else list(kept.amounts)  # cached answers need no calls
-        if amounts and self._is_metered:
-            whole = [need.with_inputs(more) for need, more in self._open()]
-            largest = max(range(len(whole)), key=lambda at: (whole[at].cost or 0.0, whole[at].input_tokens))
-            amounts[largest] = whole[largest]  # it must fit alone
+        needs = [] if context.cache is not None else self._open()  # cached answers need no calls
+        least, enough = floors_of(needs), floors_of([need.later for need in needs])
+        earlier = context.earlier
         try:
-            context.ledger.spare(*amounts, steps=kept.steps, what="the plan needs at least")
+            self._fitting(
+                [*least, *earlier.amounts],
+                [*enough, *earlier.amounts],
+                what="the plan needs at least",
+                steps=self.kept().steps,
+            )
         except LimitExceeded as error:
             if error.limit in ("steps", "calls") or not context.ledger.is_calling:
                 self.refusal = error
@@ -204,37 +257,45 @@ class Fit:
         self._planned.set()
         self._context.ledger.keep(None)
 
-    async def freed(self) -> bool:
+    async def freed(self, refused: LimitExceeded) -> bool:
         """Wait until a call that does not fit may fit; return whether the method waited."""
-        if self._is_planned:
-            return await self._context.ledger.freed()
-        await self._planned.wait()
-        return True
+        if not self._is_planned:
+            await self._planned.wait()
+            return True
+        return refused.limit not in ("steps", "calls") and await self._context.ledger.freed()
 
     def reserve(
-        self, index: int, number: int, request: Request, *, is_repeated: bool = False
+        self, state: StepState, number: int, request: Request, *, is_repeated: bool = False
     ) -> tuple[Request, Reservation]:
-        """Reserve a call, and return its request, with its cap, and its reservation."""
+        """Count the start of a step, reserve its call, and return the request, with its cap."""
         if self.refusal is not None:
             raise self.refusal
-        request = self.capped(index, number, request, is_repeated=is_repeated)
-        worst = worst_case(self._context, number, request)
-        if self._is_metered or not self._is_planned or self._context.cache is not None:
-            return request, self._context.ledger.reserve(worst)
-        besides = [Spend(others)] if (others := len(self._calling(index))) else []
-        return request, self._context.ledger.reserve(worst, *besides, *self._context.earlier.amounts)
+        context, others, unstarted = self._context, self._calling(state), 0
+        calls = len(others) if context.cache is None else 0
+        if not self._is_planned:
+            following = self._following()
+            repair = context.settings.planner.card is not None
+            calls = len(others) + following + repair
+            unstarted = following + sum([not each.has_started for each in others])
+        request = self.capped(state, number, request, is_repeated=is_repeated)
+        besides = [*([Spend(calls)] if calls else []), *context.earlier.amounts]
+        starts = 0 if state.has_started else 1
+        worst = worst_case(context, number, request)
+        reservation = context.ledger.reserve(worst, *besides, starts=starts, steps=unstarted)
+        state.has_started = True
+        return request, reservation
 
-    def capped(self, index: int, number: int, request: Request, *, is_repeated: bool = False) -> Request:
-        """Return the request of a call with its cap; `reserve` describes the arguments and the error."""
+    def capped(
+        self, state: StepState, number: int, request: Request, *, is_repeated: bool = False
+    ) -> Request:
+        """Return the request of a call with its cap; raise `LimitExceeded` if it does not fit."""
         if not self._is_metered:
             return request
         context = self._context
-        others = self._open(index) + ([] if self._is_planned else self._unseen())
-        floors = [need.with_inputs(more, _BOUND) for need, more in others if context.cache is None]
-        floors += context.earlier.amounts
-        own = need_of(context, number, request)
-        spare = context.ledger.spare(own.least, *floors, what=TOGETHER if floors else "a call may need")
-        cap = cap_of(spare, own, () if is_repeated else (need for need, _ in others))
+        own = replace(need_of(context, number, request), read_again=self._read_again(state, state))
+        others = self._open(state) + ([] if self._is_planned else self._unseen())
+        spare = self._spare(own, others if context.cache is None else [])
+        cap = cap_of(spare, own, () if is_repeated else others)
         if cap is not None and not self._is_planned:
             if _UNEVEN * cap < self._longest and cap < _AMPLE:
                 raise LimitExceeded("output_tokens", "the step waits until the plan is complete")
@@ -242,36 +303,92 @@ class Fit:
         given = request.sampling.max_tokens or context.settings.pool.workers[number].max_tokens
         return with_cap(request, cap) if cap is not None and (given is None or cap < given) else request
 
+    def _spare(self, own: Need, others: Sequence[Need]) -> Remaining:
+        """Return what is left beside a call with the shortest cap, and beside the calls after it."""
+        earlier, what = self._context.earlier.amounts, TOGETHER if others else "a call may need"
+        later = [*floors_of([need.later for need in others]), *earlier]
+        floors = [own.least, *(need.floor for need in others), *earlier]
+        now = self._fitting(floors, [own.least, *later], what=what)
+        try:
+            then = self._context.ledger.spare(own.floor, *later)
+        except LimitExceeded:  # the shortest cap
+            return Remaining(output_tokens=now.output_tokens and 0, cost=now.cost and 0.0)
+        return min(now, then, key=lambda left: left.cost or 0.0)
+
+    def _fitting(
+        self, least: Sequence[Spend], enough: Sequence[Spend], *, what: str, steps: int = 0
+    ) -> Remaining:
+        """Return what is left beside the least amounts; the error names what is enough for certain."""
+        try:
+            return self._context.ledger.spare(*least, steps=steps, what=what)
+        except LimitExceeded:
+            self._context.ledger.spare(*enough, steps=steps, what=what)
+            raise
+
     def kept(self) -> Kept:
         """Return the least that the steps without a call need, which nested runs leave to them."""
         earlier, starts = self._context.earlier, sum([not each.has_started for each in self._calling()])
-        own = [need.with_inputs(more, _BOUND) for need, more in self._open()]
-        return Kept([*own, *earlier.amounts], starts + earlier.steps)
+        return Kept([*floors_of(self._open()), *earlier.amounts], starts + earlier.steps)
 
-    def _calling(self, but: int | None = None) -> list[StepState]:
+    def _calling(self, but: StepState | None = None) -> list[StepState]:
         """Return the steps that must still call a worker, without the step `but`."""
-        return [each for each in self._all if each.index != but and each.needs_call]
+        return [each for each in self._all if each is not but and each.needs_call]
 
-    def _open(self, but: int | None = None) -> list[tuple[Need, int]]:
-        """Return what the steps without a call need, and the tokens of the outputs that they see."""
+    def _open(self, but: StepState | None = None) -> list[Need]:
+        """Return what the steps without a call need, seen from the step `but`."""
+        calling = self._calling(but)
         if not self._is_metered:
-            return [(_CALL, 0)] * len(self._calling(but))
-        outputs = {each.index: 0 if each.outcome is None else len(each.outcome.text) for each in self._all}
-        found = []
-        for state in self._calling(but):
-            key = state.index, state.order[0]
-            if key not in self._needs:
-                self._needs[key] = need_of_step(self._context, state.step, state.order[0])
-            found.append((self._needs[key], sum(4 * outputs[seen] // 5 for seen in state.step.access)))
-        return found
+            return [_CALL] * len(calling)
+        return [replace(self._seeing(each, but), read_again=self._read_again(each, but)) for each in calling]
 
-    def _unseen(self) -> list[tuple[Need, int]]:
-        """Return what the steps may need that are not written yet: they call all workers in turn."""
-        size, rows = len(self._context.settings.pool), len(self._all)
-        steps = max(asked_steps(self._context.most_steps, size) - rows, _UNSEEN)
+    def _need(self, state: StepState) -> Need:
+        """Return what a step needs, beside the outputs that it sees."""
+        step = replace(state.step, worker=state.order[0])
+        key = state.index, step.worker
+        if key not in self._needs:
+            seen = [VisibleStep(index, self._all[index].subtask, "") for index in step.access]
+            self._needs[key] = need_of_step(self._context, step, seen)
+        return self._needs[key]
+
+    def _seeing(self, state: StepState, but: StepState | None) -> Need:
+        """Return what a step needs, with the outputs that it sees, and the caps of those to come."""
+        seen = most = coming = 0
+        for index in state.step.access:
+            other = self._all[index]
+            if other is but or other.needs_call:
+                coming += 1
+            elif other.outcome is None:
+                cap = other.calls[-1].reservation.amount.output_tokens if other.calls else 0
+                cap = max(cap, LEAST) if self._context.ledger.limits_any("cost") else LEAST
+                seen, most = seen + cap, most + _BOUND * cap
+            elif other.is_good:
+                text = other.outcome.text
+                seen, most = seen + estimate_tokens(text), most + most_tokens([Message("user", text)])
+        return replace(self._need(state), seen=seen, seen_most=most, coming=coming)
+
+    def _read_again(self, state: StepState, but: StepState | None) -> float:
+        """Return the USD to read a token of a step's answer; the dearest reader of `but` reserves it."""
+        price = sum([self._need(each).reads for each in state.dependents if each.needs_call])
+        readers = [] if but is None else [each for each in but.dependents if each.needs_call]
+        dearest = max(readers, key=lambda each: self._need(each).reads, default=None)
+        if but is not None and dearest is not None and state.index in dearest.step.access:
+            cut, bound = but.calls[-1].completion if but.calls else None, float(_BOUND)
+            if cut is not None and cut.usage.total_output_tokens:
+                reserved = most_tokens([Message("user", cut.text)])
+                bound = min(bound, reserved / cut.usage.total_output_tokens)
+            price += max(bound - 1, 0.0) * self._need(dearest).reads
+        return price
+
+    def _following(self) -> int:
+        """Return how many steps of an incomplete plan, or of its repair, may still be read."""
+        asked = asked_steps(self._context.most_steps, len(self._context.settings.pool))
+        return max(asked - len(self._all), min(asked, _UNSEEN))
+
+    def _unseen(self) -> list[Need]:
+        """Return what the steps may need that are not read yet: they call all workers in turn."""
+        size = len(self._context.settings.pool)
         return [
-            (need_of_step(self._context, Step(each % size, "Answer."), each % size), 0)
-            for each in range(steps)
+            need_of_step(self._context, Step(each % size, "Answer.")) for each in range(self._following())
         ]
 
 

@@ -4,7 +4,9 @@ Implements retries, fallbacks and caching, within the run's limits, policy and s
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 import anyio
@@ -22,7 +24,7 @@ from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import AttemptFailed, StepStarted
 from podium.types.messages import Completion
 from podium.types.outcome import ActionEnd, Call, Outcome, Problem, StepStatus, shortfall, totals
-from podium.workers.pool import CircuitBreaker, take
+from podium.workers.pool import CircuitBreaker
 from podium.workers.worker import Caller, Request
 
 
@@ -63,8 +65,6 @@ class StepRunner:
         try:
             card = self.context.settings.pool.cards[self.state.step.worker]
             self.context.policy.guard(card, self.state.labels)
-            self.context.ledger.start_step()
-            self.state.has_started = True
             await self._try()
         except RetriesExhausted as end:
             problem = Problem.of(end.error)
@@ -143,7 +143,7 @@ class StepRunner:
             return False
         given = self._request(attempt.worker, inf)
         try:
-            longer = self.fit.capped(self.state.index, attempt.worker, given, is_repeated=True)
+            longer = self.fit.capped(self.state, attempt.worker, given, is_repeated=True)
         except LimitExceeded:
             return False
         cap = attempt.request.sampling.max_tokens
@@ -173,29 +173,26 @@ class StepRunner:
     async def _in_slot(self, number: int) -> Attempt | None:
         """Call a worker in one of its slots; return `None` if its circuit breaker is open."""
         context, retry = self.context, self.context.settings.retry
-        held: list[anyio.Semaphore] = []
         state = context.settings.pool.states[number]
         breaker, slot = state.breaker, state.slot
-        try:
-            if slot is not None:
-                held = await take(slot)
+        while True:
+            async with nullcontext() if slot is None else slot:
                 await checkpoint_if_cancelled()  # a slot can become free at the moment of a cancellation
-            if breaker.failures and breaker.rest(context.clock(), retry.break_after, retry.break_seconds):
-                return None
-            attempt = None
-            while attempt is None:  # calls that end may free part of their reservations
+                if breaker.failures and breaker.rest(context.clock(), retry.break_after, retry.break_seconds):
+                    return None
                 try:
                     attempt = self._begin(number, breaker)
                 except LimitExceeded as error:
-                    self._waits = "did not fit the limits of the run"
-                    if error.limit == "calls" or not await self.fit.freed():
-                        raise
-            called = attempt.number
-            await attempt.run(lambda text: self.on_text(self.state, text, called))
-            return attempt
-        finally:
-            for taken in held:
-                taken.release()
+                    refused = error
+                else:
+                    await attempt.run(partial(self._tell_text, attempt.number))
+                    return attempt
+            self._waits = "did not fit the limits of the run"
+            if not await self.fit.freed(refused):  # calls that end may free part of their reservations
+                raise refused
+
+    def _tell_text(self, number: int, text: str) -> None:
+        self.on_text(self.state, text, number)
 
     def _begin(self, number: int, breaker: CircuitBreaker) -> Attempt:
         """Reserve the maximum that a call may spend, and emit `StepStarted`."""
@@ -206,7 +203,7 @@ class StepRunner:
         with Boundary(f"worker {card.name!r}", WorkerFailed):
             given = self._request(number, min(until, deadline), outer)
             is_repeated = latest is not None and (latest.is_cut or latest.reached_cap)
-            request, reservation = self.fit.reserve(state.index, number, given, is_repeated=is_repeated)
+            request, reservation = self.fit.reserve(state, number, given, is_repeated=is_repeated)
         outer.reservation = reservation
         attempt = Attempt(
             context=context,

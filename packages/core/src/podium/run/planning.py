@@ -5,7 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import isinf
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
@@ -35,7 +35,7 @@ from podium.execution.fit import planner_call
 from podium.execution.graph import STOPPED
 from podium.plan_text.parser import PlanReader
 from podium.planners.chat import repair_feedback
-from podium.planners.planner import Planner, PlannerCall, PlanRequest, PlanText, Turn, asked_steps, misfit
+from podium.planners.planner import Planner, PlannerCall, PlanRequest, PlanText, Turn, misfit
 from podium.prompts.prompt import check_names
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
@@ -46,22 +46,15 @@ from podium.usage import Usage
 from podium.workers.pool import take
 from podium.workers.worker import pieces_of
 
-REPAIRED: Final = 5
-"""Number of steps of a repaired plan for which early steps leave room."""
-
 
 class EarlyStart:
-    """Starts the steps of a plan text as they are read, if the policy and the limits allow."""
+    """Starts the steps of a plan text as they are read, if the policy allows."""
 
     def __init__(self, context: RunContext, start: Callable[[Step], None]) -> None:
         self._context = context
         self._start = start
         self._read: tuple[Step, ...] = ()
         self._started = 0
-        self._most: int | None = None
-        """Number of steps that may start early; `None` before the first step."""
-        self.repair = 0
-        """Number of calls of the planner that another plan text needs, if this text is unusable."""
         self._stopped = bool(context.policy.approvers_of("plans")) or context.policy.needs_whole_plan
 
     def add(self, step: Step) -> None:
@@ -76,22 +69,10 @@ class EarlyStart:
         except PodiumError:  # the check of the complete plan raises it again, for the repair
             self._stopped = True
             return
-        if self._most is None:  # before the first step: steps that start reserve their calls later
-            self._most = self._room()
         # Settings of the caller are for the last step: with them, a step waits for the next one.
-        end = min(len(plan.steps) - context.last_step_differs, self._most)
-        for ready in plan.steps[self._started : end]:
+        for ready in plan.steps[self._started : len(plan.steps) - context.last_step_differs]:
             self._start(ready)
             self._started += 1
-
-    def _room(self) -> int:
-        """Return how many steps may start, with room for as many steps as are asked for, and for a repair."""
-        context, left = self._context, self._context.ledger.left
-        asked = asked_steps(context.most_steps, len(context.settings.pool))
-        steps, calls = left.steps or 0, left.calls or 0  # both are always limited
-        if min(steps, calls) < asked:
-            return 0
-        return min(steps, calls - self.repair) - min(asked, REPAIRED)
 
 
 CODES: tuple[PlannerErrorCode, ...] = get_args(PlannerErrorCode)
@@ -279,8 +260,6 @@ class PlanRequester:
                 if error.limit == "calls" or not await context.ledger.freed():
                     raise
         worst = written.reserved.amount
-        if self._early is not None:
-            self._early.repair = worst.calls
         context.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
         if context.recorded is not None and worst != NOTHING:
             await context.recorded()
