@@ -294,7 +294,7 @@ class Conductor(Worker):
             PlanInvalid: the plan does not fit the pool or the limits.
         """
         plan.fit(len(self.pool), self.limits.plan_steps)
-        return forecast_plan(self._settings, plan, plan.query, texts=context or {})
+        return forecast_plan(self._settings, plan, plan.query, context or {})
 
     def actions_of(self, plan: Plan) -> tuple[int, ...]:
         """Return the indices of the steps of a plan that are actions: see `Worker.acts`."""

@@ -165,9 +165,9 @@ async def _decide(
             forecast=forecast_plan(
                 context.settings,
                 current,
-                context.request.query,
-                context.previous.visible,
+                context.request.query or current.query,
                 context.request.context,
+                context.previous.visible,
             ),
         )
         try:

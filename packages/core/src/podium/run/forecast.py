@@ -9,12 +9,11 @@ gives 9 s (4 to 28). The simulation gives 22 s (11 to 50), as in reality, becaus
 call decides. For four calls in sequence, the simple interval is up to 1.6 times too wide.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapreplace
 from random import Random
 
-from podium.budget.limits import Limits
 from podium.execution.context import ConductorSettings
 from podium.prompts.prompt import shown_step, step_input, worker_messages
 from podium.types.messages import Message, estimate_usage
@@ -24,7 +23,6 @@ from podium.usage import Usage
 from podium.workers.pool import CallRecord
 from podium.workers.worker import VisibleStep, Worker
 
-_NO_TEXTS: Mapping[str, str] = {}
 DRAWS = 128
 """Number of simulated runs."""
 ENOUGH = 8
@@ -48,23 +46,14 @@ FAILING = 0.03
 def forecast_plan(
     settings: ConductorSettings,
     plan: Plan,
-    query: tuple[Message, ...] = (),
+    query: tuple[Message, ...],
+    texts: Mapping[str, str],
     previous: tuple[VisibleStep, ...] = (),
-    texts: Mapping[str, str] = _NO_TEXTS,
 ) -> Forecast:
     """Return the forecast of a plan's steps with a conductor's settings."""
-    pool, limits, actions = settings.pool, settings.limits, settings.actions_of(plan)
-    asked = (query or plan.query) if settings.show_question else ()
-    needed = plan.reaching(len(plan.steps) - 1, *actions)
-    order = [index for layer in plan.layers for index in layer if index in needed]
-    numbers = sorted({plan.steps[index].worker for index in order})
-    habits = {number: _Habit(pool[number], pool.states[number].history.calls) for number in numbers}
-    prompts = {
-        index: _prompt(plan, index, asked, pool[plan.steps[index].worker], previous, texts) for index in order
-    }
-    dice = Random(0)  # noqa: S311 - the same every time
-    playing = _Playing(plan, order, actions, habits, prompts, limits, settings.retry.attempts, dice)
-    runs = [playing.play() for _ in range(DRAWS)]
+    simulation = _Simulation(settings, plan, query, texts, previous)
+    runs = [simulation.play() for _ in range(DRAWS)]
+    limits, names, habits = settings.limits, settings.pool.names, simulation.habits
     unknown = any(habit.cost_unknown for habit in habits.values())
     return Forecast(
         calls=_interval([run.calls for run in runs]),
@@ -72,8 +61,8 @@ def forecast_plan(
         output_tokens=_interval([run.written for run in runs]),
         cost=None if unknown else _interval([run.cost for run in runs]),
         seconds=_interval([min(run.seconds, limits.seconds) for run in runs]),
-        actions=len(actions),
-        guessed=tuple(pool.names[number] for number, habit in habits.items() if habit.guessed),
+        actions=len(simulation.actions),
+        guessed=tuple(names[number] for number, habit in habits.items() if habit.guessed),
     )
 
 
@@ -124,35 +113,54 @@ class _Run:
     seconds: float = 0.0
 
 
-@dataclass(slots=True)
-class _Playing:
-    plan: Plan
-    order: Sequence[int]
-    """The steps that run, ordered by the length of the longest chain of steps before them."""
-    actions: Collection[int]
-    habits: Mapping[int, _Habit]
-    prompts: Mapping[int, float]
-    """Tokens of each step's prompt, without the outputs that it sees."""
-    limits: Limits
-    attempts: int
-    dice: Random
+class _Simulation:
+    """Simulates the runs of one plan."""
+
+    def __init__(
+        self,
+        settings: ConductorSettings,
+        plan: Plan,
+        query: tuple[Message, ...],
+        texts: Mapping[str, str],
+        previous: tuple[VisibleStep, ...],
+    ) -> None:
+        self._plan = plan
+        self._limits = settings.limits
+        self._attempts = settings.retry.attempts
+        self._dice = Random(0)  # noqa: S311 - the same every time
+        self.actions = settings.actions_of(plan)
+        needed = plan.reaching(len(plan.steps) - 1, *self.actions)
+        self._order = [index for layer in plan.layers for index in layer if index in needed]
+        """The steps that run, ordered by the length of the longest chain of steps before them."""
+        pool, asked = settings.pool, query if settings.show_question else ()
+        numbers = sorted({plan.steps[index].worker for index in self._order})
+        self.habits = {number: _Habit(pool[number], pool.states[number].history.calls) for number in numbers}
+        self._prompts: dict[int, float] = {}
+        """Tokens of each step's prompt, without the outputs of the plan's own steps."""
+        for index in self._order:
+            step = plan.steps[index]
+            visible = tuple(shown_step(plan, seen, "") for seen in step.access)
+            visible = previous + visible if step.previous else visible
+            worker = pool[step.worker]
+            messages = worker_messages(step_input(worker, step, visible, asked, texts=texts), worker.card)
+            self._prompts[index] = estimate_usage(messages, "").input_tokens
 
     def play(self) -> _Run:
         """Simulate one run of the plan."""
         run = _Run()
         found = {number: habit.slots for number, habit in self.habits.items()}
         slots = {number: [0.0] * most for number, most in found.items() if most is not None}
-        room = [0.0] * min(self.limits.concurrency, len(self.order))
+        room = [0.0] * min(self._limits.concurrency, len(self._order))
         ends: dict[int, float] = {}
         outputs: dict[int, int] = {}
-        for index in self.order:
-            step = self.plan.steps[index]
+        for index in self._order:
+            step = self._plan.steps[index]
             seen = sorted(ends[other] for other in step.access if other in ends)
             if len(seen) < step.least:
                 continue  # too many of its inputs failed
             ready = seen[step.least - 1] if seen else 0.0
             read = step.access if self.habits[step.worker].reads_prose else (*step.access, *step.references)
-            prompt = self.prompts[index] + sum(outputs.get(other, 0) for other in read)
+            prompt = self._prompts[index] + sum(outputs.get(other, 0) for other in read)
             seconds, written = self._try(run, self.habits[step.worker], prompt)
             taken = [room, *filter(None, (slots.get(step.worker),))]
             end = max(ready, *(free[0] for free in taken)) + seconds
@@ -161,7 +169,7 @@ class _Playing:
             run.seconds = max(run.seconds, end)
             if written is not None:
                 ends[index], outputs[index] = end, written
-        awaited = (len(self.plan.steps) - 1, *self.actions)
+        awaited = (len(self._plan.steps) - 1, *self.actions)
         if awaited[0] in ends:  # the other steps are stopped
             run.seconds = max(ends[index] for index in awaited if index in ends)
         return run
@@ -169,9 +177,9 @@ class _Playing:
     def _try(self, run: _Run, habit: _Habit, prompt: float) -> tuple[float, int | None]:
         """Simulate calls until one succeeds; return their total seconds, and the tokens of the output."""
         seconds = 0.0
-        for _ in range(self.attempts):
-            took = habit.draw(self.dice, prompt)
-            seconds += min(took.seconds, self.limits.attempt_seconds)
+        for _ in range(self._attempts):
+            took = habit.draw(self._dice, prompt)
+            seconds += min(took.seconds, self._limits.attempt_seconds)
             run.calls += 1
             run.read += took.input_tokens
             run.written += took.output_tokens
@@ -179,22 +187,6 @@ class _Playing:
             if took.ok:
                 return seconds, took.output_tokens
         return seconds, None
-
-
-def _prompt(
-    plan: Plan,
-    index: int,
-    query: tuple[Message, ...],
-    worker: Worker,
-    previous: tuple[VisibleStep, ...],
-    texts: Mapping[str, str],
-) -> float:
-    """Return the tokens of a step's prompt, without the outputs of the plan's own steps."""
-    step = plan.steps[index]
-    visible = tuple(shown_step(plan, seen, "") for seen in step.access)
-    visible = previous + visible if step.previous else visible
-    messages = worker_messages(step_input(worker, step, visible, query, texts=texts), worker.card)
-    return estimate_usage(messages, "").input_tokens
 
 
 def _interval(amounts: Sequence[float]) -> Interval:

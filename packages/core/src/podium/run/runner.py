@@ -316,8 +316,8 @@ class RunSession:
 
     def _emit(self, event: Event) -> None:
         if self._request.forecast and isinstance(event, PlanReady) and self._forecast is None:
-            asked = self._request
-            self._forecast = forecast_plan(self._settings, event.plan, asked.query, texts=asked.context)
+            asked, plan = self._request, event.plan
+            self._forecast = forecast_plan(self._settings, plan, asked.query or plan.query, asked.context)
         if self._recorder is not None and event.run_id == self._request.run_id:
             self._recorder.tell(event)
         if self._delivery is None:
