@@ -8,7 +8,7 @@ from podium.errors import JournalError
 from podium.journal.journal import Head, Log
 from podium.run_state.actions import unpaid
 from podium.run_state.reuse import PaidResults, paid_results_of
-from podium.run_state.state import RunState, outcomes_of_lost
+from podium.run_state.state import RunState, interrupted
 from podium.types.events import Event, PlannerEnded, PlanReady, RoundStarted, RunEnded, RunResumed, StepEnded
 from podium.types.plan import Plan, PlannedBy
 from podium.types.result import Result
@@ -139,12 +139,15 @@ class RunRecorder:
 
     def _bill_unseen(self, ended: RunEnded) -> None:
         """Record calls that a crash interrupted and whose steps did not run again, so their cost counts."""
-        lost = self.paid_results.lost
-        unseen = {place: calls for place, calls in self.paid_results.unseen.items() if place in lost}
-        for outcome in outcomes_of_lost(unseen):
-            number, step, at = outcome.round, outcome.step, ended.at
-            run_id = ended.run_id
-            self.tell(StepEnded(run_id=run_id, at=at, round=number, step=step, attempt=0, outcome=outcome))
+        state, run_id, at = self._state, ended.run_id, ended.at
+        for number, index in self.paid_results.lost:
+            step = state.round(number).step(index)
+            calls = [state.bill_of(step, call) for call in step.lost]
+            if calls:
+                outcome = interrupted((number, index), calls)
+                self.tell(
+                    StepEnded(run_id=run_id, at=at, round=number, step=index, attempt=0, outcome=outcome)
+                )
 
     async def flush(self) -> None:
         """Wait until every event so far is durable."""

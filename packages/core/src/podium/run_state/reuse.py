@@ -53,8 +53,6 @@ class PaidResults:
     there is still no other plan, this plan is used again."""
     lost: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
     """By round and step: calls that failed, or whose end was not recorded."""
-    unseen: dict[tuple[int, int], list[Call]] = field(default_factory=dict)
-    """The calls in `lost` whose cost is not part of a recorded outcome."""
     actions: list[Execution] = field(default_factory=list)
     """The recorded actions of the run and its nested runs."""
     approvals: dict[tuple[int, int, str], ApprovalGiven | None] = field(default_factory=dict)
@@ -151,17 +149,14 @@ def paid_results_of(state: RunState, workers: Sequence[str]) -> PaidResults:
     for number, index, step in places:
         paid.charged |= {(number, index, call.bill.attempt) for call in step.calls}
         for call in step.calls:
-            bill, ended = state.bill_of(step, call), call.ended
-            if ended is None:
-                paid.unseen.setdefault((number, index), []).append(bill)
-            elif (
+            ended = call.ended
+            if ended is None or not (
                 ended.status == "ok"
                 or ended.round != latest
                 or is_aside(ended)
                 or (ended.status == "failed" and id(ended) in stand)
             ):
-                continue
-            paid.lost.setdefault((number, index), []).append(bill)
+                paid.lost.setdefault((number, index), []).append(state.bill_of(step, call))
     return paid
 
 

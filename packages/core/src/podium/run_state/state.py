@@ -1,6 +1,6 @@
 """The state of a run, folded from its events: rounds, spending, actions, result."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -303,7 +303,7 @@ class RunState:
                 own.get(index) or _with_calls((number, index), name, UNFINISHED, lost.pop(index, ()))
                 for index, name in enumerate(names)
             ]
-        aside = outcomes_of_lost({(number, index): calls for index, calls in lost.items()})
+        aside = (interrupted((number, index), calls) for index, calls in lost.items() if calls)
         return Round(
             number=number,
             plan=plan,
@@ -381,9 +381,9 @@ def fold(events: Iterable[Event], nested: Iterable[Iterable[Event]] | None = Non
     return state
 
 
-def outcomes_of_lost(lost: Mapping[tuple[int, int], Sequence[Call]]) -> list[Outcome]:
-    """Return an outcome for the calls, by round and step, of steps that did not run again."""
-    return [_with_calls(place, calls[-1].worker, UNKNOWN, calls) for place, calls in lost.items() if calls]
+def interrupted(place: tuple[int, int], calls: Sequence[Call]) -> Outcome:
+    """Return an outcome for the calls of a step that did not run again."""
+    return _with_calls(place, calls[-1].worker, UNKNOWN, calls)
 
 
 def for_pool(plan: Plan, then: Sequence[str], now: Sequence[str]) -> Plan:

@@ -21,7 +21,7 @@ from podium.run_state.state import RunState
 from podium.secrets import scrub
 from podium.types import events as told
 from podium.types.events import Event
-from podium.types.outcome import Call, Outcome, Problem
+from podium.types.outcome import Call, Problem, totals
 from podium.workers.openai.chat import ChatWorker
 from podium.workers.worker import Worker
 
@@ -45,14 +45,28 @@ Place = tuple[int, ...]
 """The place of a span: `()` for the run, `(round,)`, `(round, step)` or `(round, step, attempt)`."""
 
 
-@dataclass(frozen=True, slots=True)
 class Instruments:
     """A tracer, and the instruments that measure calls."""
 
-    tracer: trace.Tracer
-    tokens: metrics.Histogram
-    seconds: metrics.Histogram
-    cost: metrics.Counter
+    def __init__(self, tracers: trace.TracerProvider, meters: metrics.MeterProvider) -> None:
+        meter = meters.get_meter("podium")
+        self.tracer = tracers.get_tracer("podium")
+        self.tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Number of input and output tokens used.",
+            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
+        )
+        self.seconds = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="GenAI operation duration.",
+            explicit_bucket_boundaries_advisory=_SECOND_BUCKETS,
+        )
+        self.cost = meter.create_counter("podium.cost", unit="{USD}", description="What calls cost.")
+
+
+_instruments = lru_cache(maxsize=1)(Instruments)
 
 
 def configured() -> Instruments | None:
@@ -62,27 +76,6 @@ def configured() -> Instruments | None:
     if api[0].startswith("opentelemetry.trace") and api[1].startswith("opentelemetry.metrics"):
         return None
     return _instruments(tracers, meters)
-
-
-@lru_cache(maxsize=1)
-def _instruments(tracers: trace.TracerProvider, meters: metrics.MeterProvider) -> Instruments:
-    meter = meters.get_meter("podium")
-    return Instruments(
-        tracer=tracers.get_tracer("podium"),
-        tokens=meter.create_histogram(
-            "gen_ai.client.token.usage",
-            unit="{token}",
-            description="Number of input and output tokens used.",
-            explicit_bucket_boundaries_advisory=_TOKEN_BUCKETS,
-        ),
-        seconds=meter.create_histogram(
-            "gen_ai.client.operation.duration",
-            unit="s",
-            description="GenAI operation duration.",
-            explicit_bucket_boundaries_advisory=_SECOND_BUCKETS,
-        ),
-        cost=meter.create_counter("podium.cost", unit="{USD}", description="What calls cost."),
-    )
 
 
 @dataclass(slots=True)
@@ -172,9 +165,8 @@ class Trace:
 
     def _planner_ended(self, event: told.PlannerEnded, _: RunState) -> None:
         done = event.proposal
-        call = Call(attempt=1, worker=done.planner, problem=done.problem, usage=done.usage, cost=done.cost)
-        call = replace(call, maybe_paid=done.maybe_paid)
-        self._end_call((event.round, _PLANNER), call, event.at, text=done.text)
+        call = Call(attempt=1, worker=done.planner, problem=done.problem, **totals((done,)))
+        self._end_call((event.round, _PLANNER), call, event.at, done.text)
 
     def _plan_ready(self, event: told.PlanReady, _: RunState) -> None:
         said: Attributes = {"podium.planner": event.planner, "podium.plan.steps": len(event.plan.steps)}
@@ -192,20 +184,20 @@ class Trace:
     _approval_given = _action_decided = _approval_asked
 
     def _step_started(self, event: told.StepStarted, _: RunState) -> None:
-        step = self._open_step(event)
+        self._open_step(event)
         name, said = describe(self._workers.get(event.worker), event.worker)
         said |= _ids(event, {"podium.round": event.round, "podium.step": event.step})
         said |= {"podium.attempt": event.attempt, "podium.worker": event.worker}
         if self._content:
             said["gen_ai.input.messages"] = _as_parts(("user", event.subtask))
-        self._begin((*step, event.attempt), name, said, event.at)
+        self._begin((event.round, event.step, event.attempt), name, said, event.at)
 
-    def _open_step(self, event: told.StepStarted | told.StepEnded) -> Place:
+    def _open_step(self, event: told.StepStarted | told.StepEnded) -> Span:
         place = (event.round, event.step)
-        if self._open.get(place) is None:
+        if place not in self._open:
             said = _ids(event, {"podium.round": event.round, "podium.step": event.step})
             self._begin(place, f"step {event.step}", said, event.at)
-        return place
+        return self._open[place].span
 
     def _attempt_failed(self, event: told.AttemptFailed, state: RunState) -> None:
         for call in state.round(event.round).step(event.step).calls:
@@ -214,19 +206,18 @@ class Trace:
 
     def _step_ended(self, event: told.StepEnded, state: RunState) -> None:
         outcome, step = event.outcome, state.round(event.round).step(event.step)
-        place = self._open_step(event)
+        span = self._open_step(event)
         for call in step.calls:
             if call.ended is outcome and call.failed is None:
                 self._end_worker(call, event.at)
         if step.since is not None:
             return  # the step that replaces this one uses the same span
-        span = self._open[place].span
         span.set_attributes({"podium.step.status": outcome.status, "podium.worker": outcome.worker})
         if outcome.reused:
             span.set_attribute("podium.reused", value=True)
         if outcome.problem is not None:
             _blame(span, outcome.problem, fails=outcome.status == "failed")
-        self._end(place)
+        self._end((event.round, event.step))
 
     def _run_ended(self, event: told.RunEnded, _: RunState) -> None:
         result = event.result
@@ -248,42 +239,36 @@ class Trace:
     def _end_worker(self, call: CallState, at: float) -> None:
         """Record a call of a worker, and end its span."""
         start, outcome, made = call.start, call.ended, call.bill
-        if outcome is not None and made.problem is None:  # a complete call may have an incomplete answer
-            made = replace(made, problem=outcome.problem)
-        place = (start.round, start.step, start.attempt)
-        self._end_call(place, made, at, outcome=outcome, nests=call.nests)
+        place, text = (start.round, start.step, start.attempt), ""
+        if outcome is not None:
+            text = outcome.text
+            if made.problem is None:  # a complete call may have an incomplete answer
+                made = replace(made, problem=outcome.problem)
+            if outcome.finish_reason is not None and (called := self._open.get(place)) is not None:
+                called.span.set_attribute("gen_ai.response.finish_reasons", (outcome.finish_reason,))
+        fails = outcome is None or outcome.status != "ok"
+        self._end_call(place, made, at, text, fails=fails, nests=call.nests)
 
     def _end_call(
-        self,
-        place: Place,
-        call: Call,
-        at: float,
-        *,
-        text: str = "",
-        outcome: Outcome | None = None,
-        nests: bool = False,
+        self, place: Place, call: Call, at: float, text: str, *, fails: bool = True, nests: bool = False
     ) -> None:
         """Record a call and end its span. A call from before a resume has no open span, and is ignored."""
         if (called := self._open.get(place)) is None:
             return
-        fails = call.problem is not None and (outcome is None or outcome.status != "ok")
+        labels, failed = called.labels, {}
+        if call.problem is not None:
+            failed = {"error.type": call.problem.code} if fails else {}
+            _blame(called.span, call.problem, fails=fails)
+        if self._content and text:
+            called.span.set_attribute("gen_ai.output.messages", _as_parts(("assistant", text)))
+        self._instruments.seconds.record(at - called.began, {**labels, **failed})
         if not nests:  # else the spans of the nested run have the usage
             called.span.set_attributes(_bill(call))
-        if outcome is not None and outcome.finish_reason is not None:
-            called.span.set_attribute("gen_ai.response.finish_reasons", (outcome.finish_reason,))
-        if call.problem is not None:
-            _blame(called.span, call.problem, fails=fails)
-        if self._content and (text or (outcome is not None and outcome.text)):
-            text = text or (outcome.text if outcome is not None else "")
-            called.span.set_attribute("gen_ai.output.messages", _as_parts(("assistant", text)))
-        failed = {"error.type": call.problem.code} if fails and call.problem is not None else {}
-        self._instruments.seconds.record(at - called.began, {**called.labels, **failed})
-        if not nests and not call.usage.estimated:
             for kind, count in (("input", call.usage.input_tokens), ("output", call.usage.output_tokens)):
-                if count:
-                    self._instruments.tokens.record(count, {**called.labels, "gen_ai.token.type": kind})
-        if not nests and call.cost:
-            self._instruments.cost.add(call.cost, called.labels)
+                if count and not call.usage.estimated:
+                    self._instruments.tokens.record(count, {**labels, "gen_ai.token.type": kind})
+            if call.cost:
+                self._instruments.cost.add(call.cost, labels)
         self._end(place)
 
 
@@ -307,7 +292,7 @@ def describe(worker: Worker | None, name: str) -> tuple[str, Attributes]:
 
 def _bill(call: Call) -> Attributes:
     """Return the attributes for the tokens and the cost of a call."""
-    usage, cost = call.usage, call.cost
+    usage = call.usage
     said: Attributes = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -316,8 +301,8 @@ def _bill(call: Call) -> Attributes:
         said["gen_ai.usage.cache_read.input_tokens"] = usage.cached_tokens
     if usage.estimated:
         said["podium.usage.estimated"] = True
-    if cost is not None:
-        said["podium.cost"] = cost
+    if call.cost is not None:
+        said["podium.cost"] = call.cost
     if call.maybe_paid:
         said["podium.maybe_paid"] = True
     return said
