@@ -307,15 +307,12 @@ class AcceptanceCheck:
 
 async def _awaited(verdict: Awaitable[object]) -> object:
     """Await the verdict of a function, which is left if it ignores its cancellation."""
-    given = list[object]()
 
-    async def call(_: Callable[[object], Awaitable[None]]) -> None:
-        given.append(await verdict)
+    async def call(emit: Callable[[tuple[object]], Awaitable[None]]) -> None:
+        await emit((await verdict,))
 
     async with aclosing(foreign_batches(call, "accept")) as batches:
-        async for _ in batches:
-            pass  # there are none
-    return given[0]
+        return (await anext(batches))[0][0]
 
 
 def _unread(state: StepState, text: str, number: int) -> None:

@@ -40,9 +40,8 @@ from podium.prompts.prompt import check_names
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import storable
-from podium.types.outcome import Problem, Proposal, for_people, total_cost
+from podium.types.outcome import Problem, Proposal, for_people
 from podium.types.plan import Plan, PlannedBy, Step
-from podium.usage import Usage
 from podium.workers.pool import take
 from podium.workers.worker import pieces_of
 
@@ -131,8 +130,12 @@ class PlanRequester:
         if asked.plan is None and fallback is not None and not self.turns:
             asked = await self._ask(fallback, (), "fallback")
         if asked.plan is None:
-            raised = error.__cause__ if isinstance(error, PlannerError) else None
-            raise no_plan(context.request.run_id, error, self.proposals[before:]) from (raised or error)
+            raised, calls = (
+                error.__cause__ if isinstance(error, PlannerError) else None,
+                self.proposals[before:],
+            )
+            told, code = f"there is no plan: {failures(calls)}", _cause(error, calls)
+            raise PlannerError(told, code=code) from (raised or error)
         return asked.plan
 
     def _known(self) -> _Asked | None:
@@ -401,18 +404,6 @@ def order_of(context: RunContext, planner: Planner) -> list[int]:
     if not admitted:
         raise PlanForbidden("the policy allows no worker of the pool to see the data of this run")
     return admitted if planner.reads_cards else order
-
-
-def no_plan(run_id: str, error: PodiumError | None, calls: Sequence[Proposal]) -> PlannerError:
-    """Return the error for a round without a plan."""
-    return PlannerError(
-        f"there is no plan: {failures(calls)}",
-        code=_cause(error, calls),
-        run_id=run_id,
-        calls=calls,
-        usage=Usage.total(call.usage for call in calls),
-        cost=total_cost(call.cost for call in calls),
-    )
 
 
 def planned_by(calls: Sequence[Proposal]) -> PlannedBy:

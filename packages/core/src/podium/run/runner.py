@@ -4,7 +4,7 @@ import asyncio
 import logging
 from asyncio import get_running_loop
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ from podium.journal.journal import Head
 from podium.policy.rules import answer_key
 from podium.run.acquire import acquire, recall_calls, started
 from podium.run.forecast import forecast_plan
-from podium.run.planning import CODES, PlanRequester, no_plan, planned_by
+from podium.run.planning import CODES, PlanRequester, planned_by
 from podium.run.request import with_labels_of_conversation
 from podium.run.rounds import Rounds
 from podium.run_state.actions import ActionLog
@@ -40,7 +40,7 @@ from podium.types.events import (
     RunResumed,
     RunStopped,
 )
-from podium.types.outcome import Problem, explain_proposal, spent, tell_actions
+from podium.types.outcome import Outcome, Problem, Proposal, explain_proposal, spent, tell_actions, totals
 from podium.types.plan import Plan
 from podium.types.result import Forecast, Result, answer_outcome
 
@@ -141,7 +141,7 @@ class RunSession:
         with self._within_call():
             result = await self._run()
             self._tell_call(result)
-        _raise_unplanned(result, self._cause)
+        self._raise_unplanned(result)
         self._raise_for_listener(result)
         return result
 
@@ -211,21 +211,17 @@ class RunSession:
         """Return the first round's plan without running it."""
         await self._read_conversation()
         context = self._begin()
-        planning = PlanRequester(context, 1)
+        planning, limit = PlanRequester(context, 1), context.settings.limits.seconds
         with self._within_call(), anyio.CancelScope(deadline=context.ledger.deadline):
             try:
                 plan = await planning.make()
             except PlannerError as error:
-                _with_bill(error)
-                raise
+                raise self._unplanned(Problem.of(error), planning.proposals) from error.__cause__
             self._status = "ok"
             why = "\n".join(map(explain_proposal, planning.proposals))
             return Plan(plan.steps, self._request.query, why, planned_by(planning.proposals))
-        limit = self._settings.limits.seconds
-        late = LimitExceeded("seconds", f"there was no plan within {limit:g} s: raise Limits.seconds")
-        unplanned = no_plan(self._request.run_id, late, planning.proposals)
-        unplanned.args = (str(late),)
-        raise _with_bill(unplanned) from late
+        late = Problem("planner_limit", f"there was no plan within {limit:g} s: raise Limits.seconds")
+        raise self._unplanned(late, planning.proposals)
 
     def _link_to_outer(self, head: Head | None) -> None:
         """Emit `NestedRunEnded` in the outer run, so that its hash chain covers this run."""
@@ -366,6 +362,30 @@ class RunSession:
             failed.result, failed.actions = result, result.actions
             raise failed from raised
 
+    def _raise_unplanned(self, result: Result) -> None:
+        """Raise `PlannerError` if a run has no answer because its first round has no plan."""
+        problem = result.problem
+        is_planned = any(current.plan is not None for current in result.rounds)
+        if problem is not None and problem.code in CODES and result.status == "failed" and not is_planned:
+            error = self._unplanned(problem, result.proposals, result.outcomes)
+            error.actions = result.actions
+            raise error from self._cause
+
+    def _unplanned(
+        self, problem: Problem, calls: Sequence[Proposal], outcomes: Sequence[Outcome] = ()
+    ) -> PlannerError:
+        """Return the error of a run without a plan, with what its calls and early steps have spent."""
+        bill, run_id = totals((*calls, *outcomes)), self._request.run_id
+        usage, cost = bill["usage"], bill["cost"]
+        return PlannerError(
+            f"run {run_id}: {problem.message}; the run used {spent(usage, cost)}",
+            code=next(code for code in CODES if code == problem.code),
+            run_id=run_id,
+            calls=calls,
+            usage=usage,
+            cost=cost,
+        )
+
     async def _end(self, context: RunContext, rounds: Rounds, *, out_of_time: bool) -> Result:
         """Record the end of the run, and emit it after it is durable."""
         result = self._result(context, rounds, out_of_time=out_of_time)
@@ -424,29 +444,3 @@ def _problem_of(error: BaseException) -> Problem:
     if isinstance(error, Exception):
         return Problem("crashed", f"{type(error).__name__} was raised")
     return STOPPED
-
-
-def _raise_unplanned(result: Result, cause: BaseException | None) -> None:
-    """Raise `PlannerError` if a run has no answer because its first round has no plan."""
-    problem = result.problem
-    is_planned = any(current.plan is not None for current in result.rounds)
-    if problem is None or result.status != "failed" or is_planned:
-        return
-    for code in CODES:
-        if code == problem.code:
-            error = PlannerError(
-                problem.message,
-                code=code,
-                run_id=result.run_id,
-                calls=result.proposals,
-                usage=result.usage,
-                cost=result.cost,
-            )
-            error.actions = result.actions
-            raise _with_bill(error) from cause
-
-
-def _with_bill(error: PlannerError) -> PlannerError:
-    """Add the run's id, tokens and cost to the message of an error, and return the error."""
-    error.args = (f"run {error.run_id}: {error.args[0]}; the run used {spent(error.usage, error.cost)}",)
-    return error
