@@ -14,7 +14,7 @@ from podium.run_state.reuse import unbilled
 from podium.types.events import Event, RunStarted
 from podium.types.messages import Query
 from podium.types.outcome import Outcome, Round
-from podium.types.plan import Plan, PlannedBy
+from podium.types.plan import Plan
 from podium.types.result import Result
 
 
@@ -51,13 +51,10 @@ async def replay(
     asked: Query | Plan = started.query
     if plan is not None:
         last = paid_results.latest
-        before = paid_results.round(last).ready
-        if before is None:
+        if not last:
             raise PlanInvalid("nothing_to_keep", "the run has no plan to change")
         plan.fit(len(conductor.pool), conductor.limits.plan_steps, previous=last > 1)
-        by = plan.planner or PlannedBy("user", "the plan was changed")
-        changed = replace(before, plan=plan, planner=by.name, why=by.why, is_fallback=by.is_fallback)
-        paid_results.set_plan(last, changed)
+        paid_results.set_plan(last, plan)
     first = paid_results.round(1)
     if first.ready is not None and (first.ready.planner == "user" or not first.planned):
         asked = replace(first.ready.plan, query=started.query)

@@ -127,7 +127,10 @@ def new_request(
         stream=stream,
         **given,
     )
-    _rules(settings, request.policy).check_labels(request.labels, settings.parties)
+    rules = policy_of(settings, request)
+    if request.policy is not None:
+        rules.fit(settings.pool.cards, settings.parties)
+    rules.check_labels(request.labels, settings.parties)
     return _with_checked_plan(within_call(request), settings)
 
 
@@ -137,19 +140,16 @@ def resumed_request(
     """Return the request for a recorded run."""
     journal_of(settings, options.get("journal"))
     request = RunRequest(run_id=run_id, resumes=True, stream=stream, **options)
-    _rules(settings, request.policy)
+    if request.policy is not None:
+        policy_of(settings, request).fit(settings.pool.cards, settings.parties)
     if request.plan is not None:
         request.plan.fit(len(settings.pool), (request.limits or settings.limits).plan_steps)
     return within_call(request)
 
 
-def _rules(settings: ConductorSettings, policy: Policy | None) -> Policy:
-    """Return the policy of a run; raise `ConfigError` if it does not fit the pool."""
-    if policy is None:
-        return settings.policy
-    rules = policy & settings.policy
-    rules.fit(settings.pool.cards, settings.parties)
-    return rules
+def policy_of(settings: ConductorSettings, request: RunRequest) -> Policy:
+    """Return the policies of a conductor and of a request."""
+    return settings.policy if request.policy is None else request.policy & settings.policy
 
 
 async def with_labels_of_conversation(
@@ -179,7 +179,7 @@ async def with_labels_of_conversation(
 def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunRequest:
     """Check the request's plan, if it has one; return the request with the policy's changes of the plan."""
     plan, pool = request.plan, settings.pool
-    rules = settings.policy if request.policy is None else request.policy & settings.policy
+    rules = policy_of(settings, request)
     cards = [card for card in pool.cards if rules.admits(card, request.labels)]
     _check_attachments((*request.query, *request.tool_messages), cards if settings.show_question else ())
     if plan is None:

@@ -32,7 +32,6 @@ from podium.run.approval import PAUSED, AcceptanceCheck, request_approval
 from podium.run.planning import CODES, PlanRequester, failures, order_of, planned_by
 from podium.run_state.actions import remedy, undecided_problem
 from podium.run_state.reuse import PaidResults
-from podium.run_state.round_state import RoundState
 from podium.secrets import BUGS
 from podium.types.events import PlannerEnded, PlanReady, RoundStarted
 from podium.types.outcome import Action, Outcome, Problem, Proposal, Round
@@ -257,11 +256,11 @@ class Rounds:
     ) -> Plan | None:
         """Return the round's plan: the recorded plan, the given plan, or a new plan."""
         context, paid_results = self.context, self.context.paid_results
-        recorded = paid_results.rounds.get(number, RoundState(number))
-        for each in recorded.planned:
+        recorded = paid_results.rounds.get(number)
+        for each in () if recorded is None else recorded.planned:
             proposals.append(each.proposal)
             context.tell(PlannerEnded, round=number, proposal=each.proposal)
-        known = recorded.ready
+        known = None if recorded is None else recorded.ready
         if known is not None and number not in paid_results.stand_ins:
             return self._verified(known.plan)
         if given is not None:
@@ -291,15 +290,13 @@ class Rounds:
         return any(plan == earlier.plan for earlier in self.done)
 
     def _announce(self, number: int, plan: Plan, proposals: Sequence[Proposal], why: str) -> None:
-        context = self.context
-        known = context.paid_results.rounds.get(number, RoundState(number)).ready
-        if known is not None and known.plan == plan:
-            self._tell_plan(number, plan, PlannedBy(known.planner, known.why, known.is_fallback))
+        known = self.context.paid_results.rounds.get(number)
+        if known is not None and known.planner and known.ready and known.ready.plan == plan:
+            self._tell_plan(number, plan, known.planner)
             return
         before = next((each.planner for each in self.done if each.plan == plan), None)
-        planner = (
-            planned_by(proposals) if proposals else before or plan.planner or PlannedBy("user", plan.why)
-        )
+        planner = planned_by(proposals) if proposals else before or plan.planner
+        planner = planner or PlannedBy("user", plan.why)
         if not plan.steps or not planner.why:
             planner = replace(planner, why=why)
         self._tell_plan(number, plan, planner)

@@ -22,7 +22,7 @@ from podium.policy.rules import answer_key
 from podium.run.acquire import acquire, recall_calls, started
 from podium.run.forecast import forecast_plan
 from podium.run.planning import CODES, PlanRequester, planned_by
-from podium.run.request import with_labels_of_conversation
+from podium.run.request import policy_of, with_labels_of_conversation
 from podium.run.rounds import Rounds
 from podium.run_state.actions import ActionLog
 from podium.run_state.recorder import RunRecorder
@@ -108,8 +108,7 @@ class RunSession:
     def __init__(self, settings: ConductorSettings, request: RunRequest, listen: Listener | None) -> None:
         self._settings = settings if request.limits is None else replace(settings, limits=request.limits)
         self._request = request
-        policy = settings.policy
-        self._policy = policy if request.policy is None else request.policy & policy
+        self._policy = policy_of(settings, request)
         self._outer = outer_run(request.caller or request.within)
         self._trace = start_trace(settings.name, settings.workers, settings.planners)
         self._observers = observed(self._trace, start_log())

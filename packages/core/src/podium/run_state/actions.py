@@ -1,7 +1,7 @@
 """The actions of a run and of the runs that it started: what has begun, what has ended, what nobody knows."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import NamedTuple, Self
@@ -169,8 +169,7 @@ class ActionLog:
 
     def recorded(self, asking: Action) -> Execution | None:
         """Return the action that an asking takes: of the same run, round and step, else the earliest."""
-        taken = {id(each) for each in _taken(self._root)}
-        levels = self.levels(asking.round, asking.step)
+        taken, levels = self._taken_by_plans(), self.levels(asking.round, asking.step)
         free = [
             each
             for each in self._equal(asking)
@@ -200,7 +199,7 @@ class ActionLog:
     def of_another_plan(self, action: Action) -> Action | None:
         """Return an action of the same worker that another plan has asked for; `None` without one."""
         place, levels = self._place(self.path(action.worker)), self.levels(action.round, action.step)
-        taken = {id(each) for each in _taken(self._root)}
+        taken = self._taken_by_plans()
         others = (
             each.action
             for each in self.begun
@@ -224,19 +223,16 @@ class ActionLog:
             known = [each for each in known if any(at.run_id == self._run_id for at in each.levels)]
         return tuple([each.action for each in known])
 
-    @property
-    def _root(self) -> "ActionLog":
-        log = self
+    def _taken_by_plans(self) -> set[int]:
+        """Return the ids of the actions that the current plans of all these runs have asked for."""
+        log, found = self, set[int]()
         while log.outer is not None:
             log = log.outer
-        return log
-
-
-def _taken(log: ActionLog) -> Iterator[Execution]:
-    """Yield the actions that the current plan, and the plans of its nested runs, have asked for."""
-    yield from log.taken
-    for nested in log.nested:
-        yield from _taken(nested)
+        logs = [log]
+        for each in logs:  # the loop appends to `logs`
+            found |= {id(execution) for execution in each.taken}
+            logs += each.nested
+        return found
 
 
 def _places(workers: Sequence[Worker]) -> dict[Path, Path]:

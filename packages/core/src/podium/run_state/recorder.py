@@ -10,7 +10,7 @@ from podium.run_state.actions import unpaid
 from podium.run_state.reuse import PaidResults, paid_results_of
 from podium.run_state.state import RunState, interrupted
 from podium.types.events import Event, PlannerEnded, PlanReady, RoundStarted, RunEnded, RunResumed, StepEnded
-from podium.types.plan import Plan, PlannedBy
+from podium.types.plan import Plan
 from podium.types.result import Result
 from podium.workers.pool import Overlong
 from podium.workers.worker import Card
@@ -59,12 +59,7 @@ class RunRecorder:
 
     def edit(self, plan: Plan) -> None:
         """Replace the plan of the last round; the new plan needs a new approval."""
-        number = max(self._state.rounds, default=1)
-        known = self._plans.get(number)
-        at, run_id = (0.0, self._log.run_id) if known is None else (known.at, known.run_id)
-        by = plan.planner or PlannedBy("user", "the plan was changed")
-        changed = PlanReady(run_id=run_id, at=at, round=number, plan=plan, planner=by.name, why=by.why)
-        self.paid_results.set_plan(number, replace(changed, is_fallback=by.is_fallback))
+        self.paid_results.set_plan(max(self._state.rounds, default=1), plan)
 
     def tell(self, event: Event) -> None:
         """Record an event, unless it is already recorded."""

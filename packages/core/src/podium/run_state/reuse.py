@@ -14,6 +14,7 @@ from podium.secrets import scrub
 from podium.types.events import ApprovalGiven, Event, PlanReady, RunEnded, StepEnded
 from podium.types.messages import Message
 from podium.types.outcome import Call, Outcome, Proposal
+from podium.types.plan import Plan, PlannedBy
 from podium.usage import Usage
 from podium.workers.worker import StepInput
 
@@ -96,8 +97,13 @@ class PaidResults:
         """Return what is recorded of a round."""
         return self.rounds.get(number) or RoundState(number)
 
-    def set_plan(self, number: int, ready: PlanReady | None) -> None:
+    def set_plan(self, number: int, plan: Plan | None) -> None:
         """Replace the plan of a round, and remove the decision on it."""
+        ready = None
+        if plan is not None:
+            by = plan.planner or PlannedBy("user", "the plan was changed")
+            ready = PlanReady(run_id="", at=0.0, round=number, plan=plan, planner=by.name, why=by.why)
+            ready = replace(ready, is_fallback=by.is_fallback)
         self.rounds[number] = replace(self.round(number), ready=ready, decision=None)
         self.stand_ins.discard(number)
 

@@ -8,6 +8,7 @@ from podium.budget.limits import Spend
 from podium.run_state.actions import Level
 from podium.types import events as told
 from podium.types.outcome import Call, Outcome, Problem, Proposal, StepStatus, totals
+from podium.types.plan import PlannedBy
 from podium.usage import Usage
 
 UNKNOWN = Problem("unknown", "the run was interrupted during the call, which may be billed")
@@ -107,6 +108,12 @@ class RoundState:
     def proposals(self) -> list[Proposal]:
         """The calls of planners, as in the result."""
         return [each.proposal for each in self.planned]
+
+    @property
+    def planner(self) -> PlannedBy | None:
+        """The planner of the plan; `None` without a plan."""
+        ready = self.ready
+        return None if ready is None else PlannedBy(ready.planner, ready.why, ready.is_fallback)
 
     def step(self, index: int) -> RecordedStep:
         """Return a step; add it if it is missing."""

@@ -21,7 +21,7 @@ from podium.types.outcome import (
     total_cost,
     totals,
 )
-from podium.types.plan import Plan, PlannedBy
+from podium.types.plan import Plan
 from podium.types.result import Result, conclusion
 from podium.usage import Usage
 
@@ -307,7 +307,7 @@ class RunState:
         return Round(
             number=number,
             plan=plan,
-            planner=None if ready is None else PlannedBy(ready.planner, ready.why, ready.is_fallback),
+            planner=current.planner,
             proposals=tuple(each.proposal for each in planned),
             outcomes=(*outcomes, *current.replaced, *aside),
             why=current.why,
