@@ -148,7 +148,7 @@ def best_fit(part: str, cards: Sequence[Card], *, back: bool = False) -> Match |
 
 def _can(card: Card, text: str, *, back: bool) -> bool:
     """Return whether a worker can do a subtask; Podium's offline workers and search workers cannot do all."""
-    if card.description == gather.DESCRIPTION:
+    if card.description == gather.GATHERS:
         return back
     if card.description == offline.CALCULATES:
         return bool(find_expressions(text, that="1" if back else None))

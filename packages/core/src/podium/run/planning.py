@@ -1,7 +1,7 @@
 """Gets a valid plan for a query: calls the planner, parses its text, and asks once for a repair."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import isinf
@@ -42,7 +42,6 @@ from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import storable
 from podium.types.outcome import Problem, Proposal, for_people
 from podium.types.plan import Plan, PlannedBy, Step
-from podium.workers.pool import take
 from podium.workers.worker import pieces_of
 
 
@@ -164,8 +163,7 @@ class PlanRequester:
         await checkpoint_if_cancelled()
         context, began = self.context, self.context.clock()
         limit = context.settings.limits.planner_seconds
-        card, held = planner.card, list[anyio.Semaphore]()
-        state = None if card is None else context.settings.pool.state_of(card)
+        state = None if planner.card is None else context.settings.pool.state_of(planner.card)
         written = PlannerCall(planner, role, breaker=None if state is None else state.breaker)
         plan: Plan | None = None
         error: PodiumError | None = None
@@ -177,8 +175,8 @@ class PlanRequester:
                 Boundary(f"planner {planner.name!r}", PlannerError),
             ):
                 order = order_of(context, planner)
-                held = await take(None if state is None else state.slot)
-                plan = await self._plan(written, order, turns, began + limit)
+                async with (None if state is None else state.slot) or nullcontext():
+                    plan = await self._plan(written, order, turns, began + limit)
             if scope.cancelled_caught or context.clock() > began + limit:
                 plan, error = None, _late(planner, limit, written)
         except WorkerTimeout as caught:
@@ -191,8 +189,6 @@ class PlanRequester:
             error = PlannerError(f"planner {planner.name!r} raised {type(bug).__name__}: {bug}")
             raise
         finally:
-            for slot in held:
-                slot.release()
             self._note(written, error)
             problem = STOPPED if plan is None else None
             if error is not None:

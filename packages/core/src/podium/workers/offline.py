@@ -6,7 +6,7 @@ import operator
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,12 +14,11 @@ from math import log
 from pathlib import Path
 from threading import Lock
 
-import anyio.to_thread
-
 from podium.errors import ConfigError, WorkerRefused, WorkerUnavailable
 from podium.plan_text.literals import words
 from podium.types.messages import Completion, storable
-from podium.workers.worker import FREE, Card, Request, StepInput, Worker, step_input_of
+from podium.workers.simple import FunctionWorker
+from podium.workers.worker import FREE, Card, StepInput
 
 _MAX_READ = 16 * 1024
 """Maximum part of a subtask that is read, in characters."""
@@ -130,7 +129,7 @@ def _balanced(expression: str) -> str:
 CALCULATES = "Exact arithmetic: calculates expressions, percentages, powers and roots in its subtask."
 
 
-class Calculator(Worker):
+class Calculator(FunctionWorker):
     """Computes the arithmetic in its subtask, exactly if 100 digits are enough.
 
     The calculator understands signs and some words ("multiply 6 by 7", "8 squared plus 4"), but no other
@@ -144,25 +143,12 @@ class Calculator(Worker):
         labels: labels for the rules of a policy.
     """
 
-    uses_tokens = False
-    reads_prose = False
-
     def __init__(self, name: str = "calculator", *, labels: Iterable[str] = ()) -> None:
-        self.card = Card(name=name, description=CALCULATES, price=FREE, labels=frozenset(labels))
-
-    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Compute the subtask.
-
-        Raises:
-            WorkerRefused: the subtask has no arithmetic, or an expression has no value.
-        """
-        text = _computed(step_input_of(request))
-        if request.stream:
-            yield text
-        yield Completion(text)
+        card = Card(name=name, description=CALCULATES, price=FREE, labels=frozenset(labels))
+        super().__init__(_computed, card=card)
 
 
-def _computed(step_input: StepInput) -> str:
+async def _computed(step_input: StepInput) -> str:
     asked = step_input.subtask
     if len(asked) > _MAX_READ:
         raise WorkerRefused(f"the subtask has more than {_MAX_READ:,} characters: ask for less at a time")
@@ -253,7 +239,7 @@ _SEARCHES = (
 )
 
 
-class Documents(Worker):
+class Documents(FunctionWorker):
     """Searches a folder and its subfolders by BM25, and answers with passages and their sources.
 
     The worker reads `.md`, `.markdown`, `.txt` and `.rst` files of at most 2 MiB. Hidden files and folders,
@@ -274,9 +260,6 @@ class Documents(Worker):
         ConfigError: the folder does not exist, or `top` is below 1.
     """
 
-    uses_tokens = False
-    reads_prose = False
-
     def __init__(
         self,
         folder: str | Path,
@@ -292,30 +275,20 @@ class Documents(Worker):
         if top < 1:
             raise ConfigError(f"top {top} must be 1 or more")
         said = _SEARCHES.format(folder=self.folder.resolve().name) if description is None else description
-        self.card = Card(name=name, description=said, price=FREE, labels=frozenset(labels))
+        card = Card(name=name, description=said, price=FREE, labels=frozenset(labels))
+        super().__init__(self._answer, card=card)
         self._top = top
         self._lock = Lock()
-        self._read: dict[Path, tuple[int, int]] = {}
+        self._stamps: dict[Path, tuple[int, int]] = {}
         self._passages: list[_Passage] = []
 
-    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Search for the words of the subtask.
-
-        Raises:
-            WorkerUnavailable: the folder does not exist or cannot be read.
-        """
-        query = step_input_of(request).subtask[:_MAX_READ]
-        answer = await anyio.to_thread.run_sync(self._answer, query, abandon_on_cancel=True)
-        if request.stream:
-            yield answer.text
-        yield answer
-
-    def _answer(self, query: str) -> Completion:
+    def _answer(self, step_input: StepInput) -> Completion:
+        query = step_input.subtask[:_MAX_READ]
         with self._lock:  # else two concurrent calls would read the same folder twice
             documents = _documents(self.folder)
-            if documents != self._read:
+            if documents != self._stamps:
                 read = [_passages(path, self.folder.resolve()) for path in documents]
-                self._passages, self._read = [each for passages in read for each in passages], documents
+                self._passages, self._stamps = [each for passages in read for each in passages], documents
             found = _best(self._passages, words(query))[: self._top]
         if not found:
             asked = storable(" ".join(query.split())[:100])

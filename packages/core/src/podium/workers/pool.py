@@ -117,16 +117,11 @@ class Overlong:
         if card is not None and 0 < reserved.output_tokens < written:
             self._most[card.name] = max(self._most.get(card.name, 0), written)
 
-    def longest(self, card: Card | None) -> int:
-        """Return the tokens of the longest such answer of a worker or planner; 0 if there is none."""
-        return 0 if card is None else self._most.get(card.name, 0)
-
     def worst_case(self, card: Card | None, worst: Spend) -> Spend:
         """Return the reservation for another call, whose answer may be as long as the longest so far."""
-        more = self.longest(card) - worst.output_tokens
-        if card is None or more <= 0 or not worst.output_tokens:
+        written, cost = 0 if card is None else self._most.get(card.name, 0), worst.cost
+        if card is None or not 0 < worst.output_tokens < written:
             return worst
-        written, cost = worst.output_tokens + more, worst.cost
         if cost is not None and card.price is not None:
             cost = max(cost, card.price.most(worst.input_tokens, written))
         return replace(worst, output_tokens=written, cost=cost)
@@ -243,18 +238,3 @@ def _check_worker(worker: object) -> None:
         raise ConfigError(f"{scrub(repr(worker)):.80} is not a worker{hint}")
     if not isinstance(getattr(worker, "card", None), Card):
         raise ConfigError(f"{type(worker).__name__} has no card: set `card = Card(name=...)`")
-
-
-async def take(*slots: anyio.Semaphore | None) -> list[anyio.Semaphore]:
-    """Acquire all `slots` in order, and return them, so that the caller can release them; skip `None`."""
-    held: list[anyio.Semaphore] = []
-    try:
-        for slot in slots:
-            if slot is not None:
-                await slot.acquire()
-                held.append(slot)
-    except BaseException:  # also after a cancellation: release the acquired slots
-        for slot in held:
-            slot.release()
-        raise
-    return held

@@ -137,10 +137,10 @@ class ScriptedWorker(Worker):
         return self._replies
 
 
-DESCRIPTION = "Gathers the outputs of earlier steps into one answer, word for word; adds nothing of its own."
+GATHERS = "Gathers the outputs of earlier steps into one answer, word for word; adds nothing of its own."
 
 
-class Gather(Worker):
+class Gather(FunctionWorker):
     """Joins the outputs of its visible steps into one Markdown text, each under its subtask.
 
     The outputs are not changed, so that sources stay in place. The output of a single visible step is
@@ -151,25 +151,16 @@ class Gather(Worker):
         labels: labels for the rules of a policy.
     """
 
-    uses_tokens = False
-    reads_prose = False
-
     def __init__(self, name: str = "gather", *, labels: Iterable[str] = ()) -> None:
-        self.card = Card(name=name, description=DESCRIPTION, price=FREE, labels=frozenset(labels))
+        card = Card(name=name, description=GATHERS, price=FREE, labels=frozenset(labels))
+        super().__init__(_gathered, card=card)
 
-    async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
-        """Join the visible steps.
 
-        Raises:
-            WorkerRefused: no step is visible.
-        """
-        visible = step_input_of(request).visible
-        if not any(shown.output for shown in visible):
-            raise WorkerRefused("there is nothing to gather: give this step access to earlier ones")
-        text = visible[0].output if len(visible) == 1 else "\n\n".join(_section(shown) for shown in visible)
-        if request.stream:
-            yield text
-        yield Completion(text)
+async def _gathered(step_input: StepInput) -> str:
+    visible = step_input.visible
+    if not any(shown.output for shown in visible):
+        raise WorkerRefused("there is nothing to gather: give this step access to earlier ones")
+    return visible[0].output if len(visible) == 1 else "\n\n".join(map(_section, visible))
 
 
 def _section(shown: VisibleStep) -> str:
