@@ -6,10 +6,11 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from math import inf
 from threading import Event, Lock, Thread
 from time import monotonic, sleep
 from typing import Any, Final, Generic, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.lowlevel
@@ -172,9 +173,7 @@ class _Watchdog:
     def __init__(self) -> None:
         self._calls: dict[asyncio.Task[Any], tuple[str, asyncio.AbstractEventLoop]] = {}
         self._ran: WeakKeyDictionary[asyncio.AbstractEventLoop, float] = WeakKeyDictionary()
-        """When each event loop was last seen to run."""
-        self._told = WeakSet[asyncio.AbstractEventLoop]()
-        """The event loops that were reported, and have not run since."""
+        """When each event loop was last seen to run; infinite if it was reported, and has not run since."""
         self._lock = Lock()
         self._has_calls = Event()
         self._thread: Thread | None = None
@@ -188,8 +187,7 @@ class _Watchdog:
                 if self._thread is None:
                     self._thread = Thread(target=self._watch, name="podium-watchdog", daemon=True)
                     self._thread.start()
-        if not self._has_calls.is_set():
-            self._has_calls.set()
+        self._has_calls.set()
 
     def remove(self, task: asyncio.Task[Any]) -> None:
         self._calls.pop(task, None)
@@ -197,7 +195,6 @@ class _Watchdog:
     def _runs(self, loop: asyncio.AbstractEventLoop) -> None:
         """Note that an event loop runs; called in this loop."""
         self._ran[loop] = monotonic()
-        self._told.discard(loop)
 
     def _watch(self) -> None:
         while True:
@@ -212,8 +209,8 @@ class _Watchdog:
         """Look whether the event loops of the calls run; return whether there are calls."""
         loops = {loop for _, loop in list(self._calls.values())}
         for loop in loops:
-            if loop not in self._told and monotonic() - self._ran[loop] > BLOCKED:
-                self._told.add(loop)
+            if monotonic() - self._ran[loop] > BLOCKED:
+                self._ran[loop] = inf
                 self._tell(loop)
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._runs, loop)

@@ -134,7 +134,7 @@ class Price:
         For the usage of several calls, the sum of their input selects the tier, so the returned cost may be
         too high.
         """
-        price = self.at(usage.total_input_tokens)
+        price = [self, *(tier.price for tier in self.tiers if usage.total_input_tokens > tier.above)][-1]
         cached, written = usage.total_cached_tokens, usage.total_output_tokens
         cached_price = price.input if price.cached_input is None else price.cached_input
         read = usage.total_input_tokens - cached
@@ -145,11 +145,6 @@ class Price:
         reached = [self, *(tier.price for tier in self.tiers if input_tokens > tier.above)]
         read = max(max(price.input, price.cached_input or 0.0) for price in reached)
         return (input_tokens * read + output_tokens * max(price.output for price in reached)) / 1e6
-
-    def at(self, input_tokens: int) -> "Price":
-        """Return the price of a call with so many input tokens."""
-        reached = [tier.price for tier in self.tiers if input_tokens > tier.above]
-        return reached[-1] if reached else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,10 +54,6 @@ class SqlLog(Log):
         self._queued = 0
         self._written = 0
         """Number of queued events that were written."""
-        self.waits_since = 0.0
-        """Start of the wait for the next commit, on the event loop's clock. This is the later of two times:
-        when the oldest unwritten event was queued, and when the event before was written.
-        """
         self._progress: anyio.Event | None = None
         self._is_closed = False
 
@@ -83,8 +79,6 @@ class SqlLog(Log):
             self._queue(event)
 
     def _queue(self, event: Event | None) -> None:
-        if self._written == self._queued:
-            self.waits_since = anyio.current_time()
         self._queued += 1
         self._put(self, event)
 
@@ -118,7 +112,6 @@ class SqlLog(Log):
     def committed(self, count: int) -> None:
         """Mark the next `count` queued events as committed."""
         self._written += count
-        self.waits_since = anyio.current_time()
         self._wake()
 
     def fail(self, error: JournalError) -> None:
@@ -161,6 +154,8 @@ RecordRow = tuple[str, int, float, str, str]
 class Part:
     """What one transaction commits of one log."""
 
+    since: float = field(default_factory=anyio.current_time)
+    """When the batch was made, on the event loop's clock."""
     count: int = 0
     """Number of queue items of the log."""
     begins: bool = False
@@ -391,7 +386,7 @@ class GroupCommit:
                     return
                 self._fail(batch.parts, error)
             except JournalError as error:
-                self._fail([log for log in batch.parts if self._left(log) <= 0], error)
+                self._fail([log for log, part in batch.parts.items() if self._left(part) <= 0], error)
             except Exception as error:  # noqa: BLE001 - reported to the runs of this batch; other runs continue
                 self._fail(batch.parts, _fault(error))
             else:
@@ -399,12 +394,11 @@ class GroupCommit:
             batch = batch.only([log for log in batch.parts if log.failure is None])
             if not batch.parts:
                 return
-            await anyio.sleep(max(min(wait, *map(self._left, batch.parts)), 0.0))
+            await anyio.sleep(max(min(wait, *map(self._left, batch.parts.values())), 0.0))
             wait = min(2 * wait, LONGEST_WAIT)
 
-    def _left(self, log: SqlLog) -> float:
-        """Return the remaining time that a run waits for its commit, in seconds."""
-        return log.waits_since + self._patience - anyio.current_time()
+    def _left(self, part: Part) -> float:
+        return part.since + self._patience - anyio.current_time()
 
     def _take(self, batch: Batch, lost: Collection[SqlLog]) -> None:
         """Mark the logs of a batch as committed; mark the logs whose run another process holds as failed."""

@@ -125,16 +125,9 @@ class Database(ABC):
         if isinstance(error, JournalError):
             return error
         is_refusal = isinstance(error, self.failures) and not self.is_transient(error)
-        failure = (Refused if is_refusal else JournalError)(self.describe(error))
+        failure = (Refused if is_refusal else JournalError)(failure_text(self.name, error))
         failure.is_busy = self.is_busy(error)
         return failure
-
-    def describe(self, error: Exception) -> str:
-        """Return the error message for a failure of the database."""
-        why = f"{type(error).__name__}: {error}"
-        if isinstance(error, OSError) and error.errno in errorcode:
-            why = os.strerror(error.errno or 0)  # the text of the error repeats the path or the address
-        return f"the journal in {self.name} fails: {why}"
 
     @abstractmethod
     async def attempt(self, work: Work[_Result], *, reads: bool = False, alone: bool = False) -> _Result:
@@ -166,6 +159,14 @@ class Database(ABC):
     @abstractmethod
     async def aclose(self) -> None:
         """Close all connections."""
+
+
+def failure_text(name: str, error: Exception) -> str:
+    """Return the error message for a failure of a database."""
+    why = f"{type(error).__name__}: {error}"
+    if isinstance(error, OSError) and error.errno in errorcode:
+        why = os.strerror(error.errno or 0)  # the text of the error repeats the path or the address
+    return f"the journal in {name} fails: {why}"
 
 
 def marks(number: int) -> str:

@@ -24,6 +24,7 @@ from podium.journal.sql.database import (
     Transaction,
     Value,
     Work,
+    failure_text,
 )
 
 FileId = tuple[int, int]
@@ -97,14 +98,12 @@ class SqliteUrl(DatabaseUrl):
                 "start processes with multiprocessing's 'spawn' or 'forkserver', "
                 "or open the journal in the children only"
             )
-        database = SqliteDatabase(str(self), patience, path, synchronous, self._commits)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _create(path)
-            database.open()
         except OSError as error:
-            raise JournalError(database.describe(error)) from error
-        return database
+            raise JournalError(failure_text(str(self), error)) from error
+        return SqliteDatabase(str(self), patience, path, synchronous, self._commits)
 
 
 def _create(path: Path) -> None:
@@ -136,7 +135,8 @@ class SqliteDatabase(Database):
         super().__init__(name, patience)
         self._commits = commits
         self._path = path
-        self._key: tuple[int, FileId | None] = (0, None)
+        self._key = os.getpid(), file_id(path)
+        _open[self._key] += 1
         self._synchronous = synchronous
         self._threads = anyio.CapacityLimiter(_THREADS)  # so that other threads do not block the journal
         self._idle: list[sqlite3.Connection] = []
@@ -166,13 +166,13 @@ class SqliteDatabase(Database):
 
     async def watch(self, changed: Callable[[str | None], object]) -> None:
         """Look at the version of the file, which each commit through another connection changes."""
+        # with only one connection, because the versions of different connections cannot be compared
         own = SqliteDatabase(self.name, self.patience, self._path, self._synchronous, self._commits)
-        own.open()  # its only connection: the versions of different connections cannot be compared
         number, version = -1, None
         try:
             while True:
                 before, number = number, self._commits.number
-                found = (await own.attempt(_version, reads=True))[0][0]
+                found = (await own.attempt(lambda each: each.fetch("PRAGMA data_version"), reads=True))[0][0]
                 if version is None or (found != version and number == before):
                     changed(None)
                 version = found
@@ -196,11 +196,6 @@ class SqliteDatabase(Database):
         self._is_closed = True
         _open[self._key] -= 1
         await self._in_thread(self._close)
-
-    def open(self) -> None:
-        """Use the file that the path names now."""
-        self._key = os.getpid(), file_id(self._path)
-        _open[self._key] += 1
 
     async def _in_thread(self, function: Callable[[], _Result]) -> _Result:
         return await anyio.to_thread.run_sync(function, limiter=self._threads)
@@ -272,10 +267,6 @@ def _primary_code(error: Exception) -> int:
     """Return the code of an error of SQLite without its details; 0 if it has none."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF
-
-
-async def _version(transaction: Transaction) -> Sequence[Row]:
-    return await transaction.fetch("PRAGMA data_version")
 
 
 def _complete(work: Coroutine[Any, Any, _Result]) -> _Result:
