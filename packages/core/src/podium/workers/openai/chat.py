@@ -1,20 +1,19 @@
-"""A worker that calls a chat model of an endpoint."""
+"""A worker that calls a chat model of an endpoint, and its requests in both APIs."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Literal
 
-from podium.errors import ConfigError, WorkerActs, WorkerBroken, WorkerTimeout
+from podium.errors import ConfigError, WorkerActs, WorkerBroken, WorkerRefused, WorkerTimeout
 from podium.secrets import Boundary, scrubbing
-from podium.types.messages import Completion, Constraint, Message, Sampling, Tools
-from podium.workers.openai.chat_response import AnswerReader
+from podium.types.messages import Completion, Constraint, Message, Part, Sampling, Tools
+from podium.workers.openai.chat_response import AnswerReader, ResponsesReader
 from podium.workers.openai.endpoint import Endpoint
 from podium.workers.openai.errors import ReportedFault
 from podium.workers.openai.models import with_known_facts
 from podium.workers.openai.providers import ConstraintKind, Provider
-from podium.workers.openai.responses import ANY_OBJECT, ResponsesReader, is_strict, responses_body
 from podium.workers.worker import Card, Request, Worker
 
 
@@ -44,13 +43,9 @@ def chat_body(
         body["tools"] = list(tools.offered)
         if tools.choice is not None:
             body["tool_choice"] = tools.choice
-    plain = {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "seed": sampling.seed,
-        "stop": list(sampling.stop) or None,
-    }
-    body.update({name: value for name, value in plain.items() if value is not None and name not in omitted})
+    stop = list(sampling.stop) or None
+    plain = _given(temperature=sampling.temperature, top_p=sampling.top_p, seed=sampling.seed, stop=stop)
+    body.update({name: value for name, value in plain.items() if name not in omitted})
     if sampling.max_tokens is not None:
         body[provider.max_tokens] = sampling.max_tokens
     if sampling.effort is not None and provider.effort == "reasoning":
@@ -66,16 +61,122 @@ def _constraint_fields(provider: Provider, constraint: Constraint) -> dict[str, 
     match provider.constraints.get(constraint.kind):
         case "structured_outputs":
             return {"structured_outputs": {constraint.kind: constraint.value}}
-        case "response_format" if constraint.value == ANY_OBJECT:
+        case "response_format" if constraint.value == _ANY_OBJECT:
             return {"response_format": {"type": "json_object"}}
         case "response_format":
-            strict = is_strict(constraint.value)
-            schema = {"name": "answer", "schema": constraint.value, "strict": strict}
-            return {"response_format": {"type": "json_schema", "json_schema": schema}}
+            return {"response_format": {"type": "json_schema", "json_schema": _named_schema(constraint)}}
         case "grammar":
             return {"grammar": constraint.value}
         case None:
             return {}
+
+
+def responses_body(
+    model: str, messages: Sequence[Message], sampling: Sampling, *, stream: bool, tools: Tools | None = None
+) -> dict[str, Any]:
+    """Return the body of a request of the Responses API."""
+    for name in ("stop", "seed"):
+        if getattr(sampling, name):
+            raise _unsupported(name)
+    body = _given(
+        model=model,
+        input=_input_items(messages),
+        stream=stream,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        max_output_tokens=sampling.max_tokens,
+    )
+    if sampling.effort is not None:
+        body["reasoning"] = {"effort": sampling.effort}
+    if sampling.constraint is not None:
+        body["text"] = {"format": _format(sampling.constraint)}
+    if tools is not None:
+        body["tools"] = [_flat(tool) for tool in tools.offered]
+        if tools.choice is not None:
+            body["tool_choice"] = tools.choice if isinstance(tools.choice, str) else _flat(tools.choice)
+    return body
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _unsupported(what: str) -> WorkerRefused:
+    return WorkerRefused(f"the API `responses` does not support {what}: leave it out, or set api to `chat`")
+
+
+def _input_items(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Return chat messages as input items."""
+    items: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "tool":
+            answered = message.tool_call_id or ""
+            items.append({"type": "function_call_output", "call_id": answered, "output": message.text})
+            continue
+        if message.content:
+            items.append({"role": message.role, "content": _content(message)})
+        for call in message.tool_calls:
+            function = call.get("function", {})
+            items.append(
+                {
+                    "type": "function_call",
+                    "call_id": call.get("id", ""),
+                    "name": function.get("name", ""),
+                    "arguments": function.get("arguments", ""),
+                }
+            )
+    return items
+
+
+def _content(message: Message) -> str | list[Part]:
+    if isinstance(message.content, str):
+        return message.content
+    return [_part(part, message.role) for part in message.content]
+
+
+def _part(part: Part, role: str) -> Part:
+    if part.get("type") == "text":
+        return {"type": "output_text" if role == "assistant" else "input_text", "text": part["text"]}
+    if part.get("type") == "image_url":
+        image = part["image_url"]
+        return {"type": "input_image", "image_url": image["url"] if isinstance(image, Mapping) else image}
+    return part
+
+
+def _flat(tool: Part) -> Part:
+    """Return a tool or a tool choice in the form of the API: with the function's fields at the top level."""
+    return {"type": "function", **tool["function"]} if "function" in tool else tool
+
+
+def _format(constraint: Constraint) -> Part:
+    if constraint.kind != "json":
+        raise _unsupported("a grammar")
+    if constraint.value == _ANY_OBJECT:
+        return {"type": "json_object"}
+    return {"type": "json_schema", **_named_schema(constraint)}
+
+
+def _named_schema(constraint: Constraint) -> dict[str, Any]:
+    return {"name": "answer", "schema": constraint.value, "strict": _is_strict(constraint.value)}
+
+
+_ANY_OBJECT = {"type": "object"}
+"""The JSON schema of any object, for which APIs have a mode of their own."""
+
+
+def _is_strict(schema: object) -> bool:
+    """Return whether OpenAI's strict mode accepts a schema: all objects are closed and whole."""
+    if isinstance(schema, list):
+        return all(map(_is_strict, schema))
+    if not isinstance(schema, dict):
+        return True
+    if isinstance(properties := schema.get("properties"), dict):
+        required = schema.get("required")
+        is_whole = isinstance(required, list) and set(map(str, required)) == set(properties)
+        if schema.get("additionalProperties") is not False or not is_whole:
+            return False
+        return all(map(_is_strict, properties.values())) and _is_strict(schema.get("$defs", {}))
+    return schema.get("type") != "object" and all(map(_is_strict, schema.values()))
 
 
 Api = Literal["chat", "responses"]

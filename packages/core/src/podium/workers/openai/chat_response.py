@@ -1,7 +1,7 @@
-"""Reads chat completions, whole or streamed."""
+"""Reads chat completions and responses of the Responses API, whole or streamed."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -195,13 +195,13 @@ class AnswerReader:
         """Raise `WorkerBroken` if an object failed, or has text in another field than `read`."""
         status = place.get("status")
         if place.get("success") is False or (isinstance(status, str) and status.lower() in _FAILED):
-            raise broken("the server says that its answer failed or is incomplete")
+            raise _broken("the server says that its answer failed or is incomplete")
         for name, value in place.items():
             if name in read or name.lower() not in _TEXT_FIELDS:
                 continue
             if not all(self._has(text, found) for found in _texts({name: value})):
                 told = f"the answer has text where no client reads it: in {storable(name)!r:.80}"
-                raise broken(told)
+                raise _broken(told)
 
     def _has(self, text: str, found: str) -> bool:
         """Return whether a text is blank, is `text`, or is the answer so far, without or with `text`."""
@@ -268,7 +268,7 @@ class AnswerReader:
             return ""
         if not isinstance(content, list):
             kind = type(content).__name__
-            raise broken(f"the answer's content is neither text nor parts: {kind}")
+            raise _broken(f"the answer's content is neither text nor parts: {kind}")
         texts = []
         for part in content:
             match part:
@@ -282,13 +282,13 @@ class AnswerReader:
                 case {"type": str(kind)} if kind not in _TEXT_PARTS:
                     self._other.append(f"a part of type {storable(kind)!r:.80}")
                 case _:
-                    raise broken("a part of the answer's content has no text")
+                    raise _broken("a part of the answer's content has no text")
         return "".join(texts)
 
     def _read_calls(self, calls: object) -> None:
         for call in calls if isinstance(calls, list) else [calls] if calls else ():
             if not isinstance(call, dict) or not isinstance(call.get("function") or {}, dict):
-                raise broken("the server's tool_calls are not a list of objects")
+                raise _broken("the server's tool_calls are not a list of objects")
             index = call.get("index")
             if not isinstance(index, int):
                 index = len(self._calls) if call.get("id") else max(0, len(self._calls) - 1)
@@ -321,13 +321,13 @@ def _texts(value: object) -> Iterator[str]:
                     yield from _texts(item)
 
 
-def broken(told: str) -> WorkerBroken:
+def _broken(told: str) -> WorkerBroken:
     """Return the error of an answer that cannot be read."""
     return WorkerBroken(told, maybe_paid=True)
 
 
 def _no_completion() -> WorkerBroken:
-    return broken("the server's choices are not valid for a chat completion")
+    return _broken("the server's choices are not valid for a chat completion")
 
 
 def _merge_call(whole: dict[str, Any], piece: Mapping[str, Any]) -> None:
@@ -373,3 +373,78 @@ def _storable_json(value: Any) -> Part | Any:
             return [_storable_json(item) for item in value]
         case _:
             return value
+
+
+class ResponsesReader(AnswerReader):
+    """Reads responses, whole or streamed, as chat completions."""
+
+    def __init__(self, quote: Callable[[str], str]) -> None:
+        super().__init__()
+        self._quote = quote
+
+    def feed(self, raw: Mapping[str, Any]) -> str:
+        """Process a response or an event of a stream, and return the text that it adds to the answer."""
+        match raw:
+            case {"type": "response.output_text.delta", "delta": str(text)}:
+                return super().feed(_piece({"content": text}))
+            case {"type": "response.refusal.delta", "delta": str(text)}:
+                return super().feed(_piece({"refusal": text}))
+            case {"type": "response.output_text.delta" | "response.refusal.delta" as kind}:
+                raise _broken(f"an event {kind} has no text")
+            case {"type": "error" | "response.failed"}:
+                failed = raw.get("response", raw)
+                reason = (failed.get("error") or failed).get("message", "no reason given")
+                raise _broken(f"the server says that its answer failed: {self._quote(str(reason))}")
+            case {"type": "response.completed" | "response.incomplete"}:
+                return super().feed(self._as_chat(raw.get("response") or {}))
+            case {"output": _} if raw.get("type") is None:
+                return super().feed(self._as_chat(raw))
+        return ""
+
+    def _as_chat(self, whole: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a whole response in the form of a chat completion, without text that was streamed."""
+        if failed := whole.get("error"):
+            raise _broken(f"the response has an error: {self._quote(str(failed))}")
+        if whole.get("status") not in ("completed", "incomplete"):
+            raise _broken(f"the response ended {whole.get('status')!r}")
+        parts, calls, is_cut = list[Any](), list[Part](), whole["status"] == "incomplete"
+        for item in whole.get("output") or ():
+            match item:
+                case {"type": "function_call"}:
+                    calls.append(_chat_call(item))
+                case {"type": "message", "content": list(content)} if item.get("role") in _OWN_ROLES:
+                    parts += content
+                    is_cut = is_cut or item.get("status") == "incomplete"
+                case dict() if item.get("type") != "message":
+                    pass
+                case _:
+                    raise _broken("the output of the response has an item that cannot be read")
+        if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
+            raise _broken("the output of the response has a part that cannot be read")
+        texts = [part for part in parts if part["type"] in _TEXTS and isinstance(part.get("text"), str)]
+        streamed = "".join(self._texts)
+        if streamed and texts and "".join(part["text"] for part in texts).split() != streamed.split():
+            raise _broken("the pieces of the stream differ from the text of the response")
+        read = [
+            *(texts if streamed else ()),
+            *(part for part in parts if self._refusal and "refusal" in part),
+        ]
+        finish = "length" if is_cut else "tool_calls" if calls else "stop"
+        if (whole.get("incomplete_details") or {}).get("reason") == "content_filter":
+            finish = "content_filter"
+        rest = [part for part in parts if part not in read]
+        facts = {name: whole[name] for name in ("usage", "model", "podium") if name in whole}
+        return {**_piece({"content": rest, "tool_calls": calls}, finish_reason=finish), **facts}
+
+
+_OWN_ROLES = ("assistant", None)
+_TEXTS = ("output_text", "text")
+
+
+def _piece(delta: Part, **more: str) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, **more}]}
+
+
+def _chat_call(item: Mapping[str, Any]) -> Part:
+    function = {"name": item.get("name", ""), "arguments": item.get("arguments", "")}
+    return {"id": item.get("call_id", ""), "type": "function", "function": function}
