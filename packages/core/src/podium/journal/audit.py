@@ -82,7 +82,7 @@ def read_anchors(lines: Iterable[str]) -> Iterator[Anchor]:
                 ) from error
 
 
-def _read_run(records: Sequence[Record]) -> tuple[Sequence[Entry], Break | None]:
+def read_run(records: Sequence[Record]) -> tuple[Sequence[Entry], Break | None]:
     """Return the entries of a run, which has at least one record, up to its first break, and the break."""
     run_id, entries = records[0].run_id, list[Entry]()
     try:
@@ -202,7 +202,7 @@ def verify_lines(
         expected[anchor.run_id].append((anchor, "the anchor"))
     for records in read_lines(lines):
         run_id = records[0].run_id
-        entries, broken = _read_run(records)
+        entries, broken = read_run(records)
         for head in _nested_heads(entries):
             expected[head.run_id].append((head, f"its outer run {run_id}"))
         wrong = (_wrong_head(records, head, source) for head, source in expected.pop(run_id, ()))
@@ -302,13 +302,13 @@ async def _verify_run(
         records = await journal.records(row.run_id)
         if not records:
             return [Break(row.run_id, None, "its records are missing")]
-        entries, broken = _read_run(records)
+        entries, broken = read_run(records)
         while broken is None and (broken := _wrong_row(row, entries, records[0])) is not None:
             before, row = row, await _find(journal, row.run_id) or row
             if row == before:
                 break
             records = await journal.records(row.run_id)  # the run has continued
-            entries, broken = _read_run(records)
+            entries, broken = read_run(records)
     except RunUnknown:  # just deleted
         return []
     found = [

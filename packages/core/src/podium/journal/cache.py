@@ -163,14 +163,13 @@ class SqlCache(SqlTables, Cache):
 
     Args:
         location: see `SqlJournal`; a journal and a cache may share a database.
-        patience: how long to retry while the database fails, in seconds.
 
     Raises:
         ConfigError: the location is invalid, or needs a package that is not installed.
     """
 
-    def __init__(self, location: Location = None, *, patience: float = 30.0) -> None:
-        super().__init__(_SCHEMA, location, patience=patience)
+    def __init__(self, location: Location = None) -> None:
+        super().__init__(_SCHEMA, location)
 
     async def get(self, key: str) -> Completion | None:
         """Return the answer for a key; `None` if there is none.

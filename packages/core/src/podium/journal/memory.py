@@ -9,7 +9,7 @@ from typing import Self
 import anyio.lowlevel
 
 from podium.errors import JournalBroken, JournalError, RunExists, RunHeld
-from podium.journal.audit import read_lines
+from podium.journal.audit import read_lines, read_run
 from podium.journal.journal import (
     Head,
     Journal,
@@ -22,7 +22,6 @@ from podium.journal.journal import (
     head_of,
     unknown,
     unwritable,
-    verify,
 )
 from podium.secrets import scrub
 from podium.types.codec import encode
@@ -112,14 +111,12 @@ class MemoryJournal(Journal):
         """
         journal = cls()
         for records in read_lines(lines):
-            if broken := verify(records):
+            entries, broken = read_run(records)
+            if broken is not None:
                 raise JournalBroken(str(broken))
-            run = _Run(records[0].run_id)
-            if not isinstance(records[0].entry().event, RunStarted):
-                raise JournalBroken(f"run {run.run_id} does not begin with RunStarted")
-            for record in records:
-                run.keep(record, record.entry().event)
-            journal._runs[run.run_id] = run
+            run = journal._runs[records[0].run_id] = _Run(records[0].run_id)
+            for record, entry in zip(records, entries, strict=True):
+                run.keep(record, entry.event)
         return journal
 
     async def begin(self, started: RunStarted, *, minted: bool) -> Log:

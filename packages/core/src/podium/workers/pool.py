@@ -39,8 +39,6 @@ class CallHistory:
 
     def __init__(self) -> None:
         self._calls: deque[CallRecord] = deque(maxlen=KEPT)
-        self._lengths: list[int] | None = None
-        """The sorted lengths of the answers, in tokens; `None` until they are needed."""
 
     @property
     def calls(self) -> tuple[CallRecord, ...]:
@@ -50,13 +48,10 @@ class CallHistory:
     def add(self, took: CallRecord) -> None:
         """Add a call; if there are too many, drop the oldest call."""
         self._calls.append(took)
-        self._lengths = None
 
     def output_tokens(self, quantile: float) -> int | None:
         """Return a quantile of the lengths of answers, in tokens; `None` if there are no answers."""
-        lengths = self._lengths
-        if lengths is None:
-            lengths = self._lengths = sorted(call.output_tokens for call in self._calls.copy() if call.ok)
+        lengths = sorted(call.output_tokens for call in self.calls if call.ok)
         return lengths[min(int(quantile * len(lengths)), len(lengths) - 1)] if lengths else None
 
 

@@ -146,8 +146,6 @@ Queued = tuple[SqlLog, float, Event | None]
 
 `None` in place of an event releases the run.
 """
-RecordRow = tuple[str, int, float, str, str]
-"""A record: run id, number, time, text and hash."""
 
 
 @dataclass(slots=True)
@@ -160,11 +158,10 @@ class Part:
     """Number of queue items of the log."""
     begins: bool = False
     """Whether the run begins with this batch."""
-    records: list[RecordRow] = field(default_factory=list)
+    records: list[tuple[Value, ...]] = field(default_factory=list)
     row: RunRow | None = None
     """The row of the run after the batch; `None` if it does not change."""
-    answers: list[tuple[str, str, str]] = field(default_factory=list)
-    """Key, run id and labels of each answer."""
+    answers: list[tuple[Value, ...]] = field(default_factory=list)
 
     def add(self, log: SqlLog, at: float, event: Event) -> None:
         """Add an event: encode it, remove secrets, and hash its record with the record before."""
