@@ -13,8 +13,6 @@ from podium import Conductor, Limits, Retry
 from podium.a2a import RemoteAgent
 from podium.errors import (
     AgentFailed,
-    AgentNeedsAuth,
-    AgentNeedsInput,
     AgentRejected,
     ConfigError,
     WorkerBroken,
@@ -109,8 +107,8 @@ async def test_a_file_is_never_dropped_in_silence(agent: Worker, *, stream: bool
         ("fail", AgentFailed, "agent_failed", "failed: the printer is on fire"),
         ("cancel", AgentFailed, "agent_failed", "cancelled the task itself"),
         ("reject", AgentRejected, "agent_rejected", "rejected the task: not my job"),
-        ("input", AgentNeedsInput, "agent_needs_input", "which colour?"),
-        ("auth", AgentNeedsAuth, "agent_needs_auth", "log in first"),
+        ("input", AgentRejected, "agent_rejected", "which colour?"),
+        ("auth", AgentRejected, "agent_rejected", "log in first"),
         ("nothing", WorkerBroken, "worker_broken", "without an answer"),
     ],
 )
@@ -126,7 +124,7 @@ async def test_each_end_of_a_task_has_its_code(
 
 async def test_a_task_that_waits_for_input_is_cancelled(agent: Worker, served: Served) -> None:
     """Nobody will answer it."""
-    with pytest.raises(AgentNeedsInput):
+    with pytest.raises(AgentRejected):
         await complete(agent, request("input"))
     assert await anyio.to_thread.run_sync(served.cancelled.wait, 10)
 

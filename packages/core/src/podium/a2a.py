@@ -19,8 +19,6 @@ from podium.aio import run_sync
 from podium.aio.loops import PerLoop
 from podium.errors import (
     AgentFailed,
-    AgentNeedsAuth,
-    AgentNeedsInput,
     AgentRejected,
     ConfigError,
     WorkerBroken,
@@ -50,8 +48,8 @@ _ENDS: Final[Mapping[str, tuple[type[WorkerError], str]]] = {
     "TASK_STATE_FAILED": (AgentFailed, "failed"),
     "TASK_STATE_CANCELED": (AgentFailed, "cancelled the task itself"),
     "TASK_STATE_REJECTED": (AgentRejected, "rejected the task"),
-    "TASK_STATE_INPUT_REQUIRED": (AgentNeedsInput, "asks for input, which a step cannot give"),
-    "TASK_STATE_AUTH_REQUIRED": (AgentNeedsAuth, "asks for authorization, which a step cannot give"),
+    "TASK_STATE_INPUT_REQUIRED": (AgentRejected, "asks for input, which a step cannot give"),
+    "TASK_STATE_AUTH_REQUIRED": (AgentRejected, "asks for authorization, which a step cannot give"),
 }
 """States without an answer, each with its error and the end of the message."""
 _WAITING: Final = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})

@@ -390,21 +390,9 @@ class AgentFailed(WorkerFailed):
 
 
 class AgentRejected(WorkerRefused):
-    """A remote agent rejected the task."""
+    """A remote agent rejected the task, or needs more input or authorization, which a step cannot give."""
 
     code = "agent_rejected"
-
-
-class AgentNeedsInput(WorkerRefused):
-    """A remote agent needs more input to continue, which a step cannot give."""
-
-    code = "agent_needs_input"
-
-
-class AgentNeedsAuth(WorkerRefused):
-    """A remote agent needs authorization to continue."""
-
-    code = "agent_needs_auth"
 
 
 def install_hint(package: str) -> str:

@@ -12,8 +12,6 @@ from typing import Literal
 
 from podium.errors import (
     AgentFailed,
-    AgentNeedsAuth,
-    AgentNeedsInput,
     AgentRejected,
     AnswerCut,
     AnswerNotUtf8,
@@ -44,8 +42,7 @@ OnFailure = Literal["note", "skip", "replan", "fail"]
 """
 
 _REFUSED = (WorkerRefused, AnswerRefused, AnswerCut, AnswerTooLong, AnswerToolCalls, AnswerNotUtf8)
-_REFUSED_BY_AGENT = (AgentRejected, AgentNeedsInput, AgentNeedsAuth)
-_REFUSALS = frozenset(kind.code for kind in (*_REFUSED, *_REFUSED_BY_AGENT))
+_REFUSALS = frozenset(kind.code for kind in (*_REFUSED, AgentRejected))
 _FAILURES = (WorkerUnavailable, WorkerTimeout, WorkerBroken, WorkerFailed, ToolFailed, AgentFailed)
 _CODES = _REFUSALS.union(kind.code for kind in _FAILURES)
 
