@@ -20,17 +20,9 @@ worker or callback."""
 
 
 class Boundary:
-    """A context manager that translates the exceptions of its block and chains the original exception.
+    """A context manager that translates foreign exceptions of its block with `error`, and chains them.
 
-    Podium's own errors and cancellations of the task are not translated. A `CancelledError` with another
-    cause, such as a cancelled future, is translated, because it would stop the whole run. `BUGS` are
-    translated only if the code is a library.
-
-    Args:
-        who: the owner of the code, as in `worker 'x'`.
-        error: creates the error from its message.
-        is_library: whether the code is a library that reads data from a server or a model. Such data may have
-            unexpected types, so `BUGS` are then translated too.
+    With `is_library`, `BUGS` are translated too, because data from a server may have unexpected types.
     """
 
     __slots__ = ("_error", "_is_library", "_who")
@@ -54,7 +46,7 @@ class Boundary:
         if isinstance(raised, CancelledError):
             task = current_task()
             if task is None or task.cancelling():
-                return
+                return  # a cancelled future is translated, because it would stop the whole run
         elif not isinstance(raised, Exception):
             return
         clean = scrub_error(raised)

@@ -94,16 +94,7 @@ def is_well_formed(usage: object) -> TypeGuard[Usage]:
 
 
 def is_plausible(usage: object, read: Iterable[str], written: str) -> bool:
-    """Return whether a reported usage is possible for a call with these texts.
-
-    A usage is impossible if a count is missing, negative or not an integer. It is also impossible if a part
-    is larger than its total, no tokens were read, or the texts need more tokens.
-
-    Args:
-        usage: the reported usage, of any type.
-        read: the texts that were sent.
-        written: the text of the answer, including its tool calls.
-    """
+    """Return whether a reported usage is well formed and possible for a call with these texts."""
     if not is_well_formed(usage):
         return False
     parts_fit = (
@@ -119,10 +110,3 @@ def is_plausible(usage: object, read: Iterable[str], written: str) -> bool:
 def _can_have(texts: Iterable[str], tokens: int) -> bool:
     """Return whether the texts can have so few tokens."""
     return sum(len(text) - text.count(" ") for text in texts) <= _LONGEST_TOKEN * tokens + _SLACK
-
-
-def text_usage(reported: Usage | None, read: str, written: str) -> Usage:
-    """Return the reported usage of a call, or an estimate if it is missing or impossible."""
-    if reported is not None and is_plausible(reported, (read,), written):
-        return reported
-    return Usage(estimate_tokens(read), estimate_tokens(written), estimated=True)

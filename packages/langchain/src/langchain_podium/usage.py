@@ -15,7 +15,8 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_podium.finish import finish_of, refusal_of
 from langchain_podium.messages import PROVIDER, read_usage
 from podium.hosts.errors import cut_answer_usage
-from podium.usage import Usage, text_usage
+from podium.types.messages import Message, usage_or_estimate
+from podium.usage import Usage
 
 
 class Spent(BaseCallbackHandler):
@@ -83,7 +84,8 @@ class Spent(BaseCallbackHandler):
                 text += "".join(str(call) for call in generation.message.tool_calls)
         with self._lock:
             self.finish, self.refusal = finish, refusal
-            self.usage += text_usage(used, asked, text) if conducted is None else conducted
+            read = (Message("user", asked),)
+            self.usage += usage_or_estimate(used, read, text) if conducted is None else conducted
 
 
 def _conducted_usage(message: AIMessage) -> Usage | None:

@@ -26,7 +26,8 @@ from llama_index.core.instrumentation.span_handlers import NullSpanHandler
 from llama_index_instrumentation import get_dispatcher
 
 from llama_index_podium.finish import Ending
-from podium.usage import Usage, text_usage
+from podium.types.messages import Message, usage_or_estimate
+from podium.usage import Usage
 from podium.workers.openai.chat_response import read_usage
 
 _SPENDING: ContextVar["Spent | None"] = ContextVar("podium_spending", default=None)
@@ -89,7 +90,7 @@ class Spent:
         text = "" if response is None else str(_text(response))
         reported = None if response is None else usage_of(response)
         with self._lock:
-            self.usage += text_usage(reported, self._calls[span], text)
+            self.usage += usage_or_estimate(reported, (Message("user", self._calls[span]),), text)
 
     def _within(self, span: str) -> bool:
         above = self._parents.get(span)

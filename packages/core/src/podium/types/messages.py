@@ -97,21 +97,11 @@ def read_query(query: Query) -> tuple[Message, ...]:
 
 
 def read_conversation(query: Query) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return a conversation's query, and the messages after its question: tool calls and their results.
-
-    The question is the last user message; without user messages, it is the last system
-    message. The query ends with the question. System messages after the question are moved
-    before it. If an assistant has already answered the question, the query is the whole
-    conversation, followed by the question again.
-
-    Raises:
-        QueryError: the conversation is empty, too long or malformed, has no question, or ends with
-            tool calls without results.
-    """
+    """Return a conversation's query, which ends with its question, and the tool messages after it."""
     messages = _read_messages(query)
     if messages[-1].tool_calls:
         raise QueryError("the conversation ends with tool calls: add the tool results")
-    asked = _last(messages, "user")
+    asked = _last(messages, "user")  # without user messages, the last system message is the question
     is_users = asked is not None
     if asked is None and (asked := _last(messages, *INSTRUCTING)) is None:
         raise QueryError("the conversation has no question: add a user message")
@@ -121,6 +111,7 @@ def read_conversation(query: Query) -> tuple[tuple[Message, ...], tuple[Message,
     said, turn = _split_turn(after)
     if is_users and all(message.role in INSTRUCTING for message in said):
         return (*messages[:asked], *said, question), turn
+    # an assistant has answered the question: it is asked again
     return (*messages[: asked + 1], *said, question), turn
 
 

@@ -42,21 +42,7 @@ def _word(said: str) -> str:
 
 
 def read_usage(raw: object) -> Usage | None:
-    """Return the usage that a server reported; `None` if it is missing, incomplete or invalid.
-
-    The numbers of input tokens and of output tokens must be integers of 0 or more. Servers differ in three
-    points:
-
-    - Some servers (Gemini, Grok) do not include reasoning tokens in the output tokens. If the total shows
-      this, or if there are more reasoning tokens than output tokens, the reasoning tokens are added to the
-      output tokens. If the total then contradicts the addition, the usage is invalid.
-    - Some servers (Anthropic) do not include cached tokens in the input tokens; they are added.
-    - If there are more cached tokens than input tokens, the number of cached tokens is ignored. The whole
-      input then has the full price.
-
-    Args:
-        raw: the `usage` of a chat completion or of a response of the Responses API.
-    """
+    """Return the usage that a server reported in either API; `None` if it is missing or invalid."""
     if not isinstance(raw, Mapping):
         return None
     counts = _flat(raw)
@@ -64,7 +50,7 @@ def read_usage(raw: object) -> Usage | None:
         return None
     read, written = _first(counts, *_READ), _first(counts, *_WRITTEN)
     cached = _first(counts, "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
-    if "prompt_tokens" not in counts:
+    if "prompt_tokens" not in counts:  # Anthropic does not count cached tokens as input tokens
         read += _first(counts, "cache_read_input_tokens") + _first(counts, "cache_creation_input_tokens")
     if read + written == 0:
         return None
@@ -73,6 +59,7 @@ def read_usage(raw: object) -> Usage | None:
     hidden_written = _first(counts, "orchestration_output_tokens")
     hidden_cached = _first(counts, "orchestration_input_cached_tokens", "orchestration_cached_tokens")
     beside = _first(counts, "total_tokens") - read - written
+    # Gemini and Grok do not count reasoning tokens as output tokens
     if beside > 0 and not hidden_read + hidden_written:
         written += beside
         reasoning = max(reasoning, beside)

@@ -48,16 +48,7 @@ def with_known_facts(card: Card, base_url: str, model: str) -> Card:
 
 @lru_cache(maxsize=1024)
 def look_up_model(base_url: str, model: str) -> KnownModel | None:
-    """Return the known facts about a model; `None` if the URL or the model is unknown.
-
-    Prices are for standard text calls. If a price depends on the time of day, the highest price is used.
-    Cached input has its own price. Some providers write every prompt to their cache; the price of other input
-    is then the price of cache writes, if that is higher.
-
-    Args:
-        base_url: the endpoint's URL.
-        model: the model's name on the server.
-    """
+    """Return the known facts about a model of an endpoint; `None` if the URL or the model is unknown."""
     url = base_url.lower()
     try:
         host = urlsplit(url).hostname or ""
@@ -132,7 +123,7 @@ def _dearest(lists: "list[ModelPrice]", tokens: int, *, caches: bool) -> Price:
     read, written, cached = highest("input_mtok"), highest("output_mtok"), highest("cache_read_mtok")
     assert read is not None
     assert written is not None
-    if caches:
+    if caches:  # the provider writes every prompt to its cache
         read = max(read, highest("cache_write_mtok") or 0.0)
     if any(each.cache_read_mtok is None for each in lists):
         cached = None
