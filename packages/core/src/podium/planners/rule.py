@@ -1,9 +1,9 @@
 """Planners without a model, which split the question and match its parts to the workers' cards."""
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from math import inf
+from typing import NamedTuple
 
 from podium.errors import PlannerError
 from podium.plan_text.literals import words
@@ -42,8 +42,7 @@ _BACK = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One part of a question."""
 
     text: str
@@ -124,26 +123,30 @@ _LOOKS_UP = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+Workers = Mapping[int, Card]
+"""The workers that a part may go to, by their numbers in the plan."""
+
+
+class Match(NamedTuple):
     """The worker chosen for a part."""
 
     worker: int
-    why: str = ""
-    """The feature of the part that fits the worker's card, such as "its arithmetic"; empty if no feature
-    fits.
-    """
-    alone: bool = False
+    why: str
+    """The feature of the part that fits the worker's card; empty if no feature fits."""
+    alone: bool
     """Whether no other worker fits equally well."""
 
 
-def best_fit(part: str, cards: Sequence[Card], *, back: bool = False) -> Match | None:
+def _passive(request: PlanRequest) -> Workers:
+    """Return the workers that do not act: a question alone orders no action."""
+    return {number: card for number, card in enumerate(request.cards) if number not in request.acts}
+
+
+def best_fit(part: str, workers: Workers, *, back: bool = False) -> Match | None:
     """Return the worker whose card fits `part` best; if several fit equally, the first."""
-    able = [number for number, card in enumerate(cards) if _can(card, part[:_READ], back=back)]
-    if not able:
-        return None
-    fit = _best(part[:_READ], [cards[number] for number in able], back=back)
-    return replace(fit, worker=able[fit.worker])
+    text = part[:_READ]
+    able = {number: card for number, card in workers.items() if _can(card, text, back=back)}
+    return _best(text, able, back=back) if able else None
 
 
 def _can(card: Card, text: str, *, back: bool) -> bool:
@@ -152,46 +155,50 @@ def _can(card: Card, text: str, *, back: bool) -> bool:
         return back
     if card.description == offline.CALCULATES:
         return bool(find_expressions(text, that="1" if back else None))
-    return not (_only_searches(card) and computes_quantities(text))
+    told = _told(card)
+    only_searches = _SEARCHES.search(told) and not (_WRITES.search(told) or _CHATS.search(told))
+    return not (only_searches and computes_quantities(text))
 
 
-def _only_searches(card: Card) -> bool:
-    told = f"{card.name} {card.description[:_READ]}"
-    return bool(_SEARCHES.search(told)) and not (_WRITES.search(told) or _CHATS.search(told))
+def _told(card: Card) -> str:
+    return f"{card.name} {card.description[:_READ]}"
 
 
-def _best(text: str, cards: Sequence[Card], *, back: bool) -> Match:
+def _best(text: str, workers: Workers, *, back: bool) -> Match:
+    cards = tuple(workers.values())
     has_calculator = any(card.description == offline.CALCULATES for card in cards)
     kind = None if has_calculator else kind_of(text, measured_kinds(cards))
     if kind is not None:
-        rates = [rate_on(card, kind) for card in cards]
-        measured = [-1.0 if rate is None else rate.rate for rate in rates]
-        return _cheapest_of_highest(measured, cards, f"its kind {kind.name!r}")
-    told = [f"{card.name} {card.description[:_READ]}" for card in cards]
-    if find_expressions(text, that="1" if back else None) and any(map(_CALCULATES.search, told)):
-        exact = [float(card.description == offline.CALCULATES) for card in cards]
-        named = [float(bool(_CALCULATES.search(card))) for card in told]
-        return _highest(exact if has_calculator else named, "its arithmetic")
+        rates = {number: rate_on(card, kind) for number, card in workers.items()}
+        measured = {number: -1.0 if rate is None else rate.rate for number, rate in rates.items()}
+        return _highest(measured, f"its kind {kind.name!r}", by_price=workers)
+    told = {number: _told(card) for number, card in workers.items()}
+    if find_expressions(text, that="1" if back else None) and any(map(_CALCULATES.search, told.values())):
+        if has_calculator:
+            fits = {number: card.description == offline.CALCULATES for number, card in workers.items()}
+        else:
+            fits = {number: bool(_CALCULATES.search(card)) for number, card in told.items()}
+        return _highest(fits, "its arithmetic")
     wanted = set(words(text))
     looks_up = 1.5 if _LOOKS_UP.search(text) else 0.0
-    scores = [
-        0.0
+    scores = {
+        number: 0.0
         if _is_tool(card)
         else len(wanted & set(words(card))) + (looks_up if _SEARCHES.search(card) else 0.0)
-        for card in told
-    ]
-    if any(scores):
+        for number, card in told.items()
+    }
+    if any(scores.values()):
         return _highest(scores, "its question" if looks_up else "words of its description")
-    return _highest([_generality(card) for card in told], "")
+    return _highest({number: _generality(card) for number, card in told.items()}, "")
 
 
-def gatherer(cards: Sequence[Card]) -> Match | None:
+def gatherer(workers: Workers) -> Match | None:
     """Return the worker that joins results; `None` if no worker can."""
     for kind in (_GATHERS, _WRITES):
-        scores = [float(bool(kind.search(f"{card.name} {card.description[:_READ]}"))) for card in cards]
-        if any(scores):
-            return _highest(scores, "gathering")
-    return best_fit("", cards, back=True)
+        fits = {number: bool(kind.search(_told(card))) for number, card in workers.items()}
+        if any(fits.values()):
+            return _highest(fits, "gathering")
+    return best_fit("", workers, back=True)
 
 
 def _is_tool(card: str) -> bool:
@@ -208,18 +215,16 @@ def _generality(card: str) -> int:
     return 0 if _is_tool(card) else 1 if _SEARCHES.search(card) else 2
 
 
-def _cheapest_of_highest(scores: Sequence[float], cards: Sequence[Card], why: str) -> Match:
-    """Return the worker with the highest score; of equal workers the cheapest, and unknown prices last."""
-    highest = max(scores)
-    best = [number for number, score in enumerate(scores) if score == highest]
-    prices = {number: cards[number].price for number in best}
-    costs = {n: inf if price is None else price.input + price.output for n, price in prices.items()}
-    return Match(min(best, key=costs.__getitem__), why, alone=len(best) == 1)
+def _highest(scores: Mapping[int, float], why: str, *, by_price: Workers | None = None) -> Match:
+    """Return the worker with the highest score; of equal workers the first, or by price the cheapest."""
+    highest = max(scores.values())
+    best = [number for number, score in scores.items() if score == highest]
+    chosen = best[0] if by_price is None else min(best, key=lambda number: _cost(by_price[number]))
+    return Match(chosen, why, alone=len(best) == 1)
 
 
-def _highest(scores: Sequence[float], why: str) -> Match:
-    highest = max(scores)
-    return Match(list(scores).index(highest), why, alone=list(scores).count(highest) == 1)
+def _cost(card: Card) -> float:
+    return inf if card.price is None else card.price.input + card.price.output
 
 
 MAX_SUBTASK_CHARS = 8 * 1024
@@ -263,8 +268,8 @@ class RulePlanner(Planner):
 def _plan(request: PlanRequest) -> tuple[Plan, str]:
     """Return the plan for a request, and its reason in words."""
     question = request.query[-1].text.strip() or "Answer the question, going by what is attached to it."
-    numbers, cards = _passive(request)
-    parts, last = split(question), gatherer(cards)
+    cards, workers = request.cards, _passive(request)
+    parts, last = split(question), gatherer(workers)
     most = max(request.asked_steps - 1, 1)  # the last step joins the outputs
     if most == 1 or last is None:
         parts = [Part(question)]
@@ -272,30 +277,20 @@ def _plan(request: PlanRequest) -> tuple[Plan, str]:
         parts[most - 1 :] = [Part("\n".join(part.text for part in parts[most - 1 :]), parts[most - 1].back)]
     steps, reasons = [], []
     for number, part in enumerate(parts):
-        fit = best_fit(part.text, cards, back=part.back)
+        fit = best_fit(part.text, workers, back=part.back)
         if fit is None:
-            told = f"no worker can do {part.text[:200]!r}; the workers are {_listed(request.cards)}"
-            acting = [request.cards[number] for number in request.acts]
-            told += f"; rules choose no worker that acts ({_listed(acting)})" if acting else ""
+            told = f"no worker can do {part.text[:200]!r}; the workers are {', '.join(c.name for c in cards)}"
+            acting = ", ".join(cards[number].name for number in request.acts)
+            told += f"; rules choose no worker that acts ({acting})" if acting else ""
             raise PlannerError(told)
         subtask = literal(_shortened(part.text, request)) + _with_texts(request)
-        steps.append(Step(numbers[fit.worker], subtask, (number - 1,) if part.back else ()))
+        steps.append(Step(fit.worker, subtask, (number - 1,) if part.back else ()))
         reasons.append(f"{cards[fit.worker].name} {_because(fit.why, 'fits better')}")
     if len(parts) == 1 or last is None:
         return Plan(tuple(steps)), f"the question has one part: {reasons[0]}"
-    steps.append(Step(numbers[last.worker], _GATHER, tuple(range(len(parts)))))
+    steps.append(Step(last.worker, _GATHER, tuple(range(len(parts)))))
     reasons.append(f"and {cards[last.worker].name} {_because(last.why, 'mentions gathering')}")
     return Plan(tuple(steps)), f"matched {len(parts)} parts: {', '.join(reasons)}"
-
-
-def _passive(request: PlanRequest) -> tuple[list[int], list[Card]]:
-    """Return the workers that do not act, by number and by card: a question alone orders no action."""
-    numbers = [number for number in range(len(request.cards)) if number not in request.acts]
-    return numbers, [request.cards[number] for number in numbers]
-
-
-def _listed(cards: Sequence[Card]) -> str:
-    return ", ".join(card.name for card in cards)
 
 
 def _shortened(text: str, request: PlanRequest) -> str:
@@ -331,14 +326,14 @@ class DirectPlanner(PlannerAround):
     def known(self, request: PlanRequest) -> PlanText | None:
         """Return a plan with one step; `None` if the other planner must plan the request."""
         question = request.query[-1].text.strip()
-        numbers, cards = _passive(request)
-        fit = best_fit(question, cards)
+        workers = _passive(request)
+        fit = best_fit(question, workers)
         if fit is None or not _is_simple(question, request):
             return None
         names = [card.name for card in request.cards]
         if fit.alone:
-            worker, reason = numbers[fit.worker], "whose description fits it best"
-        elif self._otherwise in [card.name for card in cards]:
+            worker, reason = fit.worker, "whose description fits it best"
+        elif self._otherwise in [card.name for card in workers.values()]:
             worker, reason = names.index(self._otherwise), "the worker for simple questions"
         else:
             return None
