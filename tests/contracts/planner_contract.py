@@ -98,10 +98,3 @@ class PlannerContract:
             assert {text: whole.text for text, (_, whole) in written.items()} == alone
             assert {text: "".join(pieces) for text, (pieces, _) in written.items()} == alone
         assert not self.heeds_question or all(text in plan for text, plan in alone.items())
-
-    async def test_orders_every_worker_once(self, planner: Planner) -> None:
-        """The order workers are shown in leaves none out, and is one and the same within a run."""
-        for run_id in ("one", "two", "three"):
-            order = list(planner.order(7, run_id))
-            assert sorted(order) == list(range(7))
-            assert list(planner.order(7, run_id)) == order

@@ -110,11 +110,6 @@ def examples(site: Site) -> object:
     return site.told("boss")[0].count("Question: ")
 
 
-def in_order(site: Site) -> object:
-    """Return whether all prompts number the workers as the file does."""
-    return all("Worker 0: alpha" in told and "Worker 4: echo" in told for told in site.told("boss"))
-
-
 SHORT = {"question": "Which one speaks of 3, delta?"}
 SHARED = {"runs": 2, "tables": "[journal]\npath = 'runs.db'\n"}
 PIN = "[[policy.pins]]\nwords = 'find'\nworker = 'bravo'\n"
@@ -128,7 +123,6 @@ ALL, NAMES = [True, True, True], ("Worker 2", "charlie", "Speaks of 2")
         ({"conductor": "show_question = false"}, {}, question, (True, False), (False, True)),
         ({"conductor": 'cache = "shared"'}, SHARED, calls_of("alpha"), 2, 1),
         ({"planner": 'show = "ordinals"'}, {}, told(*NAMES), ALL, [True, False, False]),
-        ({"planner": "shuffle = true"}, {"runs": 6}, in_order, True, False),
         ({"planner": "examples = 0"}, {}, examples, 2, 0),
         ({"planner": "examples = 4"}, {}, examples, 2, 4),
         (

@@ -7,7 +7,7 @@ from contracts.planner_contract import PlannerContract
 from core.actors import plan_of
 
 from podium.plan_text import write_plan
-from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, FixedPlanner, Planner, RulePlanner
+from podium.planners import ChatPlanner, DirectPlanner, FixedPlanner, Planner, RulePlanner
 from podium.types import Plan, Step
 from podium.workers import Card, Request, ScriptedWorker
 
@@ -18,17 +18,17 @@ def _two_steps(request: Request) -> str:
     return write_plan(Plan((Step(1, asked), Step(0, "Tell.", (0,)))), "rows")
 
 
-def _chat(*, shuffle: bool = False) -> ChatPlanner:
-    return ChatPlanner(ScriptedWorker("boss", _two_steps, latency=0.001, piece=7), shuffle=shuffle)
+def _chat() -> ChatPlanner:
+    return ChatPlanner(ScriptedWorker("boss", _two_steps, latency=0.001, piece=7))
 
 
 class TestChatPlanner(PlannerContract):
-    """A model that plans, here a scripted one that shuffles its workers."""
+    """A model that plans, here a scripted one."""
 
     @pytest.fixture
     def planner(self) -> Planner:
         """Plan two steps, in small pieces."""
-        return _chat(shuffle=True)
+        return _chat()
 
 
 class TestRulePlanner(PlannerContract):
@@ -51,15 +51,6 @@ class TestFixedPlanner(PlannerContract):
         return FixedPlanner(plan_of((0, "find", ()), (1, "tell", (0,))))
 
 
-class TestCachedPlanner(PlannerContract):
-    """What is remembered is as what was written."""
-
-    @pytest.fixture
-    def planner(self) -> Planner:
-        """Remember what a model planned."""
-        return CachedPlanner(_chat(shuffle=True))
-
-
 class TestDirectPlanner(PlannerContract):
     """Short questions, which its one worker is sent."""
 
@@ -77,4 +68,4 @@ class TestDirectPlannerThatHandsOn(PlannerContract):
     @pytest.fixture
     def planner(self) -> Planner:
         """Hand on to a model."""
-        return DirectPlanner(_chat(shuffle=True))
+        return DirectPlanner(_chat())

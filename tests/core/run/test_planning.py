@@ -19,7 +19,6 @@ from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.plan_text import Change, edit_plan
 from podium.planners import (
-    CachedPlanner,
     ChatPlanner,
     DirectPlanner,
     FixedPlanner,
@@ -154,9 +153,9 @@ async def test_a_plan_of_the_fallback_makes_the_run_partial(
 
 
 async def test_a_planner_that_was_configured_is_no_fallback() -> None:
-    """What rules, fixed plans and caches plan is `ok` where the caller chose them."""
+    """What rules and fixed plans plan is `ok` where the caller chose them."""
     fixed = FixedPlanner(plan_of((1, "go", ())))
-    for planner in (RulePlanner(), fixed, CachedPlanner(fixed), DirectPlanner(boss(GOOD))):
+    for planner in (RulePlanner(), fixed, DirectPlanner(boss(GOOD))):
         result = await Conductor(planner, _pool()).run("What is it?")
         assert (result.status, result.problem) == ("ok", None)
         assert result.planner is not None
@@ -269,22 +268,6 @@ async def test_a_fallback_planner_does_not_wait_for_one_that_is_left_out() -> No
     result = await conductor.run("What?")
     assert (result.status, result.answer, len(model.requests)) == ("partial", "A", 1)
     assert anyio.current_time() == began
-
-
-async def test_a_plan_that_is_remembered_needs_no_model() -> None:
-    """It is used while the model is left out, and says nothing of the model."""
-    replies: list[str | Exception] = [GOOD, WorkerUnavailable("down")]
-    model = ScriptedWorker("model", lambda request: replies.pop(0) if len(replies) > 1 else replies[0])
-    retry = Retry(attempts=1, break_after=1, break_seconds=60.0)
-    planner = CachedPlanner(ChatPlanner(model))
-    conductor = Conductor(planner, [ScriptedWorker("a", "A"), model], retry=retry)
-    assert (await conductor.run("What?")).answer == "A"
-    with pytest.raises(PlannerError, match="down"):
-        await conductor.run("Why?")
-    assert (await conductor.run("What?")).answer == "A"
-    with pytest.raises(PlannerError, match="gets no calls"):
-        await conductor.run("Why?")
-    assert len(model.requests) == 2
 
 
 async def test_one_run_tries_whether_a_planner_is_back_and_the_others_wait() -> None:
@@ -561,24 +544,6 @@ async def test_a_planner_of_unknown_price_makes_the_cost_unknown() -> None:
     assert result.cost is None
     assert result.cost_by_worker == {"a": 0.0}
     assert "cost unknown" in result.explain()
-
-
-async def test_a_shuffled_pool_maps_back_to_the_right_workers() -> None:
-    """Whatever the order shown, the worker the planner meant is the one that is called."""
-
-    def pick_b(request: object) -> str:
-        text = request.messages[1].text  # type: ignore[attr-defined]
-        return rows((int(text.split(": bee.")[0].rsplit(" ", 1)[1]), "go", ()))
-
-    seen = set()
-    for _ in range(20):
-        pool = [ScriptedWorker(name, name.upper()) for name in ("ant", "bee", "cat", "dog")]
-        planner = ChatPlanner(ScriptedWorker("boss", pick_b), shuffle=True)
-        result = await Conductor(planner, pool).run("What?")
-        assert result.answer == "BEE"
-        assert result.plans[0].steps[0].worker == 1
-        seen.add(result.proposals[0].text)
-    assert len(seen) > 1
 
 
 async def test_plan_text_streams_when_somebody_reads() -> None:

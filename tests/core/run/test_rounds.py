@@ -114,7 +114,7 @@ async def test_a_planner_that_fails_in_a_later_round_leaves_the_earlier_answer()
 
 async def test_a_given_plan_is_shown_to_the_planner_of_the_next_round() -> None:
     """With its workers numbered as the planner is shown them, in its own spelling."""
-    planner = boss(KEEP, shuffle=True, spelling="lists")
+    planner = boss(KEEP, spelling="lists")
     pool = [ScriptedWorker(name, name) for name in ("ant", "bee", "cat")]
     plan = Plan((Step(1, "go"),), (Message("user", "Q?"),))
     await Conductor(planner, pool, limits=Limits(rounds=2)).run(plan)

@@ -22,7 +22,6 @@ def as_planner(  # noqa: PLR0913 - the arguments of ChatPlanner
     price: Price | None = None,
     spelling: Spelling = "rows",
     show: Show = "cards",
-    shuffle: bool = False,
     examples: int | None = None,
     reasons: bool = False,
     constrain: bool = True,
@@ -37,7 +36,6 @@ def as_planner(  # noqa: PLR0913 - the arguments of ChatPlanner
         price: the price of its tokens; `None` looks it up, as `as_worker` does.
         spelling: see `podium.ChatPlanner`, which has all arguments below.
         show: how workers are shown.
-        shuffle: whether workers are shown in another order in every run.
         examples: the number of example plans in the prompt, from 0 to 4; `None` means the default.
         reasons: ask for a line with the reason of each step; the text is then not constrained.
         constrain: whether the server constrains the text to the spelling, if it can.
@@ -59,7 +57,6 @@ def as_planner(  # noqa: PLR0913 - the arguments of ChatPlanner
         worker,
         spelling=spelling,
         show=show,
-        shuffle=shuffle,
         examples=examples,
         reasons=reasons,
         constrain=constrain,

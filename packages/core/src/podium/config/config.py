@@ -33,7 +33,7 @@ from podium.journal.cache import Cache, MemoryCache
 from podium.journal.journal import Journal
 from podium.plan_text.parser import MAX_CHARS
 from podium.planners.chat import ChatPlanner
-from podium.planners.planner import CachedPlanner, FixedPlanner, Planner
+from podium.planners.planner import FixedPlanner, Planner
 from podium.planners.rule import RulePlanner
 from podium.policy import Policy
 from podium.workers.offline import Calculator, Documents
@@ -93,7 +93,7 @@ _OF_PLACE = {"off", "path", "url", "url_env"}
 """Keys of `[journal]` that define its place."""
 _OF_CARD = {"description", "context_window", "parts", "labels", "concurrency", "free_errors"}
 """Keys of a worker that its card has."""
-_OF_CHAT_PLANNER = {"spelling", "show", "shuffle", "examples", "reasons", "constrain"}
+_OF_CHAT_PLANNER = {"spelling", "show", "examples", "reasons", "constrain"}
 
 
 class Config:
@@ -356,8 +356,7 @@ class Config:
                 return self._planner.build(self.path.parent, workers or self.worker_names)
         match self._sections.planner:
             case ChatPlannerSection() as section:
-                planner = self._chat_planner(section)
-                return CachedPlanner(planner) if section.cache else planner
+                return self._chat_planner(section)
             case FixedPlannerSection() as section:
                 path = self._source.near(section.plan)
                 with self._source.at("planner", "plan"):

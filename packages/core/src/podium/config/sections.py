@@ -241,16 +241,12 @@ class ChatPlannerSection(PlannerTable):
     """Format of the plans that the model writes."""
     show: Show = "cards"
     """Whether the prompt shows the workers with their cards, or by number only."""
-    shuffle: bool = False
-    """Whether each run lists the workers in another order."""
     examples: int | None = Field(default=None, ge=0, le=MAX_EXAMPLES)
     """Number of example plans in the prompt, 0 to 4; default: 4 for `lists` and 2 otherwise."""
     reasons: bool = False
     """Whether the model writes the reason of each step, in a line that is not part of the plan."""
     constrain: bool = True
     """Whether requests have a schema or grammar for the plan, if the server supports it."""
-    cache: bool = False
-    """Whether the plan of a question is reused for the same workers."""
     sampling: SamplingSection = SamplingSection()
     """Sampling of each call."""
     fallback: Fallback | None = None

@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
 from functools import cache
-from random import Random
 from typing import Any, Literal, get_args
 
 from podium.budget.limits import Remaining, Spend
@@ -229,8 +228,6 @@ class ChatPlanner(Planner):
             planner writes the next step; the paper's conductors write `lists`.
         show: whether the prompt describes workers by their cards (`cards`), or only by their numbers
             (`ordinals`), for conductors that were trained with numbers.
-        shuffle: show the workers in a different order in each run, to avoid a preference for the
-            first. Do not use it with a conductor that was trained on a fixed order.
         examples: number of example plans in the prompt, from 0 to 4; `None` means 4 for
             `lists`, as in the training of the paper's conductors, else 2.
         reasons: ask for a line with the reason of each step before the step, or before the plan if its
@@ -251,7 +248,6 @@ class ChatPlanner(Planner):
         *,
         spelling: Spelling = "rows",
         show: Show = "cards",
-        shuffle: bool = False,
         examples: int | None = None,
         reasons: bool = False,
         constrain: bool = True,
@@ -265,18 +261,10 @@ class ChatPlanner(Planner):
         self.worker = worker
         self.spelling = spelling
         self._show = show
-        self._shuffle = shuffle
         self._examples = _EXAMPLES[spelling] if examples is None else examples
         self._reasons = reasons
         self._constrain = constrain and not reasons
         self._sampling = sampling or Sampling()
-
-    def order(self, workers: int, run_id: str) -> Sequence[int]:
-        """Return the pool's order, or with `shuffle` a random order with the run's id as its seed."""
-        order = list(range(workers))
-        if self._shuffle:
-            Random(run_id).shuffle(order)  # noqa: S311 - not for security, and repeatable on resume
-        return order
 
     def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
         """Return the maximum that the model's call may spend."""

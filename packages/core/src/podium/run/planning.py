@@ -389,9 +389,9 @@ def _late(planner: Planner, limit: float, written: PlannerCall) -> WorkerTimeout
 
 
 def order_of(context: RunContext, planner: Planner) -> list[int]:
-    """Return the workers that may see the run's data, as numbers of the pool, in the planner's order."""
+    """Return the workers that the planner sees, as numbers of the pool: those that may see the run's data."""
     policy, cards, labels = context.policy, context.settings.pool.cards, context.labels
-    order = list(planner.order(len(cards), context.request.run_id))
+    order = list(range(len(cards)))
     if policy.silent:
         return order
     if planner.card is not None:

@@ -35,10 +35,6 @@ class WrappedPlanner(Planner):
             async for piece in pieces:
                 yield piece
 
-    def order(self, workers: int, run_id: str) -> Sequence[int]:
-        """Return the order in which the other planner sees the workers."""
-        return self._inner.order(workers, run_id)
-
     def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
         """Return the maximum that the other planner may spend."""
         return self._inner.worst_case(self.shown(request), answer_tokens)
