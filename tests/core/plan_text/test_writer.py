@@ -8,7 +8,6 @@ from typing import get_args
 import jsonschema
 import pytest
 
-from podium.errors import ConfigError
 from podium.plan_text import Spelling, parse_plan, write_plan
 from podium.plan_text.writer import plan_grammar, plan_schema
 from podium.types import Plan, Step
@@ -174,15 +173,6 @@ def test_the_schema_names_the_type_of_each_field() -> None:
     fields = plan_schema(3, 2)["properties"]["steps"]["items"]["properties"]
     types = {name: field["type"] for name, field in fields.items()}
     assert types == {"worker": "integer", "subtask": "string", "access": "array"}
-
-
-@pytest.mark.parametrize(("workers", "max_steps"), [(0, 5), (3, 0)])
-def test_nobody_and_nothing_are_refused(workers: int, max_steps: int) -> None:
-    """A plan for no workers or of no steps cannot be asked for."""
-    with pytest.raises(ConfigError):
-        plan_schema(workers, max_steps)
-    with pytest.raises(ConfigError):
-        plan_grammar("rows", workers, max_steps)
 
 
 def test_names_take_the_place_of_numbers() -> None:

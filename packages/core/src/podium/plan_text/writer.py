@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal, assert_never
 
-from podium.errors import ConfigError
 from podium.types.plan import PREVIOUS, Plan, Step, renumbered
 
 Spelling = Literal["lists", "json", "rows"]
@@ -78,7 +77,6 @@ def _json(value: object) -> str:
 def plan_schema(workers: int, max_steps: int, *, keep: bool = False) -> dict[str, Any]:
     """Return the JSON schema of a plan in the spelling `json`; with `keep`, a plan may be empty."""
     # No `maxLength` of subtasks: decoders then accept raw control characters, and vLLM refuses long patterns.
-    check_sizes(workers, max_steps)
     entry: dict[str, Any] = {"type": "integer"}
     if max_steps > 1:
         entry |= {"minimum": 0, "maximum": max_steps - 2}
@@ -93,14 +91,6 @@ def plan_schema(workers: int, max_steps: int, *, keep: bool = False) -> dict[str
     step = _closed(fields)
     steps = {"type": "array", "items": step, "minItems": 0 if keep else 1, "maxItems": max_steps}
     return _closed({"steps": steps})
-
-
-def check_sizes(workers: int, max_steps: int) -> None:
-    """Raise `ConfigError` unless there is at least one worker and one step."""
-    if workers < 1:
-        raise ConfigError(f"workers is {workers}: a plan needs at least one worker")
-    if max_steps < 1:
-        raise ConfigError(f"max_steps is {max_steps}: a plan needs at least one step")
 
 
 def _closed(fields: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +109,6 @@ hex ::= [0-9a-fA-F]
 
 def plan_grammar(spelling: Spelling, workers: int, max_steps: int, *, keep: bool = False) -> str:
     """Return a grammar of the plans that `write_plan` writes without `enough`, in GBNF."""
-    check_sizes(workers, max_steps)
     rules = _lists_rules(max_steps) if spelling == "lists" else _object_rules(spelling, max_steps)
     root = "plan"
     if keep:

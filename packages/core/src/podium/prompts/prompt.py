@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Literal
 
 from podium.budget.limits import Limits
 from podium.errors import PlanInvalid
@@ -118,7 +117,6 @@ def _template(name: str) -> tuple[str, ...]:
     return tuple(re.split(r"\$(\w+)", read_prompt(f"{name}.txt")))
 
 
-_Place = Literal["string", "value", "outside"]
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 _NO_LABELS: Mapping[int, int] = {}
 _NO_TEXTS: Mapping[str, str] = {}
@@ -210,18 +208,16 @@ def mentioned(subtask: str, labels: Mapping[int, int] = _NO_LABELS, names: Colle
 
 def is_object(subtask: str, names: Collection[str] = ()) -> bool:
     """Return whether the whole subtask, with any values filled in, is a JSON object, bare or fenced."""
-    return _is_whole(parts := list(parts_of(subtask, names)), _places(parts))
+    parts = list(parts_of(subtask, names))
+    text, is_whole = _in_object(
+        parts, dict.fromkeys((part for part in parts if not isinstance(part, str)), "")
+    )
+    return is_whole and _object_in(text) is not None
 
 
 def filled_object(subtask: str, filled: Mapping[Reference, str]) -> str | None:
     """Return the JSON object in a subtask with its references filled in; `None` if there is no object."""
-    parts = list(parts_of(subtask, _names(filled)))
-    places = _places(parts)
-    if places is None:
-        return None
-    inside = [(part, place) for part, place in zip(parts, places, strict=True) if _is_in(part, place)]
-    text = "".join(_as_json(part, place, filled) for part, place in inside)
-    return text[text.find("{") : text.rfind("}") + 1]
+    return _object_in(_in_object(list(parts_of(subtask, _names(filled))), filled)[0])
 
 
 def _names(filled: Mapping[Reference, str]) -> set[str]:
@@ -231,10 +227,8 @@ def _names(filled: Mapping[Reference, str]) -> set[str]:
 def _filled(subtask: str, filled: Mapping[Reference, str], most_chars: int) -> str:
     """Return a subtask with outputs and texts in place of its references."""
     parts = list(parts_of(subtask, _names(filled)))
-    places = _places(parts)
-    if places is not None and _is_whole(parts, places):
-        text = "".join(_as_json(part, place, filled) for part, place in zip(parts, places, strict=True))
-    else:
+    text, is_whole = _in_object(parts, filled)
+    if not is_whole or _object_in(text) is None:
         text = "".join(part if isinstance(part, str) else filled[part] for part in parts)
     if len(text) > most_chars:
         told = f"the subtask has {len(text):,} characters with its references filled in"
@@ -242,53 +236,35 @@ def _filled(subtask: str, filled: Mapping[Reference, str], most_chars: int) -> s
     return text
 
 
-def _is_whole(parts: Sequence[str | Reference], places: Sequence[_Place] | None) -> bool:
-    """Return whether the text has only the JSON object and an optional code fence."""
-    if places is None or not all(map(_is_in, parts, places)):
-        return False
-    text = "".join(part for part in parts if isinstance(part, str)).strip()
-    if text.startswith("```") and text.endswith("```"):
-        text = text.strip("`").removeprefix("json").strip()
-    return text.startswith("{") and text.endswith("}")
+def _in_object(parts: Sequence[str | Reference], filled: Mapping[Reference, str]) -> tuple[str, bool]:
+    """Fill in the references in a JSON object, and return whether there is no other text than the object.
 
-
-def _is_in(part: str | Reference, place: _Place) -> bool:
-    return isinstance(part, str) or place != "outside"
-
-
-def _as_json(part: str | Reference, place: _Place, filled: Mapping[Reference, str]) -> str:
-    if isinstance(part, str):
-        return part
-    quoted = json.dumps(filled[part], ensure_ascii=False)
-    return quoted[1:-1] if place == "string" else quoted
-
-
-def _places(parts: Sequence[str | Reference]) -> list[_Place] | None:
-    """Return for each part whether it ends in a string of the JSON object, elsewhere in it, or outside."""
-    closing = [at for at, part in enumerate(parts) if isinstance(part, str) and "}" in part]
-    object_end = max(closing, default=-1)
-    places, text = list[_Place](), ""
+    The filled-in texts are escaped, so they cannot change the structure of the object.
+    """
+    last = max((at for at, part in enumerate(parts) if isinstance(part, str) and "}" in part), default=-1)
+    text, is_whole = "", True
     is_inside = in_string = False
     for at, part in enumerate(parts):
         if isinstance(part, str):
-            start = 0 if is_inside else part.find("{")
-            is_inside = is_inside or start >= 0
-            in_string = is_inside and _ends_in_string(part[max(start, 0) :], in_string=in_string)
-        place: _Place = "outside" if not is_inside or at > object_end else "string" if in_string else "value"
-        places.append(place)
-        text += part if isinstance(part, str) else '""' if place == "value" else ""
-    return places if _parses(text) else None
+            own = part if is_inside else part.partition("{")[2]
+            in_string ^= _ESCAPED.sub("", own).count('"') % 2 == 1
+            is_inside = is_inside or "{" in part
+            text += part
+        elif is_inside and at < last:
+            quoted = json.dumps(filled[part], ensure_ascii=False)
+            text += quoted[1:-1] if in_string else quoted
+        else:
+            is_whole = False
+    bare = text.strip()
+    if bare.startswith("```") and bare.endswith("```"):
+        bare = bare.strip("`").removeprefix("json").strip()
+    return text, is_whole and bare.startswith("{") and bare.endswith("}")
 
 
-def _ends_in_string(text: str, *, in_string: bool) -> bool:
-    """Return whether the end of some JSON text is inside a string."""
-    quotes = _ESCAPED.sub("", text).count('"')
-    return in_string != bool(quotes % 2)
-
-
-def _parses(text: str) -> bool:
+def _object_in(text: str) -> str | None:
+    """Return the JSON object from the first to the last brace of a text; `None` if there is none."""
+    text = text[text.find("{") : text.rfind("}") + 1]
     try:
-        found = json.loads(text[text.find("{") : text.rfind("}") + 1], strict=False)
+        return text if isinstance(json.loads(text, strict=False), dict) else None
     except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict)
+        return None
