@@ -25,7 +25,7 @@ from podium.errors import ConfigError, WorkerRefused
 from podium.hosts.errors import HostErrorReader, worker_errors
 from podium.hosts.results import with_lack
 from podium.planners import Planner
-from podium.prompts.prompt import filled_object, filling, is_object, mentioned
+from podium.prompts.prompt import filled_object, filling, is_object, mentioned, object_in
 from podium.types import Completion
 from podium.types.messages import storable
 from podium.workers import Card, Pool, Price, Request, StepInput, Worker, step_input_of
@@ -288,13 +288,10 @@ class ToolWorker(Worker):
         # The template of the plan decides what is an argument, so a filled-in output cannot add arguments.
         if self._text is not None:
             names = dict(step_input.texts)
-            return self._checked(_object_in(subtask)) if is_object(template, names) else {self._text: subtask}
-        text: str | None = subtask
-        if step_input.template:
-            text = filled_object(template, filling(step_input.visible, step_input.texts))
-        if text is None and "{" not in mentioned(template, names=dict(step_input.texts)):
-            text = subtask
-        arguments = None if text is None else _object_in(text)
+            return self._checked(object_in(subtask)) if is_object(template, names) else {self._text: subtask}
+        arguments = filled_object(template, filling(step_input.visible, step_input.texts))
+        if arguments is None and "{" not in mentioned(template, names=dict(step_input.texts)):
+            arguments = object_in(subtask)
         if arguments is None:
             told = f"the arguments of tool {self.card.name!r} are {self._described()}"
             raise WorkerRefused(f"{told}: write the subtask as a JSON object with them")
@@ -344,15 +341,6 @@ def _validator(schema: Mapping[str, Any], required: Sequence[str], name: str) ->
         raise ConfigError(told) from error
     validator: Draft202012Validator = kind(whole, registry=Registry())  # the default registry opens URLs
     return validator
-
-
-def _object_in(subtask: str) -> dict[str, Any] | None:
-    """Return the JSON object from the first to the last brace; `None` if there is none."""
-    try:
-        found = json.loads(subtask[subtask.find("{") : subtask.rfind("}") + 1], strict=False)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _canonical(value: object, given: object) -> object:

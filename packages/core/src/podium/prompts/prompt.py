@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from typing import Any
 
 from podium.budget.limits import Limits
 from podium.errors import PlanInvalid
@@ -212,12 +213,12 @@ def is_object(subtask: str, names: Collection[str] = ()) -> bool:
     text, is_whole = _in_object(
         parts, dict.fromkeys((part for part in parts if not isinstance(part, str)), "")
     )
-    return is_whole and _object_in(text) is not None
+    return is_whole and object_in(text) is not None
 
 
-def filled_object(subtask: str, filled: Mapping[Reference, str]) -> str | None:
+def filled_object(subtask: str, filled: Mapping[Reference, str]) -> dict[str, Any] | None:
     """Return the JSON object in a subtask with its references filled in; `None` if there is no object."""
-    return _object_in(_in_object(list(parts_of(subtask, _names(filled))), filled)[0])
+    return object_in(_in_object(list(parts_of(subtask, _names(filled))), filled)[0])
 
 
 def _names(filled: Mapping[Reference, str]) -> set[str]:
@@ -228,7 +229,7 @@ def _filled(subtask: str, filled: Mapping[Reference, str], most_chars: int) -> s
     """Return a subtask with outputs and texts in place of its references."""
     parts = list(parts_of(subtask, _names(filled)))
     text, is_whole = _in_object(parts, filled)
-    if not is_whole or _object_in(text) is None:
+    if not is_whole or object_in(text) is None:
         text = "".join(part if isinstance(part, str) else filled[part] for part in parts)
     if len(text) > most_chars:
         told = f"the subtask has {len(text):,} characters with its references filled in"
@@ -261,10 +262,10 @@ def _in_object(parts: Sequence[str | Reference], filled: Mapping[Reference, str]
     return text, is_whole and bare.startswith("{") and bare.endswith("}")
 
 
-def _object_in(text: str) -> str | None:
+def object_in(text: str) -> dict[str, Any] | None:
     """Return the JSON object from the first to the last brace of a text; `None` if there is none."""
-    text = text[text.find("{") : text.rfind("}") + 1]
     try:
-        return text if isinstance(json.loads(text, strict=False), dict) else None
+        found = json.loads(text[text.find("{") : text.rfind("}") + 1], strict=False)
     except (ValueError, RecursionError):
         return None
+    return found if isinstance(found, dict) else None
