@@ -12,7 +12,7 @@ from core.actors import PlanningActor, boss, plan_of, rows
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid, PlannerError, QueryError
-from podium.planners import ChatPlanner, DirectPlanner, PlanRequest, PlanText
+from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, PlanRequest, PlanText
 from podium.policy import Policy
 from podium.types import Completion, Message, Plan, Result, Step
 from podium.usage import Usage
@@ -326,9 +326,10 @@ async def test_the_planner_is_a_worker_of_ones_own_choice() -> None:
     assert result.plans == (Plan((Step(1, "go"),)),)
 
 
-def test_a_wrapped_planner_writes_as_the_one_it_wraps() -> None:
+@pytest.mark.parametrize("wrap", [CachedPlanner, DirectPlanner])
+def test_a_wrapped_planner_writes_as_the_one_it_wraps(wrap: type[CachedPlanner | DirectPlanner]) -> None:
     """What a planner is told of keeping an answer is in its own spelling."""
-    assert DirectPlanner(ChatPlanner(ScriptedWorker("p", ""), spelling="lists")).spelling == "lists"
+    assert wrap(ChatPlanner(ScriptedWorker("p", ""), spelling="lists")).spelling == "lists"
 
 
 async def test_planning_alone_keeps_to_the_time_of_a_run() -> None:

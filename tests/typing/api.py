@@ -22,7 +22,7 @@ from podium import (
     Step,
     parse_plan,
 )
-from podium.planners import FixedPlanner, Planner, PlanRequest, PlanText
+from podium.planners import CachedPlanner, FixedPlanner, Planner, PlanRequest, PlanText
 from podium.types import Completion, Event, Outcome, Proposal
 from podium.workers import FREE, Request, StepInput, Worker
 
@@ -65,7 +65,7 @@ async def use() -> None:
     pool = Pool(
         [model, Echo(), FunctionWorker(search), FunctionWorker(count, price=FREE), ScriptedWorker("s", "x")]
     )
-    planner = ChatPlanner(model, spelling="json", show="ordinals")
+    planner = CachedPlanner(ChatPlanner(model, spelling="json", show="ordinals"))
     async with Conductor(
         planner, pool, limits=Limits(rounds=2), accept=lambda q, a: len(a) > len(q)
     ) as conductor:

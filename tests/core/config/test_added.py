@@ -14,7 +14,7 @@ from podium.cli.root import app
 from podium.config import load as loading, load_config
 from podium.config.load import find_journal
 from podium.errors import ConfigError
-from podium.planners import DirectPlanner
+from podium.planners import CachedPlanner
 
 TOY = """
 from podium.config import Section
@@ -141,7 +141,7 @@ def test_its_warnings_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert isinstance(conductor, Conductor)
     assert conductor.warnings == (told,)
     assert [record.getMessage() for record in caplog.records] == [f"planner 'fixed': {told}"]
-    assert Conductor(DirectPlanner(conductor.planner), conductor.pool).warnings == (told,)
+    assert Conductor(CachedPlanner(conductor.planner), conductor.pool).warnings == (told,)
 
 
 HOSTED = '[hosted]\nendpoint = "fugu"\n[endpoints.fugu]\nbase_url = "https://x.example/v1"\n'

@@ -9,7 +9,7 @@ from podium.config import find_config, load_config
 from podium.config.load import find_journal
 from podium.config.source import lines_of
 from podium.errors import ConfigError
-from podium.planners import ChatPlanner
+from podium.planners import CachedPlanner, ChatPlanner
 from podium.workers import ChatWorker, Price
 
 GOOD = """\
@@ -67,9 +67,11 @@ def test_conductor_has_what_the_file_says(path: Path) -> None:
 
 
 def test_planner_of_an_endpoint_of_its_own(path: Path) -> None:
-    """A planner may be no worker."""
-    planner = '[planner]\nendpoint = "local"\nmodel = "boss"\nspelling = "lists"\n'
+    """A planner may be no worker, and be remembered."""
+    planner = '[planner]\nendpoint = "local"\nmodel = "boss"\nspelling = "lists"\ncache = true\n'
     path.write_text(GOOD.partition("[planner]")[0] + planner)
+    assert isinstance(load_config(path).planner(), CachedPlanner)
+    path.write_text(path.read_text().replace("cache = true", ""))
     made = load_config(path).planner()
     assert isinstance(made, ChatPlanner)
     assert (made.name, made.spelling) == ("boss", "lists")

@@ -7,7 +7,7 @@ from contracts.planner_contract import PlannerContract
 from core.actors import plan_of
 
 from podium.plan_text import write_plan
-from podium.planners import ChatPlanner, DirectPlanner, FixedPlanner, Planner, RulePlanner
+from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, FixedPlanner, Planner, RulePlanner
 from podium.types import Plan, Step
 from podium.workers import Card, Request, ScriptedWorker
 
@@ -49,6 +49,15 @@ class TestFixedPlanner(PlannerContract):
     def planner(self) -> Planner:
         """Plan the same, in two rows."""
         return FixedPlanner(plan_of((0, "find", ()), (1, "tell", (0,))))
+
+
+class TestCachedPlanner(PlannerContract):
+    """What is remembered is as what was written."""
+
+    @pytest.fixture
+    def planner(self) -> Planner:
+        """Remember what a model planned."""
+        return CachedPlanner(_chat())
 
 
 class TestDirectPlanner(PlannerContract):

@@ -5,7 +5,7 @@ from datetime import date
 
 import pytest
 
-from podium.planners import ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
+from podium.planners import CachedPlanner, ChatPlanner, Planner, PlanRequest, PlanText, RulePlanner
 from podium.planners.chat import MAX_KINDS
 from podium.types.messages import read_query
 from podium.usage import estimate_tokens
@@ -126,3 +126,22 @@ def test_of_many_kinds_the_prompt_shows_the_most_similar() -> None:
     assert "kind 9 50% (5)" in told
     bare = tuple(replace(each, measured=()) for each in cards)
     assert estimate_tokens(told) <= estimate_tokens(_told(bare, "Topic7 asks for thing9.")) + 120
+
+
+async def test_plans_are_cached_apart_by_what_was_measured() -> None:
+    """Another rate is another request."""
+
+    class Counting(RulePlanner):
+        asked = 0
+
+        async def plan(self, request: PlanRequest) -> object:  # type: ignore[override]
+            self.asked += 1
+            async for piece in super().plan(request):
+                yield piece
+
+    inner = Counting()
+    cached = CachedPlanner(inner)
+    worse = (card("alpha", 0.2, 0.0), *POOL[1:])
+    for cards in (POOL, POOL, worse):
+        await _planned(cached, "Conjugate the verb sing.", cards)
+    assert inner.asked == 2

@@ -15,7 +15,7 @@ from podium.budget.ledger import Ledger
 from podium.conductor import Conductor
 from podium.errors import PlannerError, WorkerFailed, WorkerRefused, WorkerTimeout
 from podium.execution import Retry
-from podium.planners import ChatPlanner, DirectPlanner, FixedPlanner, Planner, RulePlanner
+from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, FixedPlanner, Planner, RulePlanner
 from podium.policy import Policy, Rule
 from podium.run.planning import PlanRequester
 from podium.types import Completion, Event, Plan, PlannerEnded, PlannerStarted, StepStarted
@@ -243,6 +243,22 @@ async def test_the_planner_is_told_what_is_left(limits: Limits, line: str | None
     assert ("is left for the whole plan" in asked) == (line is not None)
     assert line is None or line in asked
     assert asked.endswith("then write the plan.")
+
+
+async def test_a_remainder_that_changes_a_little_does_not_defeat_the_cache() -> None:
+    """And what is remembered is neither reserved nor paid."""
+    behind = _planner(Completion(GOOD, usage=Usage(100, 10)))
+    planner, ledger = CachedPlanner(behind), Ledger(Limits(cost=0.9, unpriced=0.0), 1e9)
+    ledger.charge(Spend(1, cost=0.001))
+    for _ in range(3):
+        round_ = Round(planner, limits=ledger.limits, ledger=ledger)
+        assert await round_.make() == plan_of((0, "go", ()))
+        ledger.charge(Spend(1, cost=0.02))
+    assert (ledger.spent.calls, ledger.spent.input_tokens, round_.reserved) == (5, 100, [Spend()])
+    ledger.charge(Spend(1, cost=0.5))
+    round_ = Round(planner, limits=ledger.limits, ledger=ledger)
+    await round_.make()
+    assert round_.reserved[0].calls == 1
 
 
 async def test_what_needs_no_planning_is_not_reserved() -> None:

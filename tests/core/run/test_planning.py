@@ -19,6 +19,7 @@ from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.plan_text import Change, edit_plan
 from podium.planners import (
+    CachedPlanner,
     ChatPlanner,
     DirectPlanner,
     FixedPlanner,
@@ -153,9 +154,9 @@ async def test_a_plan_of_the_fallback_makes_the_run_partial(
 
 
 async def test_a_planner_that_was_configured_is_no_fallback() -> None:
-    """What rules and fixed plans plan is `ok` where the caller chose them."""
+    """What rules, fixed plans and caches plan is `ok` where the caller chose them."""
     fixed = FixedPlanner(plan_of((1, "go", ())))
-    for planner in (RulePlanner(), fixed, DirectPlanner(boss(GOOD))):
+    for planner in (RulePlanner(), fixed, CachedPlanner(fixed), DirectPlanner(boss(GOOD))):
         result = await Conductor(planner, _pool()).run("What is it?")
         assert (result.status, result.problem) == ("ok", None)
         assert result.planner is not None
@@ -268,6 +269,22 @@ async def test_a_fallback_planner_does_not_wait_for_one_that_is_left_out() -> No
     result = await conductor.run("What?")
     assert (result.status, result.answer, len(model.requests)) == ("partial", "A", 1)
     assert anyio.current_time() == began
+
+
+async def test_a_plan_that_is_remembered_needs_no_model() -> None:
+    """It is used while the model is left out, and says nothing of the model."""
+    replies: list[str | Exception] = [GOOD, WorkerUnavailable("down")]
+    model = ScriptedWorker("model", lambda request: replies.pop(0) if len(replies) > 1 else replies[0])
+    retry = Retry(attempts=1, break_after=1, break_seconds=60.0)
+    planner = CachedPlanner(ChatPlanner(model))
+    conductor = Conductor(planner, [ScriptedWorker("a", "A"), model], retry=retry)
+    assert (await conductor.run("What?")).answer == "A"
+    with pytest.raises(PlannerError, match="down"):
+        await conductor.run("Why?")
+    assert (await conductor.run("What?")).answer == "A"
+    with pytest.raises(PlannerError, match="gets no calls"):
+        await conductor.run("Why?")
+    assert len(model.requests) == 2
 
 
 async def test_one_run_tries_whether_a_planner_is_back_and_the_others_wait() -> None:

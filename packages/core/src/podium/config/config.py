@@ -33,7 +33,7 @@ from podium.journal.cache import Cache, MemoryCache
 from podium.journal.journal import Journal
 from podium.plan_text.parser import MAX_CHARS
 from podium.planners.chat import ChatPlanner
-from podium.planners.planner import FixedPlanner, Planner
+from podium.planners.planner import CachedPlanner, FixedPlanner, Planner
 from podium.planners.rule import RulePlanner
 from podium.policy import Policy
 from podium.workers.offline import Calculator, Documents
@@ -356,7 +356,8 @@ class Config:
                 return self._planner.build(self.path.parent, workers or self.worker_names)
         match self._sections.planner:
             case ChatPlannerSection() as section:
-                return self._chat_planner(section)
+                planner = self._chat_planner(section)
+                return CachedPlanner(planner) if section.cache else planner
             case FixedPlannerSection() as section:
                 path = self._source.near(section.plan)
                 with self._source.at("planner", "plan"):

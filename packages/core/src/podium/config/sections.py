@@ -247,6 +247,8 @@ class ChatPlannerSection(PlannerTable):
     """Whether the model writes the reason of each step, in a line that is not part of the plan."""
     constrain: bool = True
     """Whether requests have a schema or grammar for the plan, if the server supports it."""
+    cache: bool = False
+    """Whether the plan of a question is reused for the same workers."""
     sampling: SamplingSection = SamplingSection()
     """Sampling of each call."""
     fallback: Fallback | None = None

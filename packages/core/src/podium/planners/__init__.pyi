@@ -1,5 +1,6 @@
 from .chat import ChatPlanner as ChatPlanner, Show as Show
 from .planner import (
+    CachedPlanner as CachedPlanner,
     FixedPlanner as FixedPlanner,
     Planner as Planner,
     PlanRequest as PlanRequest,

@@ -1,15 +1,20 @@
-"""The base class of planners, a call of a planner, and a planner with a fixed plan."""
+"""The base class of planners, a call of a planner, and planners with a fixed or a cached plan."""
 
+import json
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import asdict, dataclass, field, replace
+from datetime import date
+from hashlib import sha256
+from typing import Any, Literal, get_args
 
 from podium.aio.loops import ResourceGroup
 from podium.budget.ledger import Charged, Reservation, charge, charged_by
 from podium.budget.limits import MAX_COST, Remaining, Spend, is_cost
-from podium.errors import PodiumError, WorkerError
-from podium.plan_text.parser import MAX_CHARS
+from podium.errors import ConfigError, PlanError, PodiumError, WorkerError
+from podium.plan_text.parser import MAX_CHARS, parse_plan
 from podium.plan_text.writer import Spelling, write_plan
 from podium.types.messages import FinishReason, Message, storable, usage_or_estimate
 from podium.types.outcome import Problem, Proposal
@@ -281,3 +286,107 @@ class FixedPlanner(Planner):
             for line in self._text.splitlines(keepends=True):
                 yield line
         yield PlanText(text=self._text, why="the plan is fixed", cost=0.0)
+
+
+class PlannerAround(Planner):
+    """Base class of planners that know the plans of some requests, and ask another planner for the others."""
+
+    def __init__(self, planner: Planner, kind: str) -> None:
+        self.spelling = planner.spelling
+        self.reads_cards = planner.reads_cards
+        self.worker = planner.worker
+        self.name = f"{kind} {planner.name}"
+        self._planner = planner
+
+    @abstractmethod
+    def known(self, request: PlanRequest) -> PlanText | None:
+        """Return the plan of a request; `None` if the other planner must plan it."""
+
+    def note(self, request: PlanRequest, text: PlanText) -> None:
+        """Take note of a text that the other planner wrote for a request."""
+
+    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
+        """Yield the known plan, or call the other planner."""
+        known = self.known(request)
+        if known is not None:
+            if request.stream:
+                yield known.text
+            yield known
+            return
+        async with aclosing(self._planner.plan(request)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, PlanText):
+                    self.note(request, piece)
+                yield piece
+
+    def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
+        """Return the maximum that the other planner may spend; nothing for a known plan."""
+        return Spend() if self.known(request) else self._planner.worst_case(request, answer_tokens)
+
+    def warnings(self, workers: Sequence[Worker]) -> Sequence[str]:
+        """Return the warnings of the other planner."""
+        return self._planner.warnings(workers)
+
+    def messages(self, request: PlanRequest) -> Sequence[Message]:
+        """Return the messages that the other planner sends to its model."""
+        return self._planner.messages(request)
+
+    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
+        return (self._planner,)
+
+
+class CachedPlanner(PlannerAround):
+    """Caches the plans of another planner.
+
+    Two requests are the same if they differ only in `max_tokens`, `deadline`, `stream`
+    and `middleware`. A cache hit costs nothing. Only complete texts with a valid plan are cached. If equal
+    requests run at the same time, each request calls the planner.
+
+    Args:
+        planner: writes the plans.
+        size: maximum number of plans in the cache; the least recently used plan is removed first.
+
+    Raises:
+        ConfigError: `size` is below 1.
+    """
+
+    def __init__(self, planner: Planner, *, size: int = 1024) -> None:
+        if size < 1:
+            raise ConfigError(f"size {size} must be 1 or more")
+        super().__init__(planner, "cached")
+        self._size = size
+        self._texts: OrderedDict[str, str] = OrderedDict()
+
+    def known(self, request: PlanRequest) -> PlanText | None:
+        """Return the cached plan of a request; `None` if there is none."""
+        key = _key(request)
+        if key not in self._texts:
+            return None
+        self._texts.move_to_end(key)
+        why = "the plan was cached for the same question and pool"
+        return PlanText(text=self._texts[key], why=why, cost=0.0)
+
+    def note(self, request: PlanRequest, text: PlanText) -> None:
+        """Cache a text of the other planner if it is complete and has a valid plan."""
+        if _holds_plan(text, request):
+            self._texts[_key(request)] = text.text
+            if len(self._texts) > self._size:
+                self._texts.popitem(last=False)
+
+
+def _key(request: PlanRequest) -> str:
+    content = asdict(replace(request, max_tokens=None, deadline=None, stream=True, middleware=None))
+    return sha256(json.dumps(content, sort_keys=True, default=_plain).encode()).hexdigest()
+
+
+def _plain(value: Any) -> object:
+    return value.isoformat() if isinstance(value, date) else sorted(value)
+
+
+def _holds_plan(written: PlanText, request: PlanRequest) -> bool:
+    names = [card.name for card in request.cards]
+    try:
+        plan = parse_plan(written.text, workers=names, max_steps=request.max_steps)
+    except PlanError:
+        return False
+    return written.finish_reason == "stop" and (bool(plan.steps) or request.may_keep)

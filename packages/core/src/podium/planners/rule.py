@@ -1,22 +1,19 @@
 """Planners without a model, which split the question and match its parts to the workers' cards."""
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from podium.budget.limits import Spend
 from podium.errors import PlannerError
 from podium.plan_text.literals import words
 from podium.plan_text.writer import write_plan
-from podium.planners.planner import Planner, PlanRequest, PlanText
-from podium.types.messages import Message
+from podium.planners.planner import Planner, PlannerAround, PlanRequest, PlanText
 from podium.types.plan import Plan, Step, literal
 from podium.workers import offline, simple as gather
 from podium.workers.offline import computes_quantities, find_expressions
 from podium.workers.rates import kind_of, measured_kinds, rate_on
-from podium.workers.worker import Card, Worker
+from podium.workers.worker import Card
 
 MAX_READ = 16 * 1024
 """Number of characters of a question that are split; the rest is added to the last part."""
@@ -309,7 +306,7 @@ MAX_CHARS = 200
 """Maximum length of a question that is sent directly to a worker, in characters."""
 
 
-class DirectPlanner(Planner):
+class DirectPlanner(PlannerAround):
     """Sends a short question with one part to the worker whose card fits it, without a planner call.
 
     Other requests go to the other planner. These are long questions, and questions with several parts, lines
@@ -323,41 +320,10 @@ class DirectPlanner(Planner):
     """
 
     def __init__(self, planner: Planner, worker: str | None = None) -> None:
-        self.name = f"direct {planner.name}"
-        self.spelling = planner.spelling
-        self.reads_cards = planner.reads_cards
-        self.worker = planner.worker
-        self._planner = planner
+        super().__init__(planner, "direct")
         self._otherwise = worker
 
-    async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
-        """Yield a plan with one step, or call the other planner."""
-        direct = self._direct(request)
-        if direct is not None:
-            if request.stream:
-                yield direct.text
-            yield direct
-            return
-        async with aclosing(self._planner.plan(request)) as pieces:
-            async for piece in pieces:
-                yield piece
-
-    def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
-        """Return the maximum that the other planner may spend; nothing for a direct plan."""
-        return Spend() if self._direct(request) else self._planner.worst_case(request, answer_tokens)
-
-    def warnings(self, workers: Sequence[Worker]) -> Sequence[str]:
-        """Return the warnings of the other planner."""
-        return self._planner.warnings(workers)
-
-    def messages(self, request: PlanRequest) -> Sequence[Message]:
-        """Return the messages that the other planner sends to its model."""
-        return self._planner.messages(request)
-
-    def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
-        return (self._planner,)
-
-    def _direct(self, request: PlanRequest) -> PlanText | None:
+    def known(self, request: PlanRequest) -> PlanText | None:
         """Return a plan with one step; `None` if the other planner must plan the request."""
         question = request.query[-1].text.strip()
         workers = _passive(request)
