@@ -4,8 +4,9 @@ import pytest
 from evals.grading_outputs import CHOICES, CODE, MATH
 from hypothesis import given, strategies as st
 
-from podium_evals.grading import choice, final_choice, math
+from podium_evals.grading import choice, final_choice, math, math_checker
 from podium_evals.grading.code import code_in
+from podium_evals.grading.math_checker import LIMIT_S
 from podium_evals.grading.mathematics import plain_math
 
 OPTIONS = ["ape", "bear", "zebra", "A dog"]
@@ -17,10 +18,21 @@ def test_mathematics(right: str, answer: str, score: int) -> None:
     assert math({"answer": right}, f"So the answer is $\\boxed{{{answer}}}$.") == score
 
 
-@pytest.mark.parametrize("right", ["3", "10^{9^{9^9}}"])
-def test_a_comparison_that_takes_too_long_scores_0(right: str) -> None:
+@pytest.mark.parametrize(
+    ("right", "limit"),
+    [
+        ("3", 0.2),
+        pytest.param("3", LIMIT_S, marks=pytest.mark.long),
+        pytest.param("10^{9^{9^9}}", LIMIT_S, marks=pytest.mark.long),
+    ],
+)
+def test_a_comparison_that_takes_too_long_scores_0(
+    right: str, limit: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And the next comparison is made."""
-    assert math({"answer": right}, r"\boxed{9^{9^{9^{9}}}}") == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(math_checker, "LIMIT_S", limit)
+        assert math({"answer": right}, r"\boxed{9^{9^{9^{9}}}}") == 0
     assert math({"answer": r"2\sqrt{3}"}, r"\boxed{\sqrt{12}}") == 1
 
 
