@@ -12,6 +12,7 @@ from benchmarks.block import Block
 from benchmarks.overhead.bars import judge
 from benchmarks.overhead.cells import Arm, Cell, Reading
 from benchmarks.overhead.memory import SAMPLES, MemoryUse
+from benchmarks.overhead.options import read_options
 
 SLOW = pytest.mark.timeout(120)
 """Each arm is a process that imports its framework."""
@@ -94,11 +95,13 @@ def test_memory_alone(tmp_path: Path) -> None:
     assert len(report["memory"]["resident_kib"]) == SAMPLES
 
 
-def test_unknown_cell_is_refused() -> None:
+def test_unknown_cell_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A cell outside the grid ends the command with a hint."""
-    finished = run_command("--cells", "ring/0/1")
-    assert finished.returncode == 2
-    assert "diamond/no-op/1" in finished.stderr
+    monkeypatch.setattr(sys, "argv", ["overhead", "--cells", "ring/0/1"])
+    with pytest.raises(SystemExit) as ended:
+        read_options()
+    assert ended.value.code == 2
+    assert "diamond/no-op/1" in capsys.readouterr().err
 
 
 def test_bars_are_judged_on_ratios() -> None:

@@ -1,11 +1,12 @@
 """The route report: it counts files of `podium`, and jumps between them."""
 
 import re
-import subprocess
 import sys
 
+import pytest
+
 import podium
-from benchmarks.route import Route, trace_run
+from benchmarks.route import Route, main, trace_run
 
 FOLDER = podium.__path__[0]
 
@@ -27,8 +28,10 @@ def test_a_switch_is_a_call_into_another_file() -> None:
     assert route.jumps == {(one, two): 1}
 
 
-def test_the_command_prints_both_counts() -> None:
+def test_the_command_prints_both_counts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As the first line."""
-    command = [sys.executable, "-m", "benchmarks.route", "--jumps", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
-    assert re.match(r"\d+ files of podium, \d+ switches between files\n", done.stdout)
+    monkeypatch.setattr(sys, "argv", ["route", "--jumps", "1"])
+    main()
+    assert re.match(r"\d+ files of podium, \d+ switches between files\n", capsys.readouterr().out)
