@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from podium.cli.root import app
+from podium.config.add_ons import ADD_ONS
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = sorted(file.parent for file in (ROOT / "packages").glob("*/pyproject.toml"))
@@ -116,3 +120,14 @@ def test_install_lines_are_found() -> None:
     pages = {f"docs/{name}.md" for name in hosts}
     assert pages | {f"packages/{folder}/README.md" for folder in PROJECTS} <= files
     assert len([file for file in files if file.endswith(".py")]) >= 5
+
+
+SUMMARIES = {name: told for each in ADD_ONS for name, told in each.commands.items()}
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_the_list_says_what_each_command_says_of_itself(name: str) -> None:
+    """The summaries in core's list are the first sentences of the commands' own help."""
+    result = CliRunner().invoke(app, [*name.split("."), "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert SUMMARIES[name] in " ".join(result.stdout.split())
