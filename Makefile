@@ -30,17 +30,23 @@ serve: $(UV)
 	@.venv/bin/podium serve --port $${PORT:-8000}
 
 # Each part of the tests is one process, because a process imports the frameworks of all its tests. The longest
-# parts are first; `rest` has what is in no other part, also the code in README.md and docs/. Each has its own
-# temporary folder, because pytest's own is cleaned up by all processes.
+# parts are first; `rest` has what is in no other part, also the code in README.md and docs/, but pages whose
+# libraries another part imports are in that part. Each has its own temporary folder, because pytest's own is
+# cleaned up by all processes.
 PARTS := core server langchain rest evals crewai llamaindex autogen
+PAGES_autogen := docs/agent-framework.md docs/autogen.md packages/autogen/README.md
+PAGES_crewai := docs/crew-tutorial.md docs/crewai.md packages/crewai/README.md
+PAGES_evals := docs/calibrate.md docs/evidence.md docs/router.md docs/tasks.md packages/evals/README.md
+PAGES_server := docs/clients.md
 test: $(UV)
 	@$(UV) sync --quiet --frozen
 	@$(MAKE) --no-print-directory --keep-going --jobs $(WORKERS) $(if $(filter output-sync,$(.FEATURES)),--output-sync) $(PARTS:%=part-%)
 
-part-rest: SELECTED = $(patsubst %,--ignore=tests/%,$(filter-out rest,$(PARTS)))
+part-rest: SELECTED = $(patsubst %,--ignore=%,$(patsubst %,tests/%,$(filter-out rest,$(PARTS))) $(foreach part,$(PARTS),$(PAGES_$(part))))
+part-server: SELECTED = tests/server $(PAGES_server) --ignore=tests/server/clients  # has long tests only
 part-%:
 	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
-	$(RUN) --no-sync pytest -q -m 'not (long or nightly)' --basetemp "$$folder/$*" $(or $(SELECTED),tests/$*)
+	$(RUN) --no-sync pytest -q -m 'not (long or nightly)' --basetemp "$$folder/$*" $(or $(SELECTED),tests/$* $(PAGES_$*))
 
 # Tests that kill processes or use Chromium, the examples in their own processes, many examples for each property,
 # and the packages with their own locks.
