@@ -32,12 +32,13 @@ serve: $(UV)
 # Each part of the tests is one process, because a process imports the frameworks of all its tests. The longest
 # parts are first; `rest` has what is in no other part, also the code in README.md and docs/, but pages whose
 # libraries another part imports are in that part. Each has its own temporary folder, because pytest's own is
-# cleaned up by all processes.
+# cleaned up by all processes; in memory if there is 1 GB, because SQLite waits for a disk at each commit.
 PARTS := core server langchain rest evals crewai llamaindex autogen
 PAGES_autogen := docs/agent-framework.md docs/autogen.md packages/autogen/README.md
 PAGES_crewai := docs/crew-tutorial.md docs/crewai.md packages/crewai/README.md
 PAGES_evals := docs/calibrate.md docs/evidence.md docs/router.md docs/tasks.md packages/evals/README.md
 PAGES_server := docs/clients.md
+IN := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && echo --tmpdir=/dev/shm)
 test: $(UV)
 	@$(UV) sync --quiet --frozen
 	@$(MAKE) --no-print-directory --keep-going --jobs $(WORKERS) $(if $(filter output-sync,$(.FEATURES)),--output-sync) $(PARTS:%=part-%)
@@ -45,7 +46,7 @@ test: $(UV)
 part-rest: SELECTED = $(patsubst %,--ignore=%,$(patsubst %,tests/%,$(filter-out rest,$(PARTS))) $(foreach part,$(PARTS),$(PAGES_$(part))))
 part-server: SELECTED = tests/server $(PAGES_server) --ignore=tests/server/clients  # has long tests only
 part-%:
-	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && \
+	@folder=$$(mktemp -d $(IN)) && trap 'rm -rf "$$folder"' EXIT && \
 	$(RUN) --no-sync pytest -q -m 'not (long or nightly)' --basetemp "$$folder/$*" $(or $(SELECTED),tests/$* $(PAGES_$*))
 
 # Tests that kill processes or use Chromium, the examples in their own processes, many examples for each property,
