@@ -37,14 +37,13 @@ PARTS := core server langchain rest evals crewai llamaindex autogen
 PAGES_autogen := docs/agent-framework.md docs/autogen.md packages/autogen/README.md
 PAGES_crewai := docs/crew-tutorial.md docs/crewai.md packages/crewai/README.md
 PAGES_evals := docs/calibrate.md docs/evidence.md docs/router.md docs/tasks.md packages/evals/README.md
-PAGES_server := docs/clients.md
 IN := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && echo --tmpdir=/dev/shm)
 test: $(UV)
 	@$(UV) sync --quiet --frozen
 	@$(MAKE) --no-print-directory --keep-going --jobs $(WORKERS) $(if $(filter output-sync,$(.FEATURES)),--output-sync) $(PARTS:%=part-%)
 
 part-rest: SELECTED = $(patsubst %,--ignore=%,$(patsubst %,tests/%,$(filter-out rest,$(PARTS))) $(foreach part,$(PARTS),$(PAGES_$(part))))
-part-server: SELECTED = tests/server $(PAGES_server) --ignore=tests/server/clients  # has long tests only
+part-server: SELECTED = tests/server --ignore=tests/server/clients  # has long tests only
 part-%:
 	@folder=$$(mktemp -d $(IN)) && trap 'rm -rf "$$folder"' EXIT && \
 	$(RUN) --no-sync pytest -q -m 'not (long or nightly)' --basetemp "$$folder/$*" $(or $(SELECTED),tests/$* $(PAGES_$*))
