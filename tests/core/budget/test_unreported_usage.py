@@ -139,6 +139,28 @@ async def test_an_answer_without_usage_is_charged_at_the_reservation() -> None:
     assert (outcome.status, outcome.charged, outcome.cost) == ("ok", "reservation", BOUND)
 
 
+@pytest.mark.parametrize("times", [0.6, 1, 3])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_answers_without_usage_do_not_exceed_a_limit(*, times: float, stream: bool) -> None:
+    """An estimate is not above what the request allowed: these numbers have more tokens by the estimate."""
+
+    def reply(call: Call) -> Reply:
+        text = " ".join(["1234"] * (min(call.body["max_tokens"], 300) // 2))
+        if call.body.get("stream"):
+            return events(chunk({"content": text}), chunk({}, finish_reason="stop"))
+        return whole(completion(text, usage=None))
+
+    plan, limit = Plan((Step(0, "go"), Step(0, "check", (0,)), Step(0, "end", (1,)))), times * 0.01
+    async with ChatServer(reply) as server:
+        card = Card(name="m", price=Price(input=1.0, output=10.0))
+        one = ChatWorker("m", endpoint=Endpoint(server.url, provider="vllm"), card=card)
+        conductor = Conductor(FixedPlanner(plan), [one], limits=Limits(cost=limit))
+        result = await conductor.run("What?", on_event=(lambda _: None) if stream else None)
+    assert result.status == "ok"
+    assert result.usage.estimated
+    assert 0 < (result.cost or 0.0) <= limit
+
+
 async def test_the_result_says_what_was_charged() -> None:
     """Each kind of charge is counted, with the calls of the planner."""
     plan = '{"worker": 0, "subtask": "go", "access": []}'

@@ -344,7 +344,9 @@ class Attempt:
         self.usage, self.charged = _NOTHING, "reservation" if reserved.output_tokens else "usage"
         if self._uses_tokens and nested is None:
             text = "".join(self.pieces)
-            self.usage, self.charged = unreported_usage(self.request.messages, text, self.error, reserved)
+            self.usage, self.charged = unreported_usage(
+                self.request.messages, text, self.error, reserved, self._most
+            )
         cost = None if price is None else price.cost(self.usage)
         spent = charge(reserved, self.usage, cost, self.charged)
         if nested is None:
@@ -378,7 +380,13 @@ class Attempt:
         """Return the reported usage, or an estimate if it is impossible."""
         if not self.reservation.amount.output_tokens and is_well_formed(usage):
             return usage
-        return usage_or_estimate(usage, self.request.messages, text, calls)
+        return usage_or_estimate(usage, self.request.messages, text, calls, most=self._most)
+
+    @property
+    def _most(self) -> int:
+        """Maximum tokens of the answer that the request allows; 0 without a maximum."""
+        own = self.context.settings.pool.workers[self.worker].max_tokens
+        return self.request.sampling.max_tokens or own or 0
 
 
 def _sum(ledgers: Sequence[Ledger]) -> Spend:

@@ -173,6 +173,8 @@ class PlannerCall:
     """Whether this is a test call, which finds out if an unavailable model works again."""
     messages: Sequence[Message] = ()
     """The messages that are sent to the planner's model."""
+    most: int = 0
+    """Maximum tokens of the text that the request allows; 0 without a maximum."""
     is_sent: bool = False
     """Whether the planner was called, which happens after the journal has recorded the call's start."""
     changed: str = ""
@@ -225,7 +227,9 @@ class PlannerCall:
         elif self.planner.card is None and self.reserved.amount == Spend():
             return free  # the planner calls no worker
         else:
-            usage, charged = unreported_usage(self.messages, self.text, error, self.reserved.amount)
+            usage, charged = unreported_usage(
+                self.messages, self.text, error, self.reserved.amount, self.most
+            )
             told, maybe_paid = None, True
         charged, cost = charged or charged_by(usage), self._cost(usage, told)
         if charged == "reservation":
@@ -237,7 +241,7 @@ class PlannerCall:
         assert self.reserved is not None
         if not self.reserved.amount.output_tokens and is_well_formed(usage):
             return usage
-        return usage_or_estimate(usage, self.messages, self.text)
+        return usage_or_estimate(usage, self.messages, self.text, most=self.most)
 
     def _cost(self, usage: Usage, told: float | None) -> float | None:
         price = None if self.planner.card is None else self.planner.card.price

@@ -31,7 +31,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.execution.context import RunContext
-from podium.execution.fit import planner_call
+from podium.execution.fit import is_metered, planner_call
 from podium.execution.graph import STOPPED
 from podium.plan_text.parser import PlanReader
 from podium.planners.chat import repair_feedback
@@ -259,6 +259,7 @@ class PlanRequester:
                 if error.limit == "calls" or not await context.ledger.freed():
                     raise
         worst = written.reserved.amount
+        written.most = worst.output_tokens if is_metered(context) else 0
         context.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
         if context.recorded is not None and worst != NOTHING:
             await context.recorded()

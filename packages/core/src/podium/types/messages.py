@@ -220,13 +220,28 @@ def estimate_usage(messages: Sequence[Message], text: str, tool_calls: Sequence[
 
 
 def usage_or_estimate(
-    usage: Usage | None, messages: Sequence[Message], text: str, tool_calls: Sequence[Part] = ()
+    usage: Usage | None,
+    messages: Sequence[Message],
+    text: str,
+    tool_calls: Sequence[Part] = (),
+    *,
+    most: int = 0,
 ) -> Usage:
-    """Return the reported usage of a call, or an estimate if it is missing or impossible."""
+    """Return the reported usage of a call, or an estimate if it is missing or impossible.
+
+    An estimate is at most `most`, the tokens that the request allowed, 0 for no maximum; unless the text is so
+    long that the worker cannot have kept to it.
+    """
     read = (_with_calls(message.text, message.tool_calls) for message in messages)
-    if usage is not None and is_plausible(usage, read, _with_calls(text, tool_calls)):
-        return usage
-    return estimate_usage(messages, text, tool_calls)
+    if usage is None or not is_plausible(usage, read, _with_calls(text, tool_calls)):
+        usage = estimate_usage(messages, text, tool_calls)
+    if usage.estimated and most < usage.output_tokens <= _TOO_HIGH * most:
+        return replace(usage, output_tokens=most)
+    return usage
+
+
+_TOO_HIGH = 5
+"""The estimate of a text, such as one of numbers or Chinese, is at most about so many times its tokens."""
 
 
 def _with_calls(text: str, tool_calls: Sequence[Part]) -> str:

@@ -13,7 +13,15 @@ from podium.aio.loops import ResourceGroup
 from podium.budget.ledger import Charged
 from podium.budget.limits import MAX_COST, Spend, is_cost
 from podium.errors import ConfigError, WorkerBroken, WorkerError
-from podium.types.messages import Completion, Constraint, Message, Sampling, Tools, estimate_usage
+from podium.types.messages import (
+    Completion,
+    Constraint,
+    Message,
+    Sampling,
+    Tools,
+    estimate_usage,
+    usage_or_estimate,
+)
 from podium.types.plan import check_name
 from podium.usage import Usage
 
@@ -78,12 +86,12 @@ def most_tokens(
 
 
 def unreported_usage(
-    messages: Sequence[Message], text: str, error: Exception | None, reserved: Spend
+    messages: Sequence[Message], text: str, error: Exception | None, reserved: Spend, most: int
 ) -> tuple[Usage, Charged]:
     """Return the tokens of a call without a complete answer, and what the call is charged for."""
     received = error.received if isinstance(error, WorkerError) else None
     if received is None:
-        return estimate_usage(messages, text), "reservation"
+        return usage_or_estimate(None, messages, text, most=most), "reservation"
     told = estimate_usage(messages, received)
     read = max(told.input_tokens, reserved.input_tokens)
     written = max(told.output_tokens, min(_of_text(received), reserved.output_tokens))

@@ -295,7 +295,8 @@ def _today() -> date:
 def _usage(worker: Worker, request: Request, completion: Completion) -> Usage:
     if not (worker.uses_tokens and completion.uses_tokens):
         return Usage()
-    return usage_or_estimate(completion.usage, request.messages, completion.text)
+    most = request.sampling.max_tokens or worker.max_tokens or 0
+    return usage_or_estimate(completion.usage, request.messages, completion.text, most=most)
 
 
 def _cost(worker: Worker, usage: Usage, completion: Completion) -> float | None:
