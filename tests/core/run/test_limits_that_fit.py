@@ -11,7 +11,8 @@ from core.virtual_clock import BACKEND
 
 from podium.budget import Limits
 from podium.conductor import Conductor
-from podium.errors import WorkerUnavailable
+from podium.errors import WorkerRefused, WorkerUnavailable
+from podium.execution import Retry
 from podium.journal import MemoryJournal
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Completion, Result, StepDelta
@@ -191,6 +192,52 @@ async def test_an_answer_that_is_cut_stays_if_there_is_no_longer_one() -> None:
     assert result.problem is not None
     assert "the share of its step" in result.problem.message
     assert "a higher Limits.cost" in result.problem.message
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_resumed_run_asks_again_for_a_cut_answer_if_its_limit_is_higher(*, fails: bool) -> None:
+    """The cut answer stays paid, and stays the answer of its step if the new call fails."""
+    first, last = Model("first", Price(input=0.0, output=10.0), "word" * 900), ScriptedWorker("last", "B")
+    journal, plan = MemoryJournal(), plan_of((0, "write", ()), (1, "end", (0,)))
+    conductor = Conductor(
+        boss("none"),
+        [first, last],
+        journal=journal,
+        retry=Retry(attempts=1),
+        limits=Limits(output_tokens=400),
+    )
+    cut = await conductor.run(plan)
+    assert (cut.status, len(first.requests), len(last.requests)) == ("partial", 1, 1)
+    assert cut.cost is not None
+    for limits in (None, Limits(output_tokens=400), Limits(output_tokens=410)):
+        assert (await conductor.resume(cut.run_id, limits=limits)).problem == cut.problem
+    assert (len(first.requests), len(last.requests)) == (1, 1)
+    if fails:
+        first._act = failing
+    result = await conductor.resume(cut.run_id, limits=Limits(output_tokens=9_000))
+    assert (len(first.requests), len(last.requests)) == (2, 1 if fails else 2)
+    if fails:
+        assert (result.status, result.outcomes[0].text) == ("partial", cut.outcomes[0].text)
+        return
+    assert (result.status, result.outcomes[0].text) == ("ok", "word" * 900)
+    assert result.cost == pytest.approx(cut.cost + 900 / 1e5)
+    assert (await conductor.resume(cut.run_id)).cost == result.cost
+    assert len(first.requests) == 2
+
+
+async def failing(request: Request) -> AsyncGenerator[str | Completion, None]:
+    """Refuse the call."""
+    raise WorkerRefused("no")
+    yield ""
+
+
+async def test_an_answer_that_is_cut_at_the_longest_answer_says_so() -> None:
+    """A higher limit of the run would not help."""
+    model = Model("long", Price(input=0.0, output=10.0), "word" * 900)
+    limits = Limits(cost=1.0, answer_tokens=100)
+    result = await Conductor(boss("none"), [model], limits=limits).run(plan_of((0, "write", ())))
+    assert result.problem is not None
+    assert "run it again with a higher Limits.answer_tokens" in result.problem.message
 
 
 @pytest.mark.parametrize("known", ["process", "journal", "nowhere"])

@@ -120,6 +120,11 @@ class Limits:
         """
         return self if begun is None else replace(self, **{name: getattr(begun, name) for name in OF_RUN})
 
+    def allow_more_than(self, others: "Limits") -> bool:
+        """Return whether a run with these limits may have longer answers than with others."""
+        pairs = ((getattr(self, name), getattr(others, name)) for name in _OF_ANSWERS)
+        return any(other is not None and (own is None or own > other) for own, other in pairs)
+
     def __post_init__(self) -> None:
         for limit in fields(self):
             value = getattr(self, limit.name)
@@ -148,6 +153,7 @@ OF_RUN = (
     "seconds",
 )
 """The limits of a whole run, which a resumed run keeps."""
+_OF_ANSWERS = ("cost", "output_tokens", "input_tokens", "answer_tokens")
 _USD = ("cost", "unpriced")
 _MAY_BE_0 = "unpriced"
 

@@ -91,10 +91,12 @@ class Attempt:
         return self.has_cap and cap is not None and self.usage.total_output_tokens >= cap
 
     @property
-    def is_cut(self) -> bool:
-        """Whether the answer was cut at its cap."""
+    def cut_at(self) -> int | None:
+        """The tokens of the cap at which the answer was cut; `None` if it was not cut at its cap."""
         whole = self.completion
-        return self.has_cap and whole is not None and whole.finish_reason == "length"
+        if not self.has_cap or whole is None or whole.finish_reason != "length":
+            return None
+        return self.request.sampling.max_tokens
 
     @property
     def nests(self) -> bool:
@@ -284,7 +286,7 @@ class Attempt:
             well = False
         self.breaker.ended(now, well=well, tried=self.tries, error=self.error)
         if self.is_sent and not self.is_open:
-            ok = self.completion is not None and not self.is_cut  # a cut answer needed more
+            ok = self.completion is not None and self.cut_at is None  # a cut answer needed more
             used = self.usage
             took = CallRecord(
                 now - self.began, ok, used.total_input_tokens, used.total_output_tokens, self.cost

@@ -52,6 +52,8 @@ class PaidSteps:
         self._log.new_plan()
         self._repeated: dict[int, tuple[Call, ...]] = {}
         """For each step that runs again, the earlier calls that the record of the run does not have."""
+        self._cut: dict[int, Outcome] = {}
+        """The paid results that were cut by limits, which are higher now."""
 
     def charge(self, index: int, outcome: Outcome) -> tuple[Call, ...]:
         """Count the calls of a stored outcome that are not counted yet, and return them."""
@@ -102,8 +104,13 @@ class PaidSteps:
         """Return the step whose paid result ended first, with its outcome; `None` if there is none."""
         found: list[tuple[tuple[int, bool, int, int], StepState, PaidResults, str]] = []
         for state in ready:
+            if state.index in self._cut:
+                continue
             for later, (results, key) in enumerate(self._known(state)):
                 known = results.find(key, self._number, state.index)
+                if known is not None and self._is_cut(state, results, known[1]):
+                    self._cut[state.index] = self._taken(results, key, state.index) or known[1]
+                    break
                 if known is not None:
                     rank, paid = known
                     is_other = (paid.round, paid.step) != (self._number, state.index)
@@ -116,6 +123,16 @@ class PaidSteps:
         outcome = self._taken(results, key, state.index)
         assert outcome is not None
         return state, outcome
+
+    def _is_cut(self, state: StepState, results: PaidResults, outcome: Outcome) -> bool:
+        """Return whether a step's answer was cut, and the limits of the run are higher now."""
+        place = self._number, state.index
+        return results.allows_more and place in results.caps and place == (outcome.round, outcome.step)
+
+    def cut(self, index: int) -> tuple[Outcome, int] | None:
+        """Return and remove the paid result of a step that was cut, with the tokens of its cap."""
+        outcome = self._cut.pop(index, None)
+        return None if outcome is None else (outcome, self._context.paid_results.caps[self._number, index])
 
     def _taken(self, results: PaidResults, key: str, step: int) -> Outcome | None:
         """Return and remove a paid result, and count the actions of its nested runs as asked for."""

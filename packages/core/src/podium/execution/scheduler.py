@@ -345,6 +345,7 @@ class RoundScheduler:
             self._on_text,
             last=state is self._graph.last,
             before=before,
+            paid=self._paid.cut(state.index),
             repeats=None if state.action is None else self._paid.repeats(state),
             offers_tools=self._graph.has_whole_inputs(state),
         )

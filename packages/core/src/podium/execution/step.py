@@ -43,6 +43,8 @@ class StepRunner:
     """Whether it is the plan's last step."""
     before: Sequence[Call] = ()
     """Calls before the run was resumed. Their cost counts, but they do not count against `Retry.attempts`."""
+    paid: tuple[Outcome, int] | None = None
+    """Its recorded outcome and cap, if its answer was cut by limits that are higher now."""
     repeats: Problem | None = None
     """The problem of an agent that acted for an earlier plan, too; `None` if it did not."""
     offers_tools: bool = True
@@ -54,8 +56,8 @@ class StepRunner:
     _reused: Completion | None = None
     _cache_key: str = ""
     _order: FallbackOrder | None = None
-    _cut: Attempt | None = None
-    """The call whose answer was cut at its cap, and which was repeated with a higher cap."""
+    _cut: tuple[Completion, Problem | None] | None = None
+    """The answer that was cut at its cap, if the call is repeated with a higher cap, and its problem."""
     _waits: str = "had no free slot"
     _deadline: float = inf
 
@@ -63,6 +65,11 @@ class StepRunner:
         """Call workers until one answers, and return the step's outcome, also after a failure."""
         self._deadline = deadline
         try:
+            if self.paid is not None:
+                cut, cap = self.paid
+                if not self._may_be_longer(self.state.step.worker, cap):
+                    return cut
+                self._cut = Completion(cut.text, "length", tool_calls=cut.tool_calls), cut.problem
             card = self.context.settings.pool.cards[self.state.step.worker]
             self.context.policy.guard(card, self.state.labels)
             await self._try()
@@ -139,21 +146,25 @@ class StepRunner:
 
     def _repeats(self, attempt: Attempt) -> bool:
         """Return whether a call is repeated, because its answer was cut at a cap that may be higher now."""
-        if self._cut is not None or not attempt.is_cut or self.state.acts:
+        cut, cap = attempt.completion, attempt.cut_at
+        if cut is None or cap is None or self._cut is not None or self.state.acts:
             return False
-        given = self._request(attempt.worker, inf)
-        try:
-            longer = self.fit.capped(self.state, attempt.worker, given, is_repeated=True)
-        except LimitExceeded:
+        if not self._may_be_longer(attempt.worker, cap):
             return False
-        cap = attempt.request.sampling.max_tokens
-        if (longer.sampling.max_tokens or inf) <= (cap or inf):
-            return False
+        self._cut = cut, self._shortfall(cut)
         told = f"the answer was cut at {cap} tokens, the share of its step of the limits"
-        self._cut = attempt
         attempt.problem = Problem(AnswerCut.code, f"{told}; it is repeated with all that is left")
         self._tell_failed(attempt, 0.0)
         return True
+
+    def _may_be_longer(self, number: int, cap: int) -> bool:
+        """Return whether the limits allow another call with an answer of more than `cap` tokens."""
+        given = self._request(number, inf)
+        try:
+            longer = self.fit.capped(self.state, number, given, is_repeated=True).sampling.max_tokens
+        except LimitExceeded:
+            return False
+        return (longer or self.context.settings.pool.workers[number].max_tokens or inf) > cap
 
     async def _ask(self, number: int) -> Attempt | None:
         """Reuse a cached answer, or call the worker; `None` means that no worker was called."""
@@ -202,7 +213,7 @@ class StepRunner:
         latest = self._latest
         with Boundary(f"worker {card.name!r}", WorkerFailed):
             given = self._request(number, min(until, deadline), outer)
-            is_repeated = latest is not None and (latest.is_cut or latest.reached_cap)
+            is_repeated = self._cut is not None or (latest is not None and latest.reached_cap)
             request, reservation = self.fit.reserve(state, number, given, is_repeated=is_repeated)
         outer.reservation = reservation
         attempt = Attempt(
@@ -291,14 +302,19 @@ class StepRunner:
         ids = {"round": self.round, "step": self.state.index, "attempt": attempt.number}
         self.context.tell(AttemptFailed, **ids, call=attempt.call(), wait=wait)
 
-    def _cut_by_limits(self, cut: Attempt) -> Problem:
-        """Return the problem of an answer that the limits of the run were too low for."""
-        ledger, cap = self.context.ledger, cut.request.sampling.max_tokens
-        names = [
-            f"Limits.{name}" for name in ("cost", "output_tokens", "input_tokens") if ledger.limits_any(name)
-        ]
-        share = f"the text was cut at {cap} tokens, the share of its step in what the run had left"
-        return Problem("cut", f"{share}: run it again with a higher {' or '.join(names)}")
+    def _shortfall(self, whole: Completion) -> Problem | None:
+        """Return the problem of an answer that is incomplete: its worker cut it, or the limits of the run."""
+        latest, limits = self._latest, self.context.settings.limits
+        cap = None if latest is None or latest.completion is not whole else latest.cut_at
+        if cap is None or whole.missing is not None:
+            return shortfall(whole) or self.repeats
+        told, names = f"the text was cut at {cap} tokens", ["answer_tokens"]
+        if cap < limits.answer_tokens:
+            told += ", the share of its step in what the run had left"
+            limited = self.context.ledger.limits_any
+            names = [name for name in ("cost", "output_tokens", "input_tokens") if limited(name)]
+        higher = " or ".join(f"Limits.{name}" for name in names)
+        return Problem("cut", f"{told}: run it again with a higher {higher}")
 
     def ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
         """Return the outcome of the step, which has ended."""
@@ -309,13 +325,10 @@ class StepRunner:
                 latest.problem = problem
             else:
                 whole = latest.completion
-        if whole is None and self._cut is not None:  # the repeated call gave no answer
-            whole = self._cut.completion
         if whole is not None:  # paid for, even if its worker failed during its cleanup
-            status, problem = "ok", shortfall(whole) or self.repeats
-            source = next((call for call in made if call.completion is whole), None)
-            if source is not None and source.is_cut and whole.missing is None:
-                problem = self._cut_by_limits(source)
+            status, problem = "ok", self._shortfall(whole)
+        elif self._cut is not None:  # the repeated call gave no answer
+            status, (whole, problem) = "ok", self._cut
         now = self.context.now()
         started = now if self._reused is not None else None
         if made:

@@ -187,6 +187,8 @@ class RunSession:
             if self._request.limits is None:
                 limits = self._settings.limits.keeping(acquired.limits)
                 self._settings = replace(self._settings, limits=limits)
+            paid, begun = acquired.recorder.paid_results, acquired.limits
+            paid.allows_more = begun is not None and self._settings.limits.allow_more_than(begun)
             if self._is_heard:
                 self._delivery = Delivery(acquired.recorder.flush, self._tell)
             try:

@@ -63,6 +63,10 @@ class PaidResults:
     """By round and step: the key of the outcome, if it was recorded for another conversation."""
     charged: set[tuple[int, int, int]] = field(default_factory=set)
     """Round, step and attempt of every recorded call, which the ledger has already counted."""
+    caps: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By round and step: the tokens of the longest answer that was allowed, if the answer was cut."""
+    allows_more: bool = False
+    """Whether the run has higher limits now, so that a cut answer is asked for again."""
     _outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)
     """Outcomes by `step_key`, each with its number in the order of `add`."""
     _added: int = 0
@@ -153,6 +157,10 @@ def paid_results_of(state: RunState, workers: Sequence[str]) -> PaidResults:
     stand = {id(end.outcome) for end in state.ends[standing:]}
     places = [(n, index, step) for n, each in state.rounds.items() for index, step in each.steps.items()]
     for number, index, step in places:
+        cut = step.outcome
+        if cut is not None and (cut.status, cut.finish_reason) == ("ok", "length"):
+            caps = [call.start.reserved.output_tokens for call in step.calls if call.ended is cut]
+            paid.caps[number, index] = max(caps, default=0)
         paid.charged |= {(number, index, call.bill.attempt) for call in step.calls}
         for call in step.calls:
             ended = call.ended
