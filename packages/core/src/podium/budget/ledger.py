@@ -39,16 +39,7 @@ def weakest(charged: Iterable[Charged]) -> Charged:
 
 
 def charge(reserved: Spend, usage: Usage, cost: float | None, charged: Charged) -> Spend:
-    """Return the amount that counts for a call.
-
-    For a call that is charged at the reservation, this is the larger of the reservation and the estimate.
-
-    Args:
-        reserved: the reserved worst case of the call.
-        usage: the tokens of the call, reported or estimated.
-        cost: the cost of the call in USD; `None` means unknown, and the reserved cost counts.
-        charged: what the call is charged for.
-    """
+    """Return what counts for a call: at `reservation`, the larger of the reservation and the estimate."""
     told = Spend.of(usage, reserved.cost if cost is None else cost, calls=reserved.calls)
     if charged != "reservation":
         return told
@@ -64,19 +55,10 @@ def charge(reserved: Spend, usage: Usage, cost: float | None, charged: Charged) 
 def beside_nested(
     usage: Usage, cost: float | None, nested: Spend, price: Callable[[Usage], float | None]
 ) -> tuple[Usage, float | None, Spend]:
-    """Return the usage and cost of a call whose worker started nested runs.
+    """Return the usage and cost of a call with nested runs, and the part that they have not counted.
 
     The worker may report the spending of the nested runs completely, in part, or not at all. So the amount of
     the call is the larger of the reported amount and the amount of the nested runs.
-
-    Args:
-        usage: the tokens that the worker reported.
-        cost: the cost that the worker reported, in USD; `None` when unknown.
-        nested: the spending of the nested runs, which the outer ledgers have counted already.
-        price: returns the cost in USD of the worker's own tokens; `None` when unknown.
-
-    Returns:
-        The tokens and the cost of the whole call, and the amount that is not yet counted.
     """
     read, written = usage.total_input_tokens, usage.total_output_tokens
     if read < nested.input_tokens or written < nested.output_tokens:  # the report is incomplete
@@ -254,24 +236,11 @@ class Ledger:
         return self.spare()
 
     def limits_any(self, *names: str) -> bool:
-        """Return whether one of these fields of `Limits` is set, for this run or an outer run.
-
-        Args:
-            names: any of `calls`, `input_tokens`, `output_tokens` and `cost`.
-        """
+        """Return whether one of these fields of `Limits` is set, for this run or an outer run."""
         return not self._limited.isdisjoint(names)
 
     def spare(self, *amounts: Spend, steps: int = 0, what: str = "a call may need") -> Remaining:
-        """Return what is left beside some calls.
-
-        Args:
-            amounts: the amounts of the calls.
-            steps: number of steps that are started for them.
-            what: what needs these amounts, for the error.
-
-        Raises:
-            LimitExceeded: the calls do not fit the limits of this run or of an outer run.
-        """
+        """Return what is left beside calls and starts of steps; `what` needs them, for `LimitExceeded`."""
         rest: list[int | None] = [None] * len(NAMES)
         starts = self.limits.steps
         for book, kept in self._kept():
@@ -294,17 +263,7 @@ class Ledger:
         self._books[0].keeps = keeps
 
     def reserve(self, worst: Spend | None, *besides: Spend, starts: int = 0, steps: int = 0) -> Reservation:
-        """Reserve the maximum that a call may spend.
-
-        Args:
-            worst: the call's worst case; `None` for a call that counts its own spending.
-            besides: amounts that must also fit, and are not reserved.
-            starts: number of steps that start with the call.
-            steps: number of further steps that must fit.
-
-        Raises:
-            LimitExceeded: the amounts do not fit the limits; nothing is reserved.
-        """
+        """Reserve what a call may spend, `None` if it does so itself; `besides` and `steps` must fit, too."""
         what = TOGETHER if besides else "a call may need"
         amounts = besides if worst is None else (worst, *besides)
         with self._lock:
@@ -330,10 +289,7 @@ class Ledger:
             book.reserved = tuple(map(sub, book.reserved, reserved))
 
     def settle(self, reservation: Reservation, spent: Spend) -> None:
-        """Replace a call's reservation by its actual amount. A second call of `settle` has no effect.
-
-        If the actual cost is unknown, the reserved cost counts.
-        """
+        """Replace a call's reservation, once, by its actual amount; the reserved cost for an unknown one."""
         with self._lock:
             if reservation.settled:
                 return
@@ -347,11 +303,7 @@ class Ledger:
                 book.spent = tuple(map(add, book.spent, book.counts(spent, worst)))
 
     async def freed(self) -> bool:
-        """Wait until any running call is settled, which may free enough for another call.
-
-        Returns:
-            Whether the method waited: `False` at once if no call is running.
-        """
+        """Wait until a running call is settled, and return whether there was one."""
         outermost = self._books[-1]  # counts every call of the run
         waiter = get_running_loop(), anyio.Event()
         with self._lock:
@@ -367,18 +319,7 @@ class Ledger:
         return True
 
     def charge(self, spent: Spend, *, steps: int = 0) -> None:
-        """Count what a resumed run spent earlier.
-
-        The amount may exceed the limits; then nothing more can be reserved. The amount counts only in this
-        run: the outer runs have counted it already, or did not spend it.
-
-        Args:
-            spent: the amount that was spent.
-            steps: the number of steps that were started.
-
-        Raises:
-            LimitExceeded: the cost is unknown and limited, and `Limits.unpriced` is not set.
-        """
+        """Count what a resumed run spent earlier, in this run only; the amount may exceed the limits."""
         own = self._books[0]
         own.check_known(spent, self._whose(own))
         with self._lock:
@@ -388,10 +329,7 @@ class Ledger:
             self._before = tuple(map(add, self._before, counts))
 
     def _kept(self) -> Iterator[tuple[Book, Kept]]:
-        """Yield each book, with what this run may not use of it.
-
-        An outer run keeps the amounts of its other steps, in its book and in those of its outer runs.
-        """
+        """Yield each book, with what the outer runs keep in it for their other steps."""
         amounts, steps = list[Spend](), 0
         for book in self._books:
             if book.keeps is not None and book is not self._books[0]:

@@ -1,10 +1,14 @@
 """The limits of a run, and the amounts that count against them."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Self, TypeGuard
+from math import inf
+from typing import TYPE_CHECKING, Self, TypeGuard
 
 from podium.errors import ConfigError
 from podium.usage import Usage
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 MAX_COST = 1e9
 """The lowest cost or price, in USD, that is invalid."""
@@ -110,14 +114,7 @@ class Limits:
     """Maximum length of a step's output, in characters."""
 
     def keeping(self, begun: "Limits | None") -> "Limits":
-        """Return the limits of a resumed run.
-
-        The limits of the whole run are taken from `begun`. The limits of one plan, step or call are taken
-        from this object.
-
-        Args:
-            begun: the limits with which the run began; `None` if they are not recorded.
-        """
+        """Return the limits of a resumed run: those of the whole run are of `begun`, if they are recorded."""
         return self if begun is None else replace(self, **{name: getattr(begun, name) for name in OF_RUN})
 
     def allow_more_than(self, others: "Limits") -> bool:
@@ -126,18 +123,31 @@ class Limits:
         return any(other is not None and (own is None or own > other) for own, other in pairs)
 
     def __post_init__(self) -> None:
-        for limit in fields(self):
-            value = getattr(self, limit.name)
-            if value is None and limit.default is None:
-                continue
-            whole = limit.type in (int, int | None)
-            kinds, told = ((int,), "a whole number") if whole else ((int, float), "a number")
-            if isinstance(value, bool) or not isinstance(value, kinds) or not _is_enough(limit.name, value):
-                least = "0 or more" if limit.name == _MAY_BE_0 else "above 0"
-                raise ConfigError(f"limit {limit.name} is {value!r}: it must be {least}, and {told}")
-            if limit.name in _USD and value >= MAX_COST:
-                message = f"limit {limit.name} is {value!r}: it must be below {MAX_COST:g} USD"
+        check_numbers(self, "limit ", may_be_0="unpriced")
+        for name, value in (("cost", self.cost), ("unpriced", self.unpriced)):
+            if value is not None and value >= MAX_COST:
+                message = f"limit {name} is {value!r}: it must be below {MAX_COST:g} USD"
                 raise ConfigError(f"{message}; leave it out for no limit")
+
+
+def check_numbers(settings: "DataclassInstance", prefix: str, may_be_0: str = "") -> None:
+    """Raise `ConfigError` if a number of some settings has another type, or is not above 0."""
+    for each in fields(settings):
+        value, is_whole = getattr(settings, each.name), each.type in (int, int | None)
+        may_be_none = each.type in (int | None, float | None)
+        is_number = is_whole or each.type in (float, float | None)
+        if not is_number or (value is None and may_be_none):
+            continue
+        kinds = int if is_whole else int | float
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, kinds)
+            or not 0 <= value < inf
+            or (value == 0 and each.name != may_be_0)
+        ):
+            least = "0 or more" if each.name == may_be_0 else "above 0"
+            told = f"{least}, and a {'whole ' if is_whole else ''}number"
+            raise ConfigError(f"{prefix}{each.name} is {value!r}: it must be {told}")
 
 
 OF_RUN = (
@@ -154,9 +164,3 @@ OF_RUN = (
 )
 """The limits of a whole run, which a resumed run keeps."""
 _OF_ANSWERS = ("cost", "output_tokens", "input_tokens", "answer_tokens")
-_USD = ("cost", "unpriced")
-_MAY_BE_0 = "unpriced"
-
-
-def _is_enough(name: str, value: float) -> bool:
-    return value >= 0 if name == _MAY_BE_0 else value > 0

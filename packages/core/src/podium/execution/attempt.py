@@ -136,7 +136,7 @@ class Attempt:
             charged=self.charged,
         )
 
-    async def run(self, on_text: Callable[[str], None]) -> None:
+    async def run(self, on_text: Callable[[str, int], None]) -> None:
         """Call the worker and wait for its end. A failure is stored in `error`; a cancellation is raised."""
         try:
             if self.context.recorded is not None:  # the call is sent after all earlier events are recorded
@@ -175,7 +175,7 @@ class Attempt:
         if self.completion is None:
             self.problem = Problem.of(error)
 
-    async def _read(self, on_text: Callable[[str], None]) -> None:
+    async def _read(self, on_text: Callable[[str, int], None]) -> None:
         who, is_own = f"worker {self.card.name!r}", self.reservation.books_itself
         left = self.context.settings.limits.output_chars
         async with aclosing(foreign_batches(self._call, who, self.until, is_own=is_own)) as batches:
@@ -187,7 +187,7 @@ class Attempt:
                     if not isinstance(piece, str):
                         raise self._broken(f"yielded a {type(piece).__name__}, not text")
                     self.pieces.append(storable(piece))
-                    on_text(self.pieces[-1])
+                    on_text(self.pieces[-1], self.number)
                     left -= len(piece)
                     if left < 0:
                         raise self._too_long()

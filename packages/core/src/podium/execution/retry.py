@@ -10,6 +10,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Literal
 
+from podium.budget.limits import check_numbers
 from podium.errors import (
     AgentFailed,
     AgentRejected,
@@ -95,11 +96,7 @@ class Retry:
     """
 
     def __post_init__(self) -> None:
-        _check_whole("Retry.attempts", self.attempts)
-        if self.break_after is not None:
-            _check_whole("Retry.break_after", self.break_after)
-        for name in ("first_wait", "max_wait", "break_seconds"):
-            _check_positive(f"Retry.{name}", getattr(self, name))
+        check_numbers(self, "Retry.")
         for name in ("retry_on", "fallback_on", "fallback_labels"):
             object.__setattr__(self, name, _frozen(f"Retry.{name}", getattr(self, name)))
         unknown = sorted((self.retry_on | self.fallback_on) - _CODES)
@@ -113,12 +110,7 @@ class Retry:
         object.__setattr__(self, "fallbacks", _frozen_lists(self.fallbacks))
 
     def check(self, pool: Pool) -> None:
-        """Check the names and labels against a pool.
-
-        Raises:
-            ConfigError: a worker is not in the pool, a worker is its own fallback,
-                or fewer than two workers have a label of `fallback_labels`.
-        """
+        """Raise `ConfigError` if the pool lacks a worker or label, or a worker is its own fallback."""
         for name, others in self.fallbacks.items():
             for each in (name, *others):
                 if each not in pool.names:
@@ -140,18 +132,7 @@ class Retry:
         return list(dict.fromkeys(listed + alike))
 
     def wait_after(self, error: PodiumError, failures: int, seed: str, left: float) -> tuple[float, str]:
-        """Return the wait before a retry with the same worker or planner.
-
-        Args:
-            error: the error of its latest call.
-            failures: number of its failed calls.
-            seed: seed of the random wait.
-            left: seconds until the deadline for the next call.
-
-        Returns:
-            The wait in seconds, infinite if there is no retry; and the reason why there is no retry, empty if
-            the error itself is the reason.
-        """
+        """Return the seconds until a retry, infinite for none, and why, if the error is not the reason."""
         if not isinstance(error, WorkerError) or error.code not in self.retry_on:
             return inf, ""
         asked = error.retry_after or 0.0
@@ -167,16 +148,6 @@ class Retry:
 
 def _told(seconds: float) -> str:
     return f"{seconds:.1f}".removesuffix(".0") + " s"
-
-
-def _check_whole(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{name} is {value!r}: it must be a whole number, 1 or more")
-
-
-def _check_positive(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
-        raise ConfigError(f"{name} is {value!r}: it must be a number of seconds above 0")
 
 
 def _frozen(name: str, values: object) -> frozenset[str]:

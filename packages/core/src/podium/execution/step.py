@@ -7,15 +7,22 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from math import inf
+from math import inf, isinf
 
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from podium.errors import AnswerCut, LimitExceeded, PodiumError, WorkerFailed, WorkerTimeout
+from podium.errors import (
+    AnswerCut,
+    LimitExceeded,
+    PodiumError,
+    WorkerError,
+    WorkerFailed,
+    WorkerTimeout,
+    WorkerUnavailable,
+)
 from podium.execution.attempt import Attempt
 from podium.execution.context import OuterRun, RunContext
-from podium.execution.fallback import FallbackOrder, RetriesExhausted
 from podium.execution.fit import Fit
 from podium.execution.graph import StepState
 from podium.journal.cache import answer_key, asking, look_up, remember
@@ -55,7 +62,7 @@ class StepRunner:
     """The latest call of the action in the log of actions."""
     _reused: Completion | None = None
     _cache_key: str = ""
-    _order: FallbackOrder | None = None
+    _has_fallbacks: bool = False
     _cut: tuple[Completion, Problem | None] | None = None
     """The answer that was cut at its cap, if the call is repeated with a higher cap, and its problem."""
     _waits: str = "had no free slot"
@@ -72,27 +79,21 @@ class StepRunner:
                 self._cut = Completion(cut.text, "length", tool_calls=cut.tool_calls), cut.problem
             card = self.context.settings.pool.cards[self.state.step.worker]
             self.context.policy.guard(card, self.state.labels)
-            await self._try()
-        except RetriesExhausted as end:
-            problem = Problem.of(end.error)
-            if end.because:
-                problem = replace(problem, message=f"{problem.message}; {end.because}")
-            return self.ended("failed", problem)
+            problem = await self._try()
         except LimitExceeded as end:
             problem = Problem.of(end)
             failed = None if self._latest is None else self._latest.problem
             if failed is not None:  # the reason, at any limit
                 problem = replace(failed, message=f"{failed.message}; no further call fits the limits: {end}")
-            return self.ended("failed", problem)
         except PodiumError as error:
-            return self.ended("failed", Problem.of(error))
+            problem = Problem.of(error)
         except BUGS as bug:
             who = self.context.settings.pool.names[self.state.step.worker]
             where = f"step {self.state.index} of round {self.round} (worker {who!r})"
             add_place(bug, self.context.request.run_id, where)
             self.bug = bug
-            return self.ended("failed", Problem(WorkerFailed.code, f"{type(bug).__name__}: {bug}"))
-        return self.ended("ok", None)
+            problem = Problem(WorkerFailed.code, f"{type(bug).__name__}: {bug}")
+        return self.ended("ok" if problem is None else "failed", problem)
 
     def timed_out(self) -> Outcome:
         """Return the outcome of a step that was stopped at its deadline."""
@@ -121,28 +122,99 @@ class StepRunner:
     def _latest(self) -> Attempt | None:
         return self.state.calls[-1] if self.state.calls else None
 
-    async def _try(self) -> None:
-        number, deadline = self.state.step.worker, self._deadline
+    async def _try(self) -> Problem | None:
+        """Call workers until one answers; return why no further call is made, or `None`."""
+        number = self.state.step.worker
         while True:
             attempt = await self._ask(number)
             if attempt is not None and attempt.bug is not None:
                 raise attempt.bug
             if self._reused is not None:
-                return
+                return None
             if attempt is not None and attempt.completion is not None:
                 if not self._repeats(attempt):
-                    return
+                    return None
                 continue
-            if self._order is None:
-                self._order = FallbackOrder(self.context, self.round, self.state)
             if attempt is not None:
-                wait = self._order.after(attempt, deadline)
+                wait = self._wait_after(attempt)
+                if isinstance(wait, Problem):
+                    return wait
                 self._tell_failed(attempt, wait)
                 if wait:
                     await anyio.sleep(wait)
             self._waits = "was not called because of its earlier failures, and stayed unavailable"
-            number = await self._order.choose(deadline)
+            number = await self._choose()
             self._waits = "had no free slot"
+
+    def _rest(self, number: int) -> float:
+        """Return the seconds until a worker may be called; infinite while another step makes a test call."""
+        retry, breaker = self.context.settings.retry, self.context.settings.pool.states[number].breaker
+        return breaker.rest(self.context.clock(), retry.break_after, retry.break_seconds)
+
+    async def _choose(self) -> int:
+        """Wait until a circuit breaker allows a call, and return its worker."""
+        clock, pool, until, deadline = self.context.clock, self.context.settings.pool, inf, self._deadline
+        while rest := self._rest(self.state.order[0]):
+            rested = [number for number in self._listed() if not self._rest(number)]
+            if rested:
+                self.state.order.remove(rested[0])
+                self.state.order.insert(0, rested[0])
+                break
+            soonest = min(self.state.order, key=self._rest)
+            rest, breaker = self._rest(soonest), pool.states[soonest].breaker
+            failed = f"worker {pool.names[soonest]!r} failed {breaker.failures} times in a row"
+            failed += " (no connection to its server)" if breaker.is_down else ""
+            until = min(until, clock() + self.context.settings.retry.max_wait)
+            if isinf(rest):
+                with anyio.CancelScope(deadline=min(until, deadline)) as scope:
+                    await breaker.tried()
+                if scope.cancelled_caught:
+                    raise WorkerUnavailable(f"{failed} and another call tests whether it works again")
+            elif breaker.is_down or clock() + rest > min(until, deadline):
+                told = f"gets no calls for another {rest:.3g} s (Retry.break_seconds)"
+                raise WorkerUnavailable(f"{failed} and {told}")
+            else:
+                await anyio.sleep(rest)
+        return self.state.order[0]
+
+    def _wait_after(self, attempt: Attempt) -> float | Problem:
+        """Return the seconds to wait after a failed call before the next call, or why there is none."""
+        context, error, number = self.context, attempt.error, attempt.worker
+        retry, left = context.settings.retry, context.settings.retry.attempts - len(self.state.calls)
+        assert error is not None
+        problem = Problem.of(error)
+        codes = retry.retry_on | retry.fallback_on
+        if not isinstance(error, WorkerError) or error.code not in codes or left < 1:
+            return problem
+        if context.settings.acts(self.state.step.worker) and attempt.action_end != "not_done":
+            because = "the call may have reached the worker, and actions are not repeated"
+            return replace(problem, message=f"{problem.message}; {because}")
+        others = [other for other in self._listed() if other != number]
+        ready = [other for other in others if not self._rest(other)]
+        failures = sum(call.worker == number for call in self.state.calls)
+        seed = f"{context.request.run_id}/{self.round}/{self.state.index}/{attempt.number}"
+        wait, because = retry.wait_after(error, failures, seed, self._deadline - context.clock())
+        resting = self._rest(number)
+        if resting and context.settings.pool.states[number].breaker.is_down:
+            wait, because = inf, f"it gets no calls for another {resting:.3g} s (Retry.break_seconds)"
+        if not isinf(wait) and left > len(ready) and not (ready and resting):
+            self.state.order = [number, *others]
+            return max(wait, resting)
+        if not others:
+            return replace(problem, message=f"{problem.message}; {because}") if because else problem
+        back = [number] if error.code in retry.retry_on else []
+        self.state.order = [*ready, *(other for other in others if other not in ready), *back]
+        return 0.0
+
+    def _listed(self) -> list[int]:
+        """Return the workers that may be called, including fallbacks."""
+        if not self._has_fallbacks:
+            self._has_fallbacks = True
+            settings, policy = self.context.settings, self.context.policy
+            for number in settings.retry.fallbacks_of(self.state.step.worker, settings.pool):
+                if policy.admits(settings.pool.cards[number], self.state.labels):
+                    self.state.order.append(number)
+        return self.state.order
 
     def _repeats(self, attempt: Attempt) -> bool:
         """Return whether a call is repeated, because its answer was cut at a cap that may be higher now."""
@@ -196,14 +268,11 @@ class StepRunner:
                 except LimitExceeded as error:
                     refused = error
                 else:
-                    await attempt.run(partial(self._tell_text, attempt.number))
+                    await attempt.run(partial(self.on_text, self.state))
                     return attempt
             self._waits = "did not fit the limits of the run"
             if not await self.fit.freed(refused):  # calls that end may free part of their reservations
                 raise refused
-
-    def _tell_text(self, number: int, text: str) -> None:
-        self.on_text(self.state, text, number)
 
     def _begin(self, number: int, breaker: CircuitBreaker) -> Attempt:
         """Reserve the maximum that a call may spend, and emit `StepStarted`."""

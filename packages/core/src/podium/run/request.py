@@ -46,8 +46,8 @@ class _Options(TypedDict, total=False):
     limits: Limits | None
     """Replace the conductor's limits for this run, and the recorded limits of a run that is resumed, also of
     one with the same id; they are recorded. Earlier spending counts against them, and answers that lower
-    limits have cut are asked for again. By default, the limits of the conductor apply. A resumed run then keeps the recorded limits of the whole run (rounds, steps, calls,
-    tokens, cost, seconds)."""
+    limits have cut are asked for again. By default, the limits of the conductor apply. A resumed run then
+    keeps the recorded limits of the whole run (rounds, steps, calls, tokens, cost, seconds)."""
     journal: Journal | None
     """Records the run; by default the conductor's journal."""
     paid_results: PaidResults | None

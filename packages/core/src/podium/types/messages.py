@@ -229,8 +229,8 @@ def usage_or_estimate(
 ) -> Usage:
     """Return the reported usage of a call, or an estimate if it is missing or impossible.
 
-    An estimate is at most `most`, the tokens that the request allowed, 0 for no maximum; unless the text is so
-    long that the worker cannot have kept to it.
+    An estimate is at most `most`, the tokens that the request allowed (0 for no maximum), unless the text is
+    so long that the worker cannot have kept to it.
     """
     read = (_with_calls(message.text, message.tool_calls) for message in messages)
     if usage is None or not is_plausible(usage, read, _with_calls(text, tool_calls)):
