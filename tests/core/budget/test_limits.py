@@ -7,7 +7,7 @@ from podium.budget import Limits, Spend
 from podium.budget.ledger import Ledger
 from podium.errors import ConfigError
 from podium.execution.fit import Fit
-from podium.execution.graph import StepState
+from podium.execution.graph import StepNode
 from podium.types import Constraint, Message, Sampling, Step
 from podium.workers import (
     FREE,
@@ -153,7 +153,7 @@ async def test_an_answer_is_capped_where_it_could_exceed_a_limit(
     own = Limits(answer_tokens=limits.answer_tokens)
     for ledger in (Ledger(limits, 0.0), Ledger(limits, 0.0).nested(own, 1, 0.0)):
         context = context_of(worker, ledger=ledger, limits=limits)
-        held, _ = Fit(context).reserve(StepState(0, Step(0, "go")), 0, request)
+        held, _ = Fit(context).reserve(StepNode(0, Step(0, "go")), 0, request)
         assert held.sampling.max_tokens == bound
         assert held.messages == request.messages
 

@@ -23,7 +23,7 @@ from podium.errors import (
 )
 from podium.execution import Retry
 from podium.execution.fit import Fit
-from podium.execution.graph import StepState
+from podium.execution.graph import StepNode
 from podium.execution.step import StepRunner
 from podium.planners import FixedPlanner
 from podium.policy import Policy
@@ -552,5 +552,5 @@ def test_names_are_checked_against_the_pool(retry: Retry, told: str) -> None:
 
 def _trying(pool: Pool, ledger: Ledger, retry: Retry, before: tuple[Call, ...] = ()) -> StepRunner:
     context = context_of(pool=pool, ledger=ledger, retry=retry)
-    state = StepState(0, PLAN.steps[0], 1 + len(before))
+    state = StepNode(0, PLAN.steps[0], 1 + len(before))
     return StepRunner(context, Fit(context), 1, state, lambda state, text, number: None, before=before)

@@ -15,7 +15,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, WorkerUnavailable
 from podium.execution.fit import Fit
-from podium.execution.graph import StepState
+from podium.execution.graph import StepNode
 from podium.execution.step import StepRunner
 from podium.journal import Cache, MemoryCache
 from podium.journal.cache import answer_key
@@ -193,7 +193,7 @@ async def test_the_policy_comes_before_the_cache() -> None:
     worker, cache = counting(), MemoryCache()
     await run([worker], cache)
     context = context_of(worker, policy=Policy(denied=frozenset({"a"})), cache=cache)
-    runner = StepRunner(context, Fit(context), 1, StepState(0, PLAN.steps[0]), lambda *_: None)
+    runner = StepRunner(context, Fit(context), 1, StepNode(0, PLAN.steps[0]), lambda *_: None)
     outcome = await runner.run(1e9)
     assert outcome.problem is not None
     assert (outcome.status, outcome.problem.code, outcome.reused) == ("failed", "policy", False)

@@ -119,12 +119,6 @@ class Book:
         self.waiters: list[tuple[AbstractEventLoop, anyio.Event]] = []
         """The events to set when the next call is settled, each with its event loop."""
 
-    def wake(self) -> None:
-        """Wake all tasks that wait in `freed`."""
-        for loop, event in self.waiters:
-            loop.call_soon_threadsafe(event.set)
-        self.waiters.clear()
-
     def counts(self, amount: Spend, otherwise: float | None = None) -> Counts:
         """Return an amount as counts; an unknown cost counts as `otherwise`, or as `Limits.unpriced`."""
         cost = otherwise if amount.cost is None else amount.cost
@@ -134,24 +128,19 @@ class Book:
         return (amount.calls, amount.input_tokens, amount.output_tokens, money, amount.cost is None)
 
     def total(self, amounts: Sequence[Spend], whose: str = "") -> Counts:
-        """Return the sum of amounts; raise `LimitExceeded` if `whose` is given and a cost must be known."""
-        total = ZERO
+        """Return the sum; raise `LimitExceeded` if the cost is unknown, and limited in `whose` run."""
+        total, limits = ZERO, self.limits
         for amount in amounts:
-            if whose and amount.cost is None:
-                self.check_known(amount, whose)
+            if whose and amount.cost is None and limits.cost is not None and limits.unpriced is None:
+                message = (
+                    f"{whose} is limited to ${limits.cost:g}, and the price of a call is unknown: "
+                    "set the `price` of the worker, or set Limits.unpriced, the assumed cost of such a "
+                    "call in USD"
+                )
+                raise LimitExceeded("unpriced", message)
             counts = self.counts(amount)
             total = counts if total is ZERO else tuple(map(add, total, counts))
         return total
-
-    def check_known(self, amount: Spend, whose: str) -> None:
-        """Raise `LimitExceeded` if the cost is unknown and limited, and `Limits.unpriced` is not set."""
-        if amount.cost is None and self.limits.cost is not None and self.limits.unpriced is None:
-            message = (
-                f"{whose} is limited to ${self.limits.cost:g}, and the price of a call is unknown: "
-                "set the `price` of the worker, or set Limits.unpriced, the assumed cost of such a "
-                "call in USD"
-            )
-            raise LimitExceeded("unpriced", message)
 
 
 def amount_text(name: str, count: int) -> str:
@@ -187,8 +176,6 @@ class Ledger:
     """The ledger of the outer run; amounts of this ledger count there as well."""
     _books: tuple[Book, ...] = field(init=False, repr=False)
     """The book of this run, then the books of the outer runs, from the nearest."""
-    _limited: frozenset[str] = field(init=False, repr=False)
-    """Names of the limits that are set in any of the books."""
     _lock: Lock = field(init=False, repr=False)
     """One lock for all books."""
     _before: Counts = field(init=False, repr=False, default=ZERO)
@@ -198,7 +185,6 @@ class Ledger:
         above = () if self.parent is None else self.parent._books  # noqa: SLF001 - another object of this class
         self._lock = Lock() if self.parent is None else self.parent._lock  # noqa: SLF001 - as above
         self._books = (Book(self.limits), *above)
-        self._limited = frozenset(NAMES[index] for book in self._books for index, _ in book.most)
 
     def nested(self, limits: Limits, depth: int, deadline: float) -> "Ledger":
         """Return the ledger of a nested run; the limits of this run and of the nested run apply."""
@@ -237,7 +223,7 @@ class Ledger:
 
     def limits_any(self, *names: str) -> bool:
         """Return whether one of these fields of `Limits` is set, for this run or an outer run."""
-        return not self._limited.isdisjoint(names)
+        return any(NAMES[index] in names for book in self._books for index, _ in book.most)
 
     def spare(self, *amounts: Spend, steps: int = 0, what: str = "a call may need") -> Remaining:
         """Return what is left beside calls and starts of steps; `what` needs them, for `LimitExceeded`."""
@@ -284,7 +270,10 @@ class Ledger:
             self._free(reservation)
 
     def _free(self, reservation: Reservation) -> None:
-        self._books[-1].wake()
+        waiters = self._books[-1].waiters
+        for loop, event in waiters:
+            loop.call_soon_threadsafe(event.set)
+        waiters.clear()
         for book, reserved in zip(self._books, reservation.counts, strict=True):
             book.reserved = tuple(map(sub, book.reserved, reserved))
 
@@ -321,9 +310,8 @@ class Ledger:
     def charge(self, spent: Spend, *, steps: int = 0) -> None:
         """Count what a resumed run spent earlier, in this run only; the amount may exceed the limits."""
         own = self._books[0]
-        own.check_known(spent, self._whose(own))
+        counts = own.total([spent], self._whose(own))
         with self._lock:
-            counts = own.counts(spent)
             own.spent = tuple(map(add, own.spent, counts))
             own.steps += steps
             self._before = tuple(map(add, self._before, counts))

@@ -1,7 +1,6 @@
 """The limits of a run, and the amounts that count against them."""
 
 from dataclasses import dataclass, fields, replace
-from math import inf
 from typing import TYPE_CHECKING, Self, TypeGuard
 
 from podium.errors import ConfigError
@@ -53,21 +52,17 @@ class Remaining:
     @property
     def rounded(self) -> "Remaining":
         """The amounts rounded down to one significant digit."""
-        return Remaining(
-            steps=None if self.steps is None else _rounded(self.steps),
-            calls=None if self.calls is None else _rounded(self.calls),
-            input_tokens=None if self.input_tokens is None else _rounded(self.input_tokens),
-            output_tokens=None if self.output_tokens is None else _rounded(self.output_tokens),
-            cost=None if self.cost is None else _rounded(round(self.cost * _BILLION)) / _BILLION,
-        )
+        counts = {name: _rounded(getattr(self, name)) for name in ("steps", "calls", *_TOKENS)}
+        money = _rounded(None if self.cost is None else round(self.cost * 1e9))
+        return Remaining(**counts, cost=None if money is None else money / 1e9)
 
 
-_BILLION = 1_000_000_000
+_TOKENS = ("input_tokens", "output_tokens")
 
 
-def _rounded(count: int) -> int:
+def _rounded(count: int | None) -> int | None:
     digits = str(count)
-    return int(digits[0].ljust(len(digits), "0"))
+    return None if count is None else int(digits[0].ljust(len(digits), "0"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,17 +129,12 @@ def check_numbers(settings: "DataclassInstance", prefix: str, may_be_0: str = ""
     """Raise `ConfigError` if a number of some settings has another type, or is not above 0."""
     for each in fields(settings):
         value, is_whole = getattr(settings, each.name), each.type in (int, int | None)
-        may_be_none = each.type in (int | None, float | None)
-        is_number = is_whole or each.type in (float, float | None)
-        if not is_number or (value is None and may_be_none):
+        if not is_whole and each.type not in (float, float | None):
             continue
-        kinds = int if is_whole else int | float
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, kinds)
-            or not 0 <= value < inf
-            or (value == 0 and each.name != may_be_0)
-        ):
+        if value is None and each.type in (int | None, float | None):
+            continue
+        is_number = isinstance(value, int if is_whole else int | float) and not isinstance(value, bool)
+        if not is_number or not (value > 0 or (value == 0 and each.name == may_be_0)):
             least = "0 or more" if each.name == may_be_0 else "above 0"
             told = f"{least}, and a {'whole ' if is_whole else ''}number"
             raise ConfigError(f"{prefix}{each.name} is {value!r}: it must be {told}")
@@ -163,4 +153,4 @@ OF_RUN = (
     "seconds",
 )
 """The limits of a whole run, which a resumed run keeps."""
-_OF_ANSWERS = ("cost", "output_tokens", "input_tokens", "answer_tokens")
+_OF_ANSWERS = ("cost", "answer_tokens", *_TOKENS)

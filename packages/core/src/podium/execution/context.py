@@ -246,9 +246,7 @@ class RunContext:
     ledger: Ledger
     """The ledger, which nested runs share."""
     policy: Policy
-    """The policies of the conductor and of the request. In a nested run also the fields of the outer run's
-    policy that apply everywhere: see `Policy.everywhere`.
-    """
+    """The policies of conductor and request; in a nested run also `Policy.everywhere` of the outer run."""
     labels: frozenset[str] = frozenset()
     """The labels of the query, and of the data that planners of later rounds have seen."""
     previous: PreviousRound = PreviousRound()
@@ -273,16 +271,11 @@ class RunContext:
     """Waits until the journal has recorded all events so far, before a call is sent; `None` without a
     journal."""
     span: Callable[..., AbstractContextManager[object]] | None = None
-    """Makes the span of a call the current span. Its arguments are round, step and attempt. `None` without
-    tracing.
-    """
+    """Makes the span of a call, by round, step and attempt, the current one; `None` without tracing."""
     clock: Callable[[], float]
     """The event loop's clock, in seconds."""
     began: float
-    """Start of the run on the event loop's clock.
-
-    In a resumed run, the start is later by the time of the interruption.
-    """
+    """Start of the run on the event loop's clock, in a resumed run later by the time of the interruption."""
 
     @cached_property
     def most_steps(self) -> int:
@@ -360,24 +353,16 @@ class OuterRun:
     reservation: Reservation | None = None
     """The call's reservation; `None` until the call is made."""
     runs: OpenTasks = field(default_factory=OpenTasks)
-    """The unfinished runs that the worker's code has started.
-
-    The set is closed when the call has ended; runs that the code starts later are not nested in the call.
-    """
+    """The unfinished runs that the worker's code has started; closed when the call has ended."""
     ended: list[WorkerRun] = field(default_factory=list)
     """The ended runs that the worker's code started."""
     is_stopped: bool = False
     """Whether the call was stopped by a limit, a cancellation, or another step's failure. A synchronous
     function continues in its thread, but cannot start further runs."""
     answered: list[Ledger] = field(default_factory=list)
-    """The ledgers of nested runs that have an answer.
-
-    The worker's reported usage may include the usage of these runs. It never includes the usage of a run that
-    raised an exception.
-    """
+    """The ledgers of nested runs that have an answer, whose usage the worker may report as its own."""
     gaps: list[str] = field(default_factory=list)
-    """The statuses and problems of nested runs that are not `ok`. The worker's answer may not mention
-    them."""
+    """The statuses and problems of nested runs that are not `ok`."""
 
 
 def outer_run(caller: Caller | None) -> OuterRun | None:

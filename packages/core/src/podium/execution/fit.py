@@ -17,7 +17,7 @@ from podium.budget.ledger import TOGETHER, Kept, Reservation
 from podium.budget.limits import Remaining, Spend
 from podium.errors import LimitExceeded, PlanInvalid
 from podium.execution.context import RunContext
-from podium.execution.graph import DependencyGraph, StepState
+from podium.execution.graph import DependencyGraph, StepNode
 from podium.planners.planner import Planner, PlanRequest, asked_steps
 from podium.types.messages import Message, estimate_usage
 from podium.types.plan import Step
@@ -220,7 +220,7 @@ class Fit:
 
     def __init__(self, context: RunContext, graph: DependencyGraph | None = None) -> None:
         self._context = context
-        self._all: list[StepState] = [] if graph is None else graph.states
+        self._all: list[StepNode] = [] if graph is None else graph.states
         self._is_metered = is_metered(context)
         self._is_planned = graph is None
         self._planned = anyio.Event()
@@ -265,7 +265,7 @@ class Fit:
         return refused.limit not in ("steps", "calls") and await self._context.ledger.freed()
 
     def reserve(
-        self, state: StepState, number: int, request: Request, *, is_repeated: bool = False
+        self, state: StepNode, number: int, request: Request, *, is_repeated: bool = False
     ) -> tuple[Request, Reservation]:
         """Count the start of a step, reserve its call, and return the request, with its cap."""
         if self.refusal is not None:
@@ -285,9 +285,7 @@ class Fit:
         state.has_started = True
         return request, reservation
 
-    def capped(
-        self, state: StepState, number: int, request: Request, *, is_repeated: bool = False
-    ) -> Request:
+    def capped(self, state: StepNode, number: int, request: Request, *, is_repeated: bool = False) -> Request:
         """Return the request of a call with its cap; raise `LimitExceeded` if it does not fit."""
         if not self._is_metered:
             return request
@@ -330,18 +328,18 @@ class Fit:
         earlier, starts = self._context.earlier, sum([not each.has_started for each in self._calling()])
         return Kept([*floors_of(self._open()), *earlier.amounts], starts + earlier.steps)
 
-    def _calling(self, but: StepState | None = None) -> list[StepState]:
+    def _calling(self, but: StepNode | None = None) -> list[StepNode]:
         """Return the steps that must still call a worker, without the step `but`."""
         return [each for each in self._all if each is not but and each.needs_call]
 
-    def _open(self, but: StepState | None = None) -> list[Need]:
+    def _open(self, but: StepNode | None = None) -> list[Need]:
         """Return what the steps without a call need, seen from the step `but`."""
         calling = self._calling(but)
         if not self._is_metered:
             return [_CALL] * len(calling)
         return [replace(self._seeing(each, but), read_again=self._read_again(each, but)) for each in calling]
 
-    def _need(self, state: StepState) -> Need:
+    def _need(self, state: StepNode) -> Need:
         """Return what a step needs, beside the outputs that it sees."""
         step = replace(state.step, worker=state.order[0])
         key = state.index, step.worker
@@ -350,7 +348,7 @@ class Fit:
             self._needs[key] = need_of_step(self._context, step, seen)
         return self._needs[key]
 
-    def _seeing(self, state: StepState, but: StepState | None) -> Need:
+    def _seeing(self, state: StepNode, but: StepNode | None) -> Need:
         """Return what a step needs, with the outputs that it sees, and the caps of those to come."""
         seen = most = coming = 0
         for index in state.step.access:
@@ -366,7 +364,7 @@ class Fit:
                 seen, most = seen + estimate_tokens(text), most + most_tokens([Message("user", text)])
         return replace(self._need(state), seen=seen, seen_most=most, coming=coming)
 
-    def _read_again(self, state: StepState, but: StepState | None) -> float:
+    def _read_again(self, state: StepNode, but: StepNode | None) -> float:
         """Return the USD to read a token of a step's answer; the dearest reader of `but` reserves it."""
         price = sum([self._need(each).reads for each in state.dependents if each.needs_call])
         readers = [] if but is None else [each for each in but.dependents if each.needs_call]

@@ -26,7 +26,7 @@ WAITING = "waiting"
 
 
 @dataclass(slots=True, eq=False)
-class StepState:
+class StepNode:
     """A step and its state in a round."""
 
     index: int
@@ -51,7 +51,7 @@ class StepState:
     """Number of steps of the access list that have not ended."""
     good: int = 0
     """Number of steps of the access list that are `ok`; for an action, that are also complete."""
-    dependents: list["StepState"] = field(default_factory=list)
+    dependents: list["StepNode"] = field(default_factory=list)
     """The steps that depend on this step."""
     visible: tuple[VisibleStep, ...] | None = None
     """The steps that its worker sees; `None` until the step can start."""
@@ -114,7 +114,7 @@ class StepState:
             return False
         return index not in self.shown
 
-    def takes(self, other: "StepState") -> bool:
+    def takes(self, other: "StepNode") -> bool:
         """Return whether another step gives this step an input: an action needs a complete one."""
         return other.is_whole if self.acts else other.is_good
 
@@ -123,7 +123,7 @@ class StepState:
         """Whether the step is `ok`."""
         return self.outcome is not None and self.outcome.status == "ok"
 
-    def released(self) -> "list[StepState]":
+    def released(self) -> "list[StepNode]":
         """Update the counts of the steps that depend on this step after its end, and return them."""
         for state in self.dependents:
             state.blocked -= 1
@@ -152,29 +152,29 @@ class DependencyGraph:
         self._context = context
         self._on_failure = on_failure
         self._previous = context.previous
-        self.states: list[StepState] = []
+        self.states: list[StepNode] = []
         """The steps of the plan, in order."""
-        self._superseded: list[StepState] = []
+        self._superseded: list[StepNode] = []
         self.plan: Plan | None = None
         """The complete plan; `None` until it is known."""
 
     @property
-    def last(self) -> StepState | None:
+    def last(self) -> StepNode | None:
         """The state of the plan's last step; `None` until the plan is complete."""
         return self.states[-1] if self.plan is not None and self.states else None
 
     @property
-    def all(self) -> list[StepState]:
+    def all(self) -> list[StepNode]:
         """The plan's steps in order, then the steps that a new plan superseded."""
         return [*self.states, *self._superseded]
 
-    def append(self, step: Step) -> StepState:
+    def append(self, step: Step) -> StepNode:
         """Add the next step and return its state."""
         index, context = len(self.states), self._context
         following = max([1, *(other.following for other in self._superseded if other.index == index)])
         labels = {seen: label_of(self.states[seen].step, seen) for seen in step.references}
         subtask = mentioned(step.subtask, labels, context.request.context)
-        state = StepState(index, step, following, subtask, context.settings.acts(step.worker))
+        state = StepNode(index, step, following, subtask, context.settings.acts(step.worker))
         for seen in step.access:
             before = self.states[seen]
             before.dependents.append(state)
@@ -183,7 +183,7 @@ class DependencyGraph:
         self.states.append(state)
         return state
 
-    def take(self, plan: Plan) -> list[StepState]:
+    def take(self, plan: Plan) -> list[StepNode]:
         """Set the complete plan, and return the states of added steps that the plan does not have."""
         most, same = len(plan.steps) - self._context.last_step_differs, 0
         while same < min(len(self.states), most) and self.states[same].step == plan.steps[same]:
@@ -196,9 +196,9 @@ class DependencyGraph:
         self.plan = plan
         return others
 
-    def renew(self, state: StepState) -> StepState:
+    def renew(self, state: StepNode) -> StepNode:
         """Put the same step in the place of a step whose worker turned out to act, after that has ended."""
-        again = StepState(state.index, state.step, state.following, state.subtask, acts=True)
+        again = StepNode(state.index, state.step, state.following, state.subtask, acts=True)
         again.blocked, again.dependents = 1 + state.blocked, state.dependents
         again.good = sum(again.takes(self.states[seen]) for seen in state.step.access)
         self.states[state.index] = again
@@ -206,7 +206,7 @@ class DependencyGraph:
         state.dependents = [again]
         return again
 
-    def verdict(self, state: StepState) -> Verdict:
+    def verdict(self, state: StepNode) -> Verdict:
         """Return what to do with a step, based on the steps that have ended."""
         if state.visible is not None or state.outcome is not None or (state.acts and self.plan is None):
             return "wait"
@@ -221,7 +221,7 @@ class DependencyGraph:
             return "abort"
         return "wait" if state.blocked else "skip"
 
-    def _bridges(self, state: StepState) -> bool:
+    def _bridges(self, state: StepNode) -> bool:
         """Return whether a step runs with a note on its missing inputs."""
         if self._on_failure != "note" or state.acts or state.blocked:
             return False
@@ -247,7 +247,7 @@ class DependencyGraph:
                 able.add(state.index)
         return able
 
-    def lack(self, state: StepState) -> Problem:
+    def lack(self, state: StepNode) -> Problem:
         """Return why a step is skipped: the steps that it depends on and that have no output."""
         inputs = [self.states[seen] for seen in state.step.access]
         outcomes = [each.outcome for each in inputs if each.outcome is not None]
@@ -263,7 +263,7 @@ class DependencyGraph:
             told += f"; to make step {', '.join(kept)} again, resume the run with refresh=True (--refresh)"
         return Problem("dependency", told)
 
-    def is_whole(self, state: StepState) -> bool:
+    def is_whole(self, state: StepNode) -> bool:
         """Return whether the output of a step is complete, and was made from complete inputs."""
         outcome = state.outcome
         if outcome is None or outcome.status != "ok":
@@ -272,13 +272,13 @@ class DependencyGraph:
             return False
         return self.has_whole_inputs(state)
 
-    def has_whole_inputs(self, state: StepState) -> bool:
+    def has_whole_inputs(self, state: StepNode) -> bool:
         """Return whether all that a step sees is complete, and was made from complete inputs."""
         shown = state.step.access if state.shown is None else state.shown
         whole = not state.step.previous or self._previous.is_whole
         return whole and len(shown) >= state.least and all(self.states[seen].is_whole for seen in shown)
 
-    def show(self, state: StepState, kept: Sequence[int] | None = None) -> None:
+    def show(self, state: StepNode, kept: Sequence[int] | None = None) -> None:
         """Set what a step that can start sees; with `enough`, the steps that ended first."""
         step, states = state.step, self.states
         good: Sequence[int] = step.access if kept is None else kept
@@ -292,14 +292,14 @@ class DependencyGraph:
         if len(good) < len(step.access):
             state.shown = tuple(good)
 
-    def seen(self, state: StepState, good: Collection[int]) -> tuple[VisibleStep, ...]:
+    def seen(self, state: StepNode, good: Collection[int]) -> tuple[VisibleStep, ...]:
         """Return what a step sees if `good` are the steps on its access list with an output."""
         access = good if len(good) >= state.least else state.step.access
         before = self._previous.visible if state.step.previous else ()
         return (*before, *[self.states[index].as_shown(has_output=index in good) for index in access])
 
     @property
-    def unwanted(self) -> Iterator[StepState]:
+    def unwanted(self) -> Iterator[StepNode]:
         """The unfinished steps that no other step waits for, from the last to the first."""
         for state in reversed(self.states[:-1]):
             if state.outcome is None and not state.acts and not state.is_wanted:

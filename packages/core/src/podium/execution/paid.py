@@ -1,15 +1,16 @@
 """The steps of a round that need no call: their results are paid for, or their actions were carried out."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 from podium.budget.limits import Spend
 from podium.errors import PlanInvalid, PodiumError
 from podium.execution.context import RunContext
-from podium.execution.graph import STOPPED, DependencyGraph, StepState
+from podium.execution.graph import STOPPED, DependencyGraph, StepNode
 from podium.prompts.prompt import named_texts
 from podium.run_state.actions import (
+    ActionLog,
     Execution,
     Level,
     action_key,
@@ -28,47 +29,43 @@ Approver = Callable[[Action, Plan, frozenset[str]], Awaitable[Problem | None]]
 data that its worker sees."""
 
 
+@dataclass(slots=True, eq=False)
 class PaidSteps:
     """Finds the paid results and actions that a round reuses; the k-th asking takes the k-th equal action."""
 
-    def __init__(
-        self,
-        context: RunContext,
-        number: int,
-        graph: DependencyGraph,
-        paid: PaidResults | None,
-        *,
-        has_exact_keys: bool,
-    ) -> None:
-        self._context = context
-        self._number = number
-        self._graph = graph
-        self._paid = paid
-        self._has_exact_keys = has_exact_keys
-        is_recorded = context.recorded is not None or context.request.paid_results is not None
-        self.has_keys = has_exact_keys or is_recorded
-        """Whether steps that do not act may have paid results, which are found by keys."""
-        self._log = context.actions
+    context: RunContext
+    number: int
+    """Number of the round."""
+    graph: DependencyGraph
+    paid: PaidResults | None
+    """The results of earlier rounds."""
+    has_exact_keys: bool
+    _repeated: dict[int, tuple[Call, ...]] = field(default_factory=dict)
+    """For each step that runs again, the earlier calls that the record of the run does not have."""
+    _cut: dict[int, Outcome] = field(default_factory=dict)
+    """The paid results that were cut by limits, which are higher now."""
+
+    def __post_init__(self) -> None:
         self._log.new_plan()
-        self._repeated: dict[int, tuple[Call, ...]] = {}
-        """For each step that runs again, the earlier calls that the record of the run does not have."""
-        self._cut: dict[int, Outcome] = {}
-        """The paid results that were cut by limits, which are higher now."""
+
+    @property
+    def _log(self) -> ActionLog:
+        return self.context.actions
 
     def charge(self, index: int, outcome: Outcome) -> tuple[Call, ...]:
         """Count the calls of a stored outcome that are not counted yet, and return them."""
         if not outcome.attempts:
             return ()
-        charged = self._context.paid_results.charged
+        charged = self.context.paid_results.charged
         known = {call.attempt for call in self._repeated.get(index, ())}
         calls = tuple(
             call
             for call in outcome.calls or (outcome.as_call(),)
-            if call.attempt not in known and (self._number, index, call.attempt) not in charged
+            if call.attempt not in known and (self.number, index, call.attempt) not in charged
         )
         if calls:
             bill = totals(calls)
-            self._context.ledger.charge(Spend.of(bill["usage"], bill["cost"], calls=len(calls)), steps=1)
+            self.context.ledger.charge(Spend.of(bill["usage"], bill["cost"], calls=len(calls)), steps=1)
         return calls
 
     def repeat(self, index: int, outcome: Outcome) -> None:
@@ -77,43 +74,46 @@ class PaidSteps:
 
     def lost(self, index: int) -> tuple[Call, ...]:
         """Remove the earlier calls of a step that gave no result, and return them."""
-        lost = self._context.paid_results.lost.pop((self._number, index), ())
+        lost = self.context.paid_results.lost.pop((self.number, index), ())
         return (*self._repeated.pop(index, ()), *lost)
 
-    def never_ran(self, state: StepState, problem: Problem, status: StepStatus | None = None) -> Outcome:
+    def never_ran(self, state: StepNode, problem: Problem, status: StepStatus | None = None) -> Outcome:
         """Return the outcome of a step that did not run, with its earlier calls."""
         calls = self.lost(state.index)
         return Outcome(
-            round=self._number,
+            round=self.number,
             step=state.index,
-            worker=self._context.settings.pool.names[state.step.worker],
+            worker=self.context.settings.pool.names[state.step.worker],
             status=status or ("cancelled" if problem is STOPPED else "skipped"),
             problem=problem,
             **totals(calls),
             calls=calls,
         )
 
-    def first(self, ready: Sequence[StepState]) -> tuple[StepState, Outcome] | None:
+    def first(self, ready: Sequence[StepNode]) -> tuple[StepNode, Outcome] | None:
         """Return a step that needs no call, with its outcome; `None` if all steps need calls."""
         for state in ready:
             if state.acts and (outcome := self._recall(state)) is not None:
                 return state, outcome
-        return self._first_paid([state for state in ready if not state.acts]) if self.has_keys else None
+        is_recorded = self.context.recorded is not None or self.context.request.paid_results is not None
+        if not (self.has_exact_keys or is_recorded):  # no step has a paid result
+            return None
+        return self._first_paid([state for state in ready if not state.acts])
 
-    def _first_paid(self, ready: Sequence[StepState]) -> tuple[StepState, Outcome] | None:
+    def _first_paid(self, ready: Sequence[StepNode]) -> tuple[StepNode, Outcome] | None:
         """Return the step whose paid result ended first, with its outcome; `None` if there is none."""
-        found: list[tuple[tuple[int, bool, int, int], StepState, PaidResults, str]] = []
+        found: list[tuple[tuple[int, bool, int, int], StepNode, PaidResults, str]] = []
         for state in ready:
             if state.index in self._cut:
                 continue
             for later, (results, key) in enumerate(self._known(state)):
-                known = results.find(key, self._number, state.index)
+                known = results.find(key, self.number, state.index)
                 if known is not None and self._is_cut(state, results, known[1]):
                     self._cut[state.index] = self._taken(results, key, state.index) or known[1]
                     break
                 if known is not None:
                     rank, paid = known
-                    is_other = (paid.round, paid.step) != (self._number, state.index)
+                    is_other = (paid.round, paid.step) != (self.number, state.index)
                     found.append(((later, is_other, rank, state.index), state, results, key))
                     break
         if not found:
@@ -124,32 +124,32 @@ class PaidSteps:
         assert outcome is not None
         return state, outcome
 
-    def _is_cut(self, state: StepState, results: PaidResults, outcome: Outcome) -> bool:
+    def _is_cut(self, state: StepNode, results: PaidResults, outcome: Outcome) -> bool:
         """Return whether a step's answer was cut, and the limits of the run are higher now."""
-        place = self._number, state.index
+        place = self.number, state.index
         return results.allows_more and place in results.caps and place == (outcome.round, outcome.step)
 
     def cut(self, index: int) -> tuple[Outcome, int] | None:
         """Return and remove the paid result of a step that was cut, with the tokens of its cap."""
         outcome = self._cut.pop(index, None)
-        return None if outcome is None else (outcome, self._context.paid_results.caps[self._number, index])
+        return None if outcome is None else (outcome, self.context.paid_results.caps[self.number, index])
 
     def _taken(self, results: PaidResults, key: str, step: int) -> Outcome | None:
         """Return and remove a paid result, and count the actions of its nested runs as asked for."""
-        if (known := results.find(key, self._number, step)) is not None:
-            run_id = results.run_id or self._context.request.run_id
+        if (known := results.find(key, self.number, step)) is not None:
+            run_id = results.run_id or self.context.request.run_id
             self._log.take_inside(Level(run_id, known[1].round, known[1].step, ""))
-        return results.take(key, self._number, step)
+        return results.take(key, self.number, step)
 
-    def _kept(self, ready: Sequence[StepState]) -> tuple[StepState, Outcome] | None:
+    def _kept(self, ready: Sequence[StepNode]) -> tuple[StepNode, Outcome] | None:
         """Return a recorded step that saw only a part of its inputs, with its outcome; `None` for no step."""
-        paid_results, graph = self._context.paid_results, self._graph
-        if self._context.request.refresh:
+        paid_results, graph = self.context.paid_results, self.graph
+        if self.context.request.refresh:
             return None
         for state in graph.states:
             if state.acts or not (state.is_undecided or state in ready):
                 continue
-            for shown in paid_results.shown(self._number, state.index):
+            for shown in paid_results.shown(self.number, state.index):
                 seen = set(shown) & set(state.step.access)
                 if len(seen) < len(shown) or not all(graph.states[index].is_good for index in seen):
                     continue
@@ -162,39 +162,39 @@ class PaidSteps:
                 state.key, state.exact = keys
         return None
 
-    def _known(self, state: StepState) -> list[tuple[PaidResults, str]]:
+    def _known(self, state: StepNode) -> list[tuple[PaidResults, str]]:
         """Return the collections of paid results, each with the key of the step in it."""
         if not state.key:
             self._set_keys(state, state.visible or ())
-        recorded = self._context.paid_results
-        known = [(recorded, recorded.moved.get((self._number, state.index), state.key))]
-        return known if self._paid is None else [*known, (self._paid, state.exact)]
+        recorded = self.context.paid_results
+        known = [(recorded, recorded.moved.get((self.number, state.index), state.key))]
+        return known if self.paid is None else [*known, (self.paid, state.exact)]
 
-    def _set_keys(self, state: StepState, visible: Sequence[VisibleStep]) -> None:
+    def _set_keys(self, state: StepNode, visible: Sequence[VisibleStep]) -> None:
         """Set the keys of a step that sees `visible`."""
-        context = self._context
+        context = self.context
         query = context.request.query if context.shows_question else ()
         subtask = renumbered(state.step.subtask, state.step.access.index)
         seen = tuple(replace(each, gap=self._content(each.step)) if each.gap else each for each in visible)
         step_input = StepInput(subtask, seen, query, texts=named_texts(subtask, context.request.context))
         worker = context.settings.pool.names[state.step.worker]
-        tool_messages = context.request.tool_messages if state is self._graph.last else ()
+        tool_messages = context.request.tool_messages if state is self.graph.last else ()
         state.key = step_key(worker, step_input, tool_messages)
-        if self._has_exact_keys:
+        if self.has_exact_keys:
             state.exact = step_key(worker, step_input, tool_messages, exact=True)
 
     def _content(self, index: int) -> str:
         """Return a hash of a step's worker and subtask, and of the steps on its access list."""
         hashes: list[str] = []
-        for state in self._graph.states[: index + 1]:
-            worker, access = self._context.settings.pool.names[state.step.worker], state.step.access
+        for state in self.graph.states[: index + 1]:
+            worker, access = self.context.settings.pool.names[state.step.worker], state.step.access
             told = [worker, state.step.subtask, *(hashes[seen] for seen in access)]
             hashes.append(sha256(scrub(repr(told)).encode("utf-8", "surrogatepass")).hexdigest())
         return hashes[index]
 
-    def _recall(self, state: StepState) -> Outcome | None:
+    def _recall(self, state: StepNode) -> Outcome | None:
         """Return the outcome of an action that must not be carried out now; `None` if it must."""
-        log, paid_results = self._log, self._context.paid_results
+        log, paid_results = self._log, self.context.paid_results
         action = self._ask(state)
         if action is None:  # no worker is called
             return None
@@ -212,9 +212,9 @@ class PaidSteps:
         state.took = execution.action
         return outcome_again(execution, action)
 
-    def stored(self, state: StepState, outcome: Outcome) -> None:
+    def stored(self, state: StepNode, outcome: Outcome) -> None:
         """Count the actions of a step whose outcome a host has stored, unless the log has them."""
-        log, run_id = self._log, self._context.request.run_id
+        log, run_id = self._log, self.context.request.run_id
         log.take_inside(Level(run_id, outcome.round, outcome.step, ""))
         if not state.acts or outcome.action in (None, "not_done") or (action := self._ask(state)) is None:
             return
@@ -226,19 +226,19 @@ class PaidSteps:
         log.begin(execution)
         execution.end(outcome)
 
-    def repeats(self, state: StepState) -> Problem | None:
+    def repeats(self, state: StepNode) -> Problem | None:
         """Return the problem of an agent that acted for another plan, too; `None` for other workers."""
         action = state.action
-        if action is None or not self._context.settings.pool.workers[state.step.worker].reads_prose:
+        if action is None or not self.context.settings.pool.workers[state.step.worker].reads_prose:
             return None
         other = self._log.of_another_plan(action)
         return None if other is None else again_problem(other, action.asked)
 
-    def _ask(self, state: StepState) -> Action | None:
+    def _ask(self, state: StepNode) -> Action | None:
         """Set what an action is asked to do, and return it; `None` if its input is too long."""
         if state.action is not None:
             return state.action
-        context = self._context
+        context = self.context
         worker = context.settings.pool.workers[state.step.worker]
         try:
             shown = context.input_of(worker, state.step, state.visible or ())
@@ -251,7 +251,7 @@ class PaidSteps:
         state.key = action_key(worker.card.name, asked)
         state.action = Action(
             run_id=context.request.run_id,
-            round=self._number,
+            round=self.number,
             step=state.index,
             worker=worker.card.name,
             asked=asked,

@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf
+from math import inf, isinf
 from random import Random
 from types import MappingProxyType
 from typing import Literal
@@ -97,6 +97,9 @@ class Retry:
 
     def __post_init__(self) -> None:
         check_numbers(self, "Retry.")
+        for name in ("first_wait", "max_wait", "break_seconds"):
+            if isinf(getattr(self, name)):
+                raise ConfigError(f"Retry.{name} is inf: it must be a number of seconds")
         for name in ("retry_on", "fallback_on", "fallback_labels"):
             object.__setattr__(self, name, _frozen(f"Retry.{name}", getattr(self, name)))
         unknown = sorted((self.retry_on | self.fallback_on) - _CODES)
@@ -137,17 +140,13 @@ class Retry:
             return inf, ""
         asked = error.retry_after or 0.0
         if asked > self.max_wait:
-            return inf, f"it asks for {_told(asked)}, more than Retry.max_wait ({_told(self.max_wait)})"
+            return inf, f"it asks for {asked:.10g} s, more than Retry.max_wait ({self.max_wait:.10g} s)"
         most = min(self.max_wait, self.first_wait * 2 ** min(failures - 1, 32))
         drawn = Random(seed).uniform(0, most)  # noqa: S311 - jitter, not for security
         wait = min(asked + drawn, self.max_wait)
         if wait >= left:
             return inf, "Limits.seconds or Limits.step_seconds ends before it could be called again"
         return wait, ""
-
-
-def _told(seconds: float) -> str:
-    return f"{seconds:.1f}".removesuffix(".0") + " s"
 
 
 def _frozen(name: str, values: object) -> frozenset[str]:

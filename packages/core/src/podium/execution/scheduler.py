@@ -20,7 +20,7 @@ from podium.execution.graph import (
     UNSEEN,
     WAITING,
     DependencyGraph,
-    StepState,
+    StepNode,
 )
 from podium.execution.paid import Approver, PaidSteps
 from podium.execution.step import StepRunner
@@ -62,7 +62,7 @@ class RoundScheduler:
         has_exact_keys = may_replan or paid is not None
         self._paid = PaidSteps(context, number, self._graph, paid, has_exact_keys=has_exact_keys)
         self._approve = approve
-        self._answering: StepState | None = None
+        self._answering: StepNode | None = None
         self._ended = 0
         self.waits: dict[int, Problem] = {}
         """For the index of each action that waits for a person: why it has not started."""
@@ -128,7 +128,7 @@ class RoundScheduler:
         """Set the complete plan, and start the steps that can start."""
         self._start(self._prepare(plan))
 
-    def _prepare(self, plan: Plan) -> list[StepState]:
+    def _prepare(self, plan: Plan) -> list[StepNode]:
         """Set the complete plan, and return the steps that can start."""
         self._take(plan)
         needed = plan.reaching(len(plan.steps) - 1, *self._context.settings.actions_of(plan))
@@ -177,7 +177,7 @@ class RoundScheduler:
         assert state.outcome is not None
         return state.outcome
 
-    async def _wait(self, state: StepState) -> None:
+    async def _wait(self, state: StepNode) -> None:
         """Wait for the end of a step that the run started."""
         if state.early is not None:
             await state.early.wait()
@@ -230,7 +230,7 @@ class RoundScheduler:
         for state in self._graph.take(plan):
             self._give_up(state, SUPERSEDED)
 
-    def _admitted(self, ready: list[StepState]) -> list[StepState]:
+    def _admitted(self, ready: list[StepNode]) -> list[StepNode]:
         """Return the steps that the run starts itself; a host waits for those, and starts the others."""
         if not self._is_hosted:
             return ready
@@ -242,13 +242,13 @@ class RoundScheduler:
             state.early = anyio.Event()
         return ready
 
-    def _start(self, ready: Iterable[StepState]) -> None:
+    def _start(self, ready: Iterable[StepNode]) -> None:
         for state in ready:
             self._tasks.start_soon(self._work, state)
 
-    async def _work(self, state: StepState) -> None:
+    async def _work(self, state: StepNode) -> None:
         """Run a step, then the steps that it releases: the first in this task, the others in new tasks."""
-        current: StepState | None = state
+        current: StepNode | None = state
         while current is not None:
             if current.outcome is None:
                 if self._is_hosted and current.early is None:
@@ -270,13 +270,13 @@ class RoundScheduler:
             current = ready.pop(0) if ready else None
             self._start(ready)
 
-    def _release(self, state: StepState) -> list[StepState]:
+    def _release(self, state: StepNode) -> list[StepNode]:
         """Return the steps that can start after `state` has ended; end the steps that can never start."""
         return self._decide(state.released())
 
-    def _decide(self, states: Iterable[StepState]) -> list[StepState]:
+    def _decide(self, states: Iterable[StepNode]) -> list[StepNode]:
         """Return the steps that can start; end the steps that can never start, and check their dependents."""
-        ready: list[StepState] = []
+        ready: list[StepNode] = []
         todo = list(states)
         for state in todo:  # the loop appends to `todo`
             match self._graph.verdict(state):
@@ -292,7 +292,7 @@ class RoundScheduler:
                         self._give_up(other, ABORTED)
         return ready
 
-    def _settle(self, ready: list[StepState]) -> list[StepState]:
+    def _settle(self, ready: list[StepNode]) -> list[StepNode]:
         """End the steps that are paid for, refused or not needed, and return the other steps."""
         ready = self._recalled(ready)
         while ready and self._fit.refusal is not None:
@@ -306,19 +306,16 @@ class RoundScheduler:
             ready = [state for state in ready if state.outcome is None]
         return ready
 
-    def _recalled(self, ready: list[StepState]) -> list[StepState]:
+    def _recalled(self, ready: list[StepNode]) -> list[StepNode]:
         """End the steps that are already paid for, in the order in which they ended; return the others."""
         ready = [state for state in ready if state.outcome is None]
-        while self._may_recall(ready) and (found := self._paid.first(ready)) is not None:
+        while (found := self._paid.first(ready)) is not None:
             state, outcome = found
             self._end(state, outcome)
             ready = [each for each in [*ready, *self._release(state)] if each.outcome is None]
         return ready
 
-    def _may_recall(self, ready: list[StepState]) -> bool:
-        return self._paid.has_keys or any(state.acts for state in ready)
-
-    async def _carry_out(self, state: StepState) -> None:
+    async def _carry_out(self, state: StepNode) -> None:
         """Run a step; an action only if it is approved. A step whose action waits has no outcome."""
         if state.action is not None and self._approve is not None:
             assert self._graph.plan is not None
@@ -333,7 +330,7 @@ class RoundScheduler:
                 return
         await self._run(state)
 
-    async def _run(self, state: StepState) -> None:
+    async def _run(self, state: StepNode) -> None:
         """Run a step in its own cancel scope."""
         context, first, before = self._context, state.following, self._paid.lost(state.index)
         state.following += len(before)
@@ -377,7 +374,7 @@ class RoundScheduler:
         if runner.bug is not None:
             raise runner.bug
 
-    def _turned_out(self, state: StepState, outcome: Outcome) -> bool:
+    def _turned_out(self, state: StepNode, outcome: Outcome) -> bool:
         """Return whether the worker has refused a step because it acts; the step is then an action."""
         code = None if outcome.problem is None else outcome.problem.code
         if state.acts or code != WorkerActs.code or state not in self._graph.states:
@@ -398,17 +395,17 @@ class RoundScheduler:
         elif state.outcome is None and state.text:
             self._emit_answer(state, state.text, state.calls[-1].number)
 
-    def _on_text(self, state: StepState, text: str, number: int) -> None:
+    def _on_text(self, state: StepNode, text: str, number: int) -> None:
         self._context.tell(StepDelta, round=self.round, step=state.index, attempt=number, text=text)
         # Compares states, not indices: a superseded step may write until it is cancelled.
         if self._answering is state:
             self._emit_answer(state, text, number)
 
-    def _emit_answer(self, state: StepState, text: str, number: int) -> None:
+    def _emit_answer(self, state: StepNode, text: str, number: int) -> None:
         self.answer_sent = True
         self._context.tell(AnswerDelta, round=self.round, step=state.index, attempt=number, text=text)
 
-    def _give_up(self, state: StepState, reason: Problem) -> None:
+    def _give_up(self, state: StepNode, reason: Problem) -> None:
         if state.outcome is not None or state.reason is not None:
             return
         if state.acts and state.scope is not None:
@@ -419,7 +416,7 @@ class RoundScheduler:
         else:
             self._end(state, self._paid.never_ran(state, reason))
 
-    def _end(self, state: StepState, outcome: Outcome) -> None:
+    def _end(self, state: StepNode, outcome: Outcome) -> None:
         if outcome.shown != state.shown:
             outcome = replace(outcome, shown=state.shown)
         if state.acts and outcome.action is None:

@@ -24,7 +24,7 @@ from podium.errors import (
 from podium.execution.attempt import Attempt
 from podium.execution.context import OuterRun, RunContext
 from podium.execution.fit import Fit
-from podium.execution.graph import StepState
+from podium.execution.graph import StepNode
 from podium.journal.cache import answer_key, asking, look_up, remember
 from podium.run_state.actions import Execution, remedy
 from podium.secrets import BUGS, Boundary, add_place
@@ -42,9 +42,9 @@ class StepRunner:
     context: RunContext
     fit: Fit
     round: int
-    state: StepState
+    state: StepNode
     """The step; its runner counts its calls."""
-    on_text: Callable[[StepState, str, int], None]
+    on_text: Callable[[StepNode, str, int], None]
     """Called with the step, each piece of text, and the number of its call."""
     last: bool = False
     """Whether it is the plan's last step."""

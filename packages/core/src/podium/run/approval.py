@@ -14,7 +14,7 @@ from podium.aio.calls import foreign_batches
 from podium.errors import ConfigError, PodiumError, WorkerFailed
 from podium.execution.context import Accept, ConductorSettings, RunContext
 from podium.execution.fit import Fit
-from podium.execution.graph import STOPPED, WAITING, StepState
+from podium.execution.graph import STOPPED, WAITING, StepNode
 from podium.execution.step import StepRunner
 from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest
@@ -287,7 +287,7 @@ class AcceptanceCheck:
             policy=ours.policy.everywhere,
         )
         before = tuple(paid_results.lost.pop(place, ()))
-        state = StepState(self.index, Step(0, literal(asked)), 1 + len(before), labels=ours.labels)
+        state = StepNode(self.index, Step(0, literal(asked)), 1 + len(before), labels=ours.labels)
         runner = StepRunner(context, Fit(context), self.round, state, _unread, before=before)
         deadline = min(ours.ledger.deadline, ours.clock() + ours.settings.limits.step_seconds)
         check = None
@@ -315,5 +315,5 @@ async def _awaited(verdict: Awaitable[object]) -> object:
         return (await anext(batches))[0][0]
 
 
-def _unread(state: StepState, text: str, number: int) -> None:
+def _unread(state: StepNode, text: str, number: int) -> None:
     """Do nothing: the pieces of a judge's reply are not sent."""
