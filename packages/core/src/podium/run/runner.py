@@ -1,11 +1,9 @@
 """Executes one run, from request to result: its record, its time limit, its events and its end."""
 
-import asyncio
 import logging
 from asyncio import get_running_loop
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import anyio
@@ -49,59 +47,6 @@ Listener = Callable[[Event], None]
 LOST = Problem("journal", "the run was stopped: its journal failed, or another process took over the run")
 
 
-class Delivery:
-    """The queue of one run's events for its listeners."""
-
-    def __init__(self, flush: Callable[[], Awaitable[None]], tell: Callable[[Event], None]) -> None:
-        self._flush = flush
-        self._tell = tell
-        self._waiting = deque[Event]()
-        self._put_so_far = 0
-        self._told_so_far = 0
-        self._woken = anyio.Event()
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[None]:
-        """Deliver the events during the block as soon as they are recorded."""
-        task = asyncio.create_task(self._deliver())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait([task])
-
-    def put(self, event: Event) -> None:
-        """Add an event that was just appended to the run's log."""
-        if not self._waiting and isinstance(event, PIECES):
-            self._tell(event)
-            return
-        self._put_so_far += 1
-        self._waiting.append(event)
-        self._woken.set()
-
-    async def flush(self) -> None:
-        """Wait until every event so far is recorded, and deliver them."""
-        last = self._put_so_far
-        await self._flush()
-        self.tell_until(last)
-
-    def tell_until(self, last: int | None = None) -> None:
-        """Deliver events that are recorded: up to the event number `last`; by default, all events."""
-        while self._waiting and (last is None or self._told_so_far < last):
-            self._told_so_far += 1
-            self._tell(self._waiting.popleft())
-
-    async def _deliver(self) -> None:
-        while True:
-            await self._woken.wait()
-            self._woken = anyio.Event()
-            try:
-                await self.flush()
-            except JournalError:
-                return  # the recorder stops the run
-
-
 class RunSession:
     """The execution of one run."""
 
@@ -111,15 +56,13 @@ class RunSession:
         self._policy = policy_of(settings, request)
         self._outer = outer_run(request.caller or request.within)
         self._trace = start_trace(settings.name, settings.workers, settings.planners)
-        self._observers = observed(self._trace, start_log())
-        self._listen = listen
+        self._listeners = [*observed(self._trace, start_log()), *([] if listen is None else [listen])]
         self._raised: Exception | None = None
-        """The exception of the caller's listener, which is not called again."""
+        """The exception of a listener, which is not called again."""
         own = request.journal or settings.journal
         answers = outer_run(request.caller)
         self._journal = own if answers is None else answers.context.journal
         self._recorder: RunRecorder | None = None
-        self._delivery: Delivery | None = None
         self._scope = anyio.CancelScope()
         """The scope of the rounds; start and end of the run are outside."""
         self._forecast: Forecast | None = None
@@ -189,15 +132,9 @@ class RunSession:
                 self._settings = replace(self._settings, limits=limits)
             paid, begun = acquired.recorder.paid_results, acquired.limits
             paid.allows_more = begun is not None and self._settings.limits.allow_more_than(begun)
-            if self._is_heard:
-                self._delivery = Delivery(acquired.recorder.flush, self._tell)
-            try:
-                async with nullcontext() if self._delivery is None else self._delivery.opened():
-                    return await self._carry_out()
-            finally:
-                await acquired.recorder.aclose()
-                if self._delivery is not None:
-                    self._delivery.tell_until()
+            listen = self._tell if self._listeners else None
+            async with acquired.recorder.opened(listen, self._scope.cancel):
+                return await self._carry_out()
         finally:
             if self._trace is not None:
                 self._trace.close()
@@ -254,8 +191,6 @@ class RunSession:
         self._scope.deadline = context.ledger.deadline
         try:
             with self._scope:
-                if recorder is not None:
-                    recorder.watch(self._scope.cancel)
                 await rounds.run(request.plan)
             if isinstance(self._raised, BUGS):
                 raise self._raised  # noqa: TRY301 - recorded below
@@ -287,7 +222,7 @@ class RunSession:
             paid_results.add_actions(before.actions)
         if outer is None:
             actions = ActionLog(request.run_id, settings.pool.workers, recorded=paid_results.actions)
-        is_heard = recorder is not None or self._is_heard or request.forecast
+        is_heard = recorder is not None or self._listeners or request.forecast
         self._context = RunContext(
             settings=settings,
             request=request,
@@ -315,45 +250,36 @@ class RunSession:
         if self._request.forecast and isinstance(event, PlanReady) and self._forecast is None:
             asked, plan = self._request, event.plan
             self._forecast = forecast_plan(self._settings, plan, asked.query or plan.query, asked.context)
-        if self._recorder is not None and event.run_id == self._request.run_id:
-            self._recorder.tell(event)
-        if self._delivery is None:
+        if self._recorder is None:
             self._tell(event)
         else:
-            self._delivery.put(event)
+            self._recorder.tell(event)
 
     async def _recorded(self) -> None:
         """Wait until every event so far is recorded; if that fails, stop the run."""
         assert self._recorder is not None
         try:
-            await (self._recorder if self._delivery is None else self._delivery).flush()
+            await self._recorder.flush()
         except JournalError:
             self._scope.cancel()
             await anyio.sleep_forever()  # until the cancellation arrives
 
-    @property
-    def _is_heard(self) -> bool:
-        """Whether anyone is told of the events."""
-        return bool(self._observers) or self._listen is not None
-
     def _tell(self, event: Event) -> None:
-        for observe in self._observers:
-            observe(event)
-        if self._listen is None or self._raised is not None:
-            return
-        try:
-            self._listen(event)
-        except Exception as error:  # code of the user; raised when the run has ended
-            scrub_error(error)
-            self._raised = error
-            if isinstance(error, BUGS):
-                add_place(error, event.run_id, "`on_event`")
-                self._scope.cancel()
-            else:
-                logging.getLogger("podium").exception("the event callback of run %s raised", event.run_id)
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception as error:  # code of the user; raised when the run has ended
+                scrub_error(error)
+                self._listeners.remove(listener)
+                self._raised = error
+                if isinstance(error, BUGS):
+                    add_place(error, event.run_id, "`on_event`")
+                    self._scope.cancel()
+                else:
+                    logging.getLogger("podium").exception("the event callback of run %s raised", event.run_id)
 
     def _raise_for_listener(self, result: Result) -> None:
-        """Raise what the caller's listener raised in a run that has ended, if it raised anything."""
+        """Raise what a listener raised in a run that has ended, if it raised anything."""
         raised = self._raised
         if isinstance(raised, BUGS):
             tell_actions(raised, result.actions)
@@ -393,8 +319,6 @@ class RunSession:
         ended = self._ended(result)
         if self._recorder is not None:
             result = await self._recorder.finish(ended)
-            if self._delivery is not None:
-                self._delivery.tell_until()
             ended = self._ended(result)
         source = answer_outcome(result.rounds) if self._request.stream and result.answer else None
         if source is not None and source.round != rounds.answer_sent:

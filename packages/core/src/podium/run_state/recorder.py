@@ -1,7 +1,12 @@
-"""Records the new events of a run in its log."""
+"""Records the new events of a run in its log, and tells them to its listeners once they are recorded."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+
+import anyio
 
 from podium.budget.limits import Spend
 from podium.errors import JournalError
@@ -9,6 +14,7 @@ from podium.journal.journal import Head, Log
 from podium.run_state.actions import unpaid
 from podium.run_state.reuse import PaidResults, paid_results_of
 from podium.run_state.state import RunState, interrupted
+from podium.types.codec import PIECES
 from podium.types.events import Event, PlannerEnded, PlanReady, RoundStarted, RunEnded, RunResumed, StepEnded
 from podium.types.plan import Plan
 from podium.types.result import Result
@@ -36,21 +42,45 @@ class RunRecorder:
         self.is_lost = False
         """Whether the journal failed, or another process took over the run."""
         self._plans = {number: each.ready for number, each in self.paid_results.rounds.items()}
+        self._listen: Callable[[Event], None] | None = None
+        self._waiting = deque[Event]()
+        """The events that are not told yet."""
+        self._put_so_far = 0
+        self._told_so_far = 0
+        self._woken = anyio.Event()
+
+    @asynccontextmanager
+    async def opened(
+        self, listen: Callable[[Event], None] | None, lost: Callable[[], None]
+    ) -> AsyncGenerator[None]:
+        """Tell the events of the block as soon as they are recorded, and release the run at its end.
+
+        Args:
+            listen: called with each event; `None` without listeners.
+            lost: called once if the journal fails, or another process takes over the run.
+        """
+
+        def give_up() -> None:
+            self.is_lost = True
+            lost()
+
+        self._listen, self._log.on_lost = listen, give_up
+        task = None if listen is None else asyncio.create_task(self._keep_telling())
+        try:
+            yield
+        finally:
+            if task is not None:
+                task.cancel()
+                with anyio.CancelScope(shield=True):
+                    await asyncio.wait([task])
+            await self._log.aclose()
+            self._tell_until()
 
     def note_lengths(self, overlong: Overlong, cards: Sequence[Card]) -> None:
         """Add the recorded answers that were longer than their limit to `overlong`."""
         by_name = {card.name: card for card in cards}
         for call in self._state.calls:
             overlong.note(by_name.get(call.bill.worker), call.start.reserved, call.bill.usage)
-
-    def watch(self, lost: Callable[[], None]) -> None:
-        """Call `lost` once if the journal fails, or another process takes over the run."""
-
-        def give_up() -> None:
-            self.is_lost = True
-            lost()
-
-        self._log.on_lost = give_up
 
     @property
     def recovery(self) -> int:
@@ -62,7 +92,34 @@ class RunRecorder:
         self.paid_results.set_plan(max(self._state.rounds, default=1), plan)
 
     def tell(self, event: Event) -> None:
-        """Record an event, unless it is already recorded."""
+        """Record an event of the run, unless it is already recorded, and tell it later."""
+        if event.run_id == self._log.run_id:
+            self._record(event)
+        if self._listen is None:
+            return
+        if not self._waiting and isinstance(event, PIECES):
+            self._listen(event)
+            return
+        self._put_so_far += 1
+        self._waiting.append(event)
+        self._woken.set()
+
+    def _tell_until(self, last: int | None = None) -> None:
+        """Tell events that are recorded: up to the event number `last`; by default, all events."""
+        while self._listen is not None and self._waiting and (last is None or self._told_so_far < last):
+            self._told_so_far += 1
+            self._listen(self._waiting.popleft())
+
+    async def _keep_telling(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken = anyio.Event()
+            try:
+                await self.flush()
+            except JournalError:
+                return  # the log stops the run
+
+    def _record(self, event: Event) -> None:
         if self.is_resumed:
             if isinstance(event, RunResumed):
                 self._resumed = event
@@ -114,6 +171,7 @@ class RunRecorder:
             if result.status != "waiting":
                 self._bill_unseen(ended)
             if (before := self._end_before(result)) is not None:
+                self._tell_until()
                 return before
             self._record_resumed()
             result = replace(result, rounds=self._state.rounds_so_far())
@@ -123,6 +181,7 @@ class RunRecorder:
         except JournalError as error:
             error.result, error.actions = result, result.actions
             raise
+        self._tell_until()
         return result
 
     def _end_before(self, result: Result) -> Result | None:
@@ -140,23 +199,21 @@ class RunRecorder:
             calls = [state.bill_of(step, call) for call in step.lost]
             if calls:
                 outcome = interrupted((number, index), calls)
-                self.tell(
+                self._record(
                     StepEnded(run_id=run_id, at=at, round=number, step=index, attempt=0, outcome=outcome)
                 )
 
     async def flush(self) -> None:
-        """Wait until every event so far is durable."""
+        """Wait until every event so far is durable, and tell them."""
+        last = self._put_so_far
         try:
             await self._log.flush()
         except JournalError:
             self.is_lost = True
             raise
+        self._tell_until(last)
 
     @property
     def head(self) -> Head | None:
         """The head of the run's record; `None` if the journal failed or has no hashes."""
         return None if self.is_lost else self._log.head
-
-    async def aclose(self) -> None:
-        """Write the remaining records, and release the run."""
-        await self._log.aclose()
