@@ -29,7 +29,6 @@ from podium.secrets import BUGS, add_place, scrub_error
 from podium.telemetry import observed, start_trace
 from podium.telemetry.log import start_log
 from podium.types.events import (
-    PIECES,
     AnswerDelta,
     Event,
     NestedRunEnded,

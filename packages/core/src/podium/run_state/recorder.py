@@ -14,8 +14,16 @@ from podium.journal.journal import Head, Log
 from podium.run_state.actions import unpaid
 from podium.run_state.reuse import PaidResults, paid_results_of
 from podium.run_state.state import RunState, interrupted
-from podium.types.codec import PIECES
-from podium.types.events import Event, PlannerEnded, PlanReady, RoundStarted, RunEnded, RunResumed, StepEnded
+from podium.types.events import (
+    PIECES,
+    Event,
+    PlannerEnded,
+    PlanReady,
+    RoundStarted,
+    RunEnded,
+    RunResumed,
+    StepEnded,
+)
 from podium.types.plan import Plan
 from podium.types.result import Result
 from podium.workers.pool import Overlong
