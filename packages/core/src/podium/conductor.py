@@ -267,7 +267,8 @@ class Conductor(Worker):
             TypeError: or `AttributeError`, `NameError`, `ImportError`: a bug in the caller's own
                 worker, planner or callback.
         """
-        request = self._new_request(asked, options, stream=on_event is not None)
+        self._check_prices(options.get("limits"))
+        request = new_request(self._settings, asked, stream=on_event is not None, **options)
         return await self._run(request, on_event)
 
     def stream(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
@@ -275,11 +276,7 @@ class Conductor(Worker):
 
         Leaving the iteration cancels the run. `run` describes the arguments and exceptions.
         """
-
-        async def run(emit: Listener) -> Result:
-            return await self._run(self._new_request(asked, options, stream=True), emit)
-
-        return events_of(run)
+        return events_of(lambda emit: self.run(asked, on_event=emit, **options))
 
     def forecast(self, plan: Plan, *, context: Mapping[str, str] | None = None) -> Forecast:
         """Return the expected calls, tokens, USD and seconds of a plan.
@@ -401,10 +398,6 @@ class Conductor(Worker):
     async def _run(self, request: RunRequest, listen: Listener | None) -> Result:
         async with self._open():
             return await RunSession(self._settings, request, listen).run()
-
-    def _new_request(self, asked: Query | Plan, options: RunOptions, *, stream: bool) -> RunRequest:
-        self._check_prices(options.get("limits"))
-        return new_request(self._settings, asked, stream=stream, **options)
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()

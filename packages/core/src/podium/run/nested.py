@@ -15,7 +15,7 @@ from podium.types.events import AnswerDelta, Event, RunEnded
 from podium.types.messages import Completion, Sampling, read_query
 from podium.types.result import Result
 from podium.usage import Usage
-from podium.workers.worker import Caller, Request, step_input_of
+from podium.workers.worker import Request, step_input_of
 
 _PLAIN = Sampling()
 
@@ -106,7 +106,8 @@ def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
     run_id, is_new_id = uuid4().hex, True
     if caller is not None and outer is not None and outer.context.journal is not None:
         key = step_key(settings.name, step_input_of(asked), asked.tool_messages)
-        run_id, is_new_id = _nested_id(caller, key), False
+        place = f"{caller.run_id}/{caller.round}/{caller.step}/{key}"
+        run_id, is_new_id = sha256(place.encode()).hexdigest()[:32], False
     request = RunRequest(
         run_id=run_id,
         is_new_id=is_new_id,
@@ -121,11 +122,6 @@ def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
         caller=caller,
     )
     return within_call(request)
-
-
-def _nested_id(caller: Caller, key: str) -> str:
-    told = f"{caller.run_id}/{caller.round}/{caller.step}/{key}"
-    return sha256(told.encode()).hexdigest()[:32]
 
 
 def _completion(result: Result | None, before: Result | None) -> Completion:

@@ -195,8 +195,12 @@ class PlanRequester:
                 wait, because = self._wait(written, error, failures)
                 problem = Problem.of(error)
                 problem = replace(problem, message=f"{problem.message}; {because}") if because else problem
-            seconds = context.clock() - began
-            self._book(written, written.proposal(problem, timeout or error, seconds), wait)
+            proposal = written.proposal(problem, timeout or error, context.clock() - began)
+            if written.reserved is not None:
+                context.ledger.settle(written.reserved, written.spent(proposal))
+                context.overlong.note(planner.card, written.reserved.amount, proposal.usage)
+            self.proposals.append(proposal)
+            context.tell(PlannerEnded, round=self.round, proposal=proposal, wait=wait)
         if error is not None and written.pieces:
             self._early = None  # steps of this text may be running; only a complete plan can replace them
         return _Asked(plan, written.text, error, written.is_sent, wait)
@@ -370,13 +374,6 @@ class PlanRequester:
         if well is None and error is not None and error.code in self.context.settings.retry.retry_on:
             well = False
         written.breaker.ended(self.context.clock(), well=well, tried=written.tries, error=error)
-
-    def _book(self, written: PlannerCall, proposal: Proposal, wait: float | None) -> None:
-        if written.reserved is not None:
-            self.context.ledger.settle(written.reserved, written.spent(proposal))
-            self.context.overlong.note(written.planner.card, written.reserved.amount, proposal.usage)
-        self.proposals.append(proposal)
-        self.context.tell(PlannerEnded, round=self.round, proposal=proposal, wait=wait)
 
 
 def _late(planner: Planner, limit: float, written: PlannerCall) -> WorkerTimeout:

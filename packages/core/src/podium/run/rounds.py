@@ -198,7 +198,7 @@ class Rounds:
                     refused = error
                 except BUGS as bug:
                     execution.stop(bug)
-                if plan is not None and plan.steps and begun.paid is None and self._is_repeated(plan):
+                if begun.paid is None and self._is_repeated(plan):
                     why, plan = f"{why}; the plan repeats an earlier plan, so the answer is kept", Plan(())
                 if plan is not None:
                     self._announce(number, plan, proposals, why)
@@ -284,9 +284,9 @@ class Rounds:
         context.policy.verify(plan, context.settings.pool.cards, context.labels, context.previous.labels)
         return plan
 
-    def _is_repeated(self, plan: Plan) -> bool:
-        if any(step.previous for step in plan.steps):
-            return False  # its steps see a different previous round
+    def _is_repeated(self, plan: Plan | None) -> bool:
+        if plan is None or not plan.steps or any(step.previous for step in plan.steps):
+            return False  # steps with "previous" see a different previous round
         return any(plan == earlier.plan for earlier in self.done)
 
     def _announce(self, number: int, plan: Plan, proposals: Sequence[Proposal], why: str) -> None:
