@@ -17,7 +17,7 @@ from podium.errors import PlannerError, WorkerFailed, WorkerRefused, WorkerTimeo
 from podium.execution import Retry
 from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, FixedPlanner, Planner, RulePlanner
 from podium.policy import Policy, Rule
-from podium.run.planning import PlanRequester
+from podium.run.planning import EarlyStart, PlanRequester
 from podium.types import Completion, Event, Plan, PlannerEnded, PlannerStarted, StepStarted
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker, Worker
@@ -350,10 +350,10 @@ async def test_nothing_starts_before_a_plan_that_is_to_be_checked_is_whole(polic
     for held, early in ((Policy(), 2), (policy, 0)):
         started.clear()
         round_ = Round(boss(rows((0, "one", ()), (0, "two", (0,))), piece=5), policy=held)
-        round_.planning.on_step = lambda step: started.append(step.worker)
         request = replace(round_.context.request, stream=True)
         round_.context = replace(round_.context, request=request)
         round_.planning.context = round_.context
+        round_.planning.early = EarlyStart(round_.context, lambda step: started.append(step.worker))
         assert await round_.make() is not None
         assert len(started) == early
 

@@ -103,25 +103,20 @@ class PlanRequester:
     """The plans of earlier rounds, with feedback."""
     may_keep: bool = False
     """Whether an earlier round has an answer, so that a plan without steps is valid: it keeps this answer."""
-    on_step: Callable[[Step], None] | None = None
-    """Called with each step that may start before the plan is complete. The final plan may replace these
-    steps."""
+    early: EarlyStart | None = None
+    """Starts steps before the plan is complete, which may replace them; `None` if no step may start early."""
     proposals: list[Proposal] = field(default_factory=list)
     """Every planner call, in order, including calls that were not made."""
     may_fall_back: bool = True
     """Whether the fallback planner is called if there is still no plan."""
-    _early: EarlyStart | None = field(default=None, init=False)
-    """Starts steps of the text that the planner writes; `None` if no step may start early."""
 
     async def make(self) -> Plan:
         """Return the plan; raise `PlannerError` if no planner wrote a usable plan."""
         context, before = self.context, len(self.proposals)
-        if self.on_step is not None:
-            self._early = EarlyStart(context, self.on_step)
         planner = context.settings.planner
         fallback = context.settings.fallback_planner if self.may_fall_back else None
         asked = self._known() or await self._ask(planner, self.turns, "plan")
-        self._early = None
+        self.early = None
         if asked.made and isinstance(asked.error, PlanError):
             repair = Turn(asked.text[-MAX_QUOTED_CHARS:], repair_feedback(asked.error))
             asked = await self._ask(planner, (*self.turns, repair), "repair")
@@ -129,12 +124,10 @@ class PlanRequester:
         if asked.plan is None and fallback is not None and not self.turns:
             asked = await self._ask(fallback, (), "fallback")
         if asked.plan is None:
-            raised, calls = (
-                error.__cause__ if isinstance(error, PlannerError) else None,
-                self.proposals[before:],
-            )
-            told, code = f"there is no plan: {failures(calls)}", _cause(error, calls)
-            raise PlannerError(told, code=code) from (raised or error)
+            calls = self.proposals[before:]
+            unplanned = PlannerError(f"there is no plan: {failures(calls)}", code=_cause(error, calls))
+            raised = error.__cause__ if isinstance(error, PlannerError) else None
+            raise unplanned from (raised or error)
         return asked.plan
 
     def _known(self) -> _Asked | None:
@@ -202,7 +195,7 @@ class PlanRequester:
             self.proposals.append(proposal)
             context.tell(PlannerEnded, round=self.round, proposal=proposal, wait=wait)
         if error is not None and written.pieces:
-            self._early = None  # steps of this text may be running; only a complete plan can replace them
+            self.early = None  # steps of this text may be running; only a complete plan can replace them
         return _Asked(plan, written.text, error, written.is_sent, wait)
 
     def _reached_limit(self, written: PlannerCall, deadline: float) -> PodiumError | None:
@@ -321,8 +314,8 @@ class PlanRequester:
             async for batch in batches:
                 for piece in batch:
                     for step in self._take(written, piece, reader):
-                        if self._early is not None:
-                            self._early.add(replace(step, worker=order[step.worker]))
+                        if self.early is not None:
+                            self.early.add(replace(step, worker=order[step.worker]))
 
     def _take(self, written: PlannerCall, piece: object, reader: PlanReader) -> Sequence[Step]:
         """Take a piece of the text, or the whole text; return the steps that the piece completes."""

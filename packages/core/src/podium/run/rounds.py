@@ -29,7 +29,7 @@ from podium.planners.planner import Turn
 from podium.policy.rules import after
 from podium.prompts.prompt import shown_step
 from podium.run.approval import PAUSED, AcceptanceCheck, request_approval
-from podium.run.planning import CODES, PlanRequester, failures, order_of, planned_by
+from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, order_of, planned_by
 from podium.run_state.actions import remedy, undecided_problem
 from podium.run_state.reuse import PaidResults
 from podium.secrets import BUGS
@@ -266,8 +266,8 @@ class Rounds:
         if given is not None:
             return given
         # A later plan may keep the answer or repeat a plan, so its steps start only when it is complete.
-        on_step = execution.add if number == 1 else None
-        asking = PlanRequester(context, number, turns, self.answer is not None, on_step, proposals)
+        early = EarlyStart(context, execution.add) if number == 1 else None
+        asking = PlanRequester(context, number, turns, self.answer is not None, early, proposals)
         if known is None:
             return await asking.make()
         asking.may_fall_back = False
