@@ -81,11 +81,8 @@ def _on_waiting(given: ApprovalGiven, state: RunState) -> Sequence[ApprovalGiven
 
 def _on_end(given: ActionDecided, state: RunState) -> ActionDecided:
     """Return the decision with the round of the only action of its step that can be decided."""
-    found = [
-        each.action
-        for each in state.executions()
-        if each.action.step == given.step and given.round in (0, each.action.round)
-    ]
+    of_run = [each.action for each in state.executions() if each.action.run_id == given.run_id]
+    found = [each for each in of_run if each.step == given.step and given.round in (0, each.round)]
     ends = {each.end for each in found}
     end = "unknown" if "unknown" in ends else "failed"
     rounds = sorted({each.round for each in found if each.end == end})
