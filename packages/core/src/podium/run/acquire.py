@@ -13,7 +13,7 @@ from podium.journal.journal import Head, Journal, head_of
 from podium.run_state.recorder import RunRecorder
 from podium.run_state.state import fold
 from podium.secrets import scrub
-from podium.types.events import Event, PlanReady, RunStarted, StepEnded
+from podium.types.events import Event, PlanReady, RunEnded, RunStarted, StepEnded
 from podium.types.plan import Plan
 from podium.types.result import Result
 from podium.workers.pool import CallRecord, Pool
@@ -93,7 +93,7 @@ async def _join(journal: Journal, request: RunRequest, workers: Sequence[str], s
             if request.caller is None:  # the id of a nested run already depends on its query
                 _check_same(request, events, workers)
             state = fold(events)
-            is_over = state.has_ended or state.is_undecided
+            is_over = state.has_ended or (isinstance(state.last, RunEnded) and state.waiting)
             if is_over and not _goes_on(request, ended := state.result()):
                 return Acquired(request, before=ended, head=head_of(entries))
             try:

@@ -97,7 +97,8 @@ async def run_nested(
         if result is not None:
             error.usage, error.cost = _bill(result, sessions[0].before)
         raise
-    yield _completion(result, sessions[0].before)
+    assert result is not None  # the last event of a run has it
+    yield _completion(result, *_bill(result, sessions[0].before))
 
 
 def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
@@ -124,17 +125,14 @@ def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
     return within_call(request)
 
 
-def _completion(result: Result | None, before: Result | None) -> Completion:
+def _completion(result: Result, usage: Usage, cost: float | None) -> Completion:
     """Return the answer of a nested run, or raise `WorkerFailed` or `NestedLimit` if it has none."""
-    usage, cost = (None, None) if result is None else _bill(result, before)
-    has_answer = result is not None and (result.answer or result.tool_calls)
-    if result is None or usage is None or not has_answer or result.status in ("failed", "waiting"):
-        problem = None if result is None else result.problem
-        told = "no answer" if problem is None else problem.message
-        message = f"the nested run has no answer: {told}"
+    problem = result.problem
+    if not (result.answer or result.tool_calls) or result.status in ("failed", "waiting"):
+        message = f"the nested run has no answer: {'no answer' if problem is None else problem.message}"
         kind = NestedLimit if problem is not None and problem.code == LimitExceeded.code else WorkerFailed
         raise kind(message, maybe_paid=True, usage=usage, cost=cost)
-    missing = None if result.problem is None else result.problem.message
+    missing = None if problem is None else problem.message
     return Completion(result.answer, usage=usage, cost=cost, missing=missing, tool_calls=result.tool_calls)
 
 

@@ -245,11 +245,6 @@ class RunState:
         return isinstance(self.end, told.RunEnded) and self.end.result.status != "waiting"
 
     @property
-    def is_undecided(self) -> bool:
-        """Whether the run has stopped to wait for a decision."""
-        return isinstance(self.last, told.RunEnded) and bool(self.asked)
-
-    @property
     def parent(self) -> tuple[str, int, int, int]:
         """Run, round, step and attempt that started the run; the run is empty if a user started it."""
         return (self.started and self.started.parent) or ("", 0, 0, 0)
@@ -327,10 +322,8 @@ class RunState:
         actions = tuple(each.action for each in self.executions() if each.counts)
         if isinstance(self.end, told.RunEnded) and (self.has_ended or self.end is self.last):
             for action in () if self.nested else self.end.result.actions:
-                if (
-                    action.run_id != self.run_id
-                    and (action.run_id, action.round, action.step) not in self.taken
-                ):
+                place = (action.run_id, action.round, action.step)
+                if action.run_id != self.run_id and place not in self.taken:
                     actions = (*actions, action)
             return replace(self.end.result, rounds=rounds, workers=self.workers, actions=actions)
         answer, status, _ = conclusion(rounds)
