@@ -252,13 +252,13 @@ class AcceptanceCheck:
 
     async def _ask(self, judge: Worker, answer: str) -> bool | str:
         """Judge with a worker."""
-        self.check = await self._checked(judge, judge_prompt(self.context.request.query, answer))
-        if self.check.problem is not None:
-            raise WorkerFailed(self.check.problem.message)
-        reply = _THOUGHT.sub("", self.check.text)
+        check = self.check = await self._checked(judge, judge_prompt(self.context.request.query, answer))
+        if check.problem is not None:
+            raise WorkerFailed(check.problem.message)
+        reply = _THOUGHT.sub("", check.text)
         verdict = _VERDICT.match(reply)
         if verdict is None:
-            told = f"the reply of {self.check.worker} must begin with YES or NO"
+            told = f"the reply of {check.worker} must begin with YES or NO"
             raise WorkerFailed(f"{told}, not {reply.strip()[:80]!r}")
         return verdict[1].lower() == "yes" or reply[verdict.end() :].strip() or False
 
@@ -268,24 +268,16 @@ class AcceptanceCheck:
         key = step_key(judge.card.name, StepInput(asked))
         known = paid_results.take(key, *place)
         if known is not None:
-            self.check = known
             ours.tell_step_ended(known, key)
             return known
-        alone = replace(ours.settings.retry, fallbacks={}, fallback_labels=frozenset())
-        context = replace(
-            ours,
-            settings=replace(
-                ours.settings,
-                pool=Pool([judge], shares=ours.settings.pool),
-                retry=alone,
-                show_question=False,
-            ),
-            request=replace(ours.request, stream=False),
-            policy=ours.policy.everywhere,
-        )
+        pool = Pool([judge], shares=ours.settings.pool)
+        retry = replace(ours.settings.retry, fallbacks={}, fallback_labels=frozenset())
+        settings = replace(ours.settings, pool=pool, retry=retry, show_question=False)
+        request = replace(ours.request, stream=False)
+        context = replace(ours, settings=settings, request=request, policy=ours.policy.everywhere)
         before = tuple(paid_results.lost.pop(place, ()))
         state = StepNode(self.index, Step(0, literal(asked)), 1 + len(before), labels=ours.labels)
-        runner = StepRunner(context, Fit(context), self.round, state, _unread, before=before)
+        runner = StepRunner(context, Fit(context), self.round, state, lambda *_: None, before=before)
         deadline = min(ours.ledger.deadline, ours.clock() + ours.settings.limits.step_seconds)
         check = None
         try:
@@ -310,7 +302,3 @@ async def _awaited(verdict: Awaitable[object]) -> object:
 
     async with aclosing(foreign_batches(call, "accept")) as batches:
         return (await anext(batches))[0][0]
-
-
-def _unread(state: StepNode, text: str, number: int) -> None:
-    """Do nothing: the pieces of a judge's reply are not sent."""
