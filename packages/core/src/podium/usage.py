@@ -65,10 +65,6 @@ class Usage:
 _COUNTS = tuple(f.name for f in fields(Usage) if f.name != "estimated")
 MAX_COUNT = 2**53
 """The lowest count that is invalid: counts this large do not fit a database column."""
-_LONGEST_TOKEN = 32
-"""Maximum average length of a token in characters, without spaces. English has about 4."""
-_SLACK = 256
-"""Additional characters that a text may have, because horizontal rules and drawings have long tokens."""
 _WORDS = re.compile(r"[A-Za-z\s]+", re.ASCII)
 
 
@@ -91,22 +87,3 @@ def is_well_formed(usage: object) -> TypeGuard[Usage]:
         return False
     counts: list[object] = [getattr(usage, name) for name in _COUNTS]
     return all(type(count) is int and 0 <= count < MAX_COUNT for count in counts)
-
-
-def is_plausible(usage: object, read: Iterable[str], written: str) -> bool:
-    """Return whether a reported usage is well formed and possible for a call with these texts."""
-    if not is_well_formed(usage):
-        return False
-    parts_fit = (
-        usage.cached_tokens <= usage.input_tokens
-        and usage.reasoning_tokens <= usage.output_tokens
-        and usage.orchestration_cached_tokens <= usage.orchestration_input_tokens
-    )
-    if not parts_fit or not usage.total_input_tokens or (written.strip() and not usage.total_output_tokens):
-        return False
-    return _can_have((written,), usage.total_output_tokens) and _can_have(read, usage.total_input_tokens)
-
-
-def _can_have(texts: Iterable[str], tokens: int) -> bool:
-    """Return whether the texts can have so few tokens."""
-    return sum(len(text) - text.count(" ") for text in texts) <= _LONGEST_TOKEN * tokens + _SLACK

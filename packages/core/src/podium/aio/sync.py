@@ -78,11 +78,7 @@ def interrupt_of(group: BaseExceptionGroup[BaseException]) -> BaseException | No
 
 
 _MAX_THREADS: Final = 256
-"""Maximum number of blocking calls at once in a loop.
-
-A blocking call may wait for another blocking call of the same loop. With asyncio's default number of threads
-(cores + 4), this could be a deadlock.
-"""
+"""Maximum blocking calls at once in a loop. One may wait for another: with few threads, for ever."""
 
 
 def run_sync(function: Callable[[], Awaitable[T]]) -> T:

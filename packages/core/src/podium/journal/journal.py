@@ -193,9 +193,7 @@ class Break:
 
     run_id: str
     number: int | None
-    """The number of the record, from 0; `None` if the break is in the row of the run, or concerns the whole
-    run.
-    """
+    """The number of the record, from 0; `None` if the break concerns the row or the whole run."""
     reason: str
 
     def __str__(self) -> str:

@@ -19,10 +19,7 @@ from podium.types.messages import storable
 TYPES: dict[str, type[Event]] = {kind.type: kind for kind in get_args(Event) if kind not in PIECES}
 
 _FOREIGN = (StepEnded, PlannerEnded)
-"""Events with values from workers and planners.
-
-Their records are validated after encoding, because the encoder accepts `None` in a field of any type.
-"""
+"""Events with foreign values: they are validated too, because the encoder accepts `None` in any field."""
 
 _FORMER = ',"hosted_usage":null,"hosted_cost":null'
 _Facts = TypeVar("_Facts")

@@ -1,12 +1,12 @@
 """The inputs and outputs of a model: messages, sampling, completions."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, get_args
 
 from podium.errors import QueryError
-from podium.usage import Usage, estimate_tokens, is_plausible
+from podium.usage import Usage, estimate_tokens, is_well_formed
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
@@ -233,7 +233,7 @@ def usage_or_estimate(
     so long that the worker cannot have kept to it.
     """
     read = (_with_calls(message.text, message.tool_calls) for message in messages)
-    if usage is None or not is_plausible(usage, read, _with_calls(text, tool_calls)):
+    if usage is None or not _is_plausible(usage, read, _with_calls(text, tool_calls)):
         usage = estimate_usage(messages, text, tool_calls)
     if usage.estimated and most < usage.output_tokens <= _TOO_HIGH * most:
         return replace(usage, output_tokens=most)
@@ -242,6 +242,31 @@ def usage_or_estimate(
 
 _TOO_HIGH = 5
 """The estimate of a text, such as one of numbers or Chinese, is at most about so many times its tokens."""
+
+
+_LONGEST_TOKEN = 32
+"""Maximum average length of a token in characters, without spaces. English has about 4."""
+_SLACK = 256
+"""Additional characters that a text may have, because horizontal rules and drawings have long tokens."""
+
+
+def _is_plausible(usage: object, read: Iterable[str], written: str) -> bool:
+    """Return whether a reported usage is well formed and possible for a call with these texts."""
+    if not is_well_formed(usage):
+        return False
+    parts_fit = (
+        usage.cached_tokens <= usage.input_tokens
+        and usage.reasoning_tokens <= usage.output_tokens
+        and usage.orchestration_cached_tokens <= usage.orchestration_input_tokens
+    )
+    if not parts_fit or not usage.total_input_tokens or (written.strip() and not usage.total_output_tokens):
+        return False
+    return _can_have((written,), usage.total_output_tokens) and _can_have(read, usage.total_input_tokens)
+
+
+def _can_have(texts: Iterable[str], tokens: int) -> bool:
+    """Return whether the texts can have so few tokens."""
+    return sum(len(text) - text.count(" ") for text in texts) <= _LONGEST_TOKEN * tokens + _SLACK
 
 
 def _with_calls(text: str, tool_calls: Sequence[Part]) -> str:

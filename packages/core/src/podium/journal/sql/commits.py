@@ -142,10 +142,7 @@ def not_recorded(run_id: str, error: JournalError) -> JournalError:
 
 
 Queued = tuple[SqlLog, float, Event | None]
-"""A log, the time of the append in seconds of Unix time, and the event.
-
-`None` in place of an event releases the run.
-"""
+"""A log, the time of the append in seconds of Unix time, and the event; `None` releases the run."""
 
 
 @dataclass(slots=True)
@@ -284,10 +281,7 @@ def _change(log: SqlLog, row: RunRow) -> tuple[Value, ...]:
 
 
 _GATHER_TURNS = 8
-"""Turns of the event loop before a batch is closed.
-
-A run appends its end a few turns after the end of its last step. Both should be in the same batch.
-"""
+"""Turns of the event loop before a batch is closed: the end of a run follows that of its last step."""
 
 
 class GroupCommit:

@@ -50,10 +50,7 @@ _PLANS = """
 SET plan_cache_mode = force_generic_plan;
 SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off
 """
-"""Force query plans that use keys.
-
-Otherwise the server makes a plan while the tables are small, and still uses it when they are large.
-"""
+"""Force query plans that use keys: the server keeps plans that it made while the tables were small."""
 
 _WRITE = f"""
 WITH held AS (
@@ -115,10 +112,10 @@ class PostgresUrl(DatabaseUrl, PerLoop[Any]):
     def __str__(self) -> str:
         return self._name
 
-    def connect(self, patience: float, synchronous: Synchronous) -> "PostgresDatabase":
+    def connect(self, patience: float, synchronous: Synchronous) -> "_PostgresDatabase":
         """Return the database without opening a connection."""
         del synchronous
-        return PostgresDatabase(self._name, patience, self._url, self)
+        return _PostgresDatabase(self._name, patience, self._url, self)
 
     async def _open(self) -> Any:
         return await asyncpg.create_pool(
@@ -133,7 +130,7 @@ class PostgresUrl(DatabaseUrl, PerLoop[Any]):
             part.terminate()
 
 
-class PostgresDatabase(Database):
+class _PostgresDatabase(Database):
     """The connections to a server: one for batches, one that listens, and a shared pool for the rest."""
 
     now = "extract(epoch from clock_timestamp())::double precision"
@@ -166,7 +163,6 @@ class PostgresDatabase(Database):
         """Begins the notifications of this process, which does not need them."""
 
     async def attempt(self, work: Work[_Result], *, reads: bool = False, alone: bool = False) -> _Result:
-        """Run `work` on a connection of the pool."""
         if not self._uses_pool:
             self._uses_pool = True
             await self._pool.__aenter__()
@@ -192,7 +188,6 @@ class PostgresDatabase(Database):
             raise TimeoutError(f"{told}: the process or the database is overloaded") from error
 
     async def write(self, rows: BatchRows) -> Collection[str]:
-        """Write all rows with one statement."""
         try:
             return await _write(await self._connected(), rows)
         except BaseException:  # also after a cancellation: a statement may be unfinished
@@ -207,8 +202,6 @@ class PostgresDatabase(Database):
         await self.attempt(lambda transaction: transaction.fetch(_NOTIFY, told), reads=True)
 
     async def watch(self, changed: Callable[[str | None], object]) -> None:
-        """Listen on a connection of its own."""
-
         def hear(*told: Any) -> None:  # connection, process id, channel and text
             token, _, run_id = told[-1].partition(" ")
             if token != self._token:

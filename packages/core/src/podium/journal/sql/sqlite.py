@@ -31,10 +31,7 @@ FileId = tuple[int, int]
 """Device and inode of a file."""
 
 _open: Counter[tuple[int, FileId | None]] = Counter()
-"""The number of open databases of each process and file.
-
-A forked process has the entries of its parent: SQLite's locks do not hold across a fork.
-"""
+"""The open databases of each process and file, also of the parent of a fork, across which no lock holds."""
 
 
 def file_id(path: Path) -> FileId | None:
@@ -88,7 +85,7 @@ class SqliteUrl(DatabaseUrl):
     def __str__(self) -> str:
         return str(self._path)
 
-    def connect(self, patience: float, synchronous: Synchronous) -> "SqliteDatabase":
+    def connect(self, patience: float, synchronous: Synchronous) -> "_SqliteDatabase":
         """Create the file if it is missing, readable by its owner only, and return the database."""
         path = self._path.absolute()  # the working directory may change
         file, here = file_id(path), os.getpid()
@@ -103,7 +100,7 @@ class SqliteUrl(DatabaseUrl):
             _create(path)
         except OSError as error:
             raise JournalError(failure_text(str(self), error)) from error
-        return SqliteDatabase(str(self), patience, path, synchronous, self._commits)
+        return _SqliteDatabase(str(self), patience, path, synchronous, self._commits)
 
 
 def _create(path: Path) -> None:
@@ -117,7 +114,7 @@ def _create(path: Path) -> None:
             raise PermissionError(EACCES, os.strerror(EACCES), str(path)) from None
 
 
-class SqliteDatabase(Database):
+class _SqliteDatabase(Database):
     """The connections to a file."""
 
     now = "(julianday('now') - 2440587.5) * 86400.0"
@@ -143,7 +140,6 @@ class SqliteDatabase(Database):
         self._is_closed = False
 
     async def attempt(self, work: Work[_Result], *, reads: bool = False, alone: bool = False) -> _Result:
-        """Run `work` in a thread."""
         del alone
 
         def attempt() -> _Result:
@@ -153,8 +149,6 @@ class SqliteDatabase(Database):
         return await self._in_thread(attempt)
 
     async def write(self, rows: BatchRows) -> Collection[str]:
-        """Write the rows in a thread."""
-
         def write() -> Collection[str]:
             with self._transaction("BEGIN IMMEDIATE") as connection:
                 return _write(connection, rows)
@@ -167,7 +161,7 @@ class SqliteDatabase(Database):
     async def watch(self, changed: Callable[[str | None], object]) -> None:
         """Look at the version of the file, which each commit through another connection changes."""
         # with only one connection, because the versions of different connections cannot be compared
-        own = SqliteDatabase(self.name, self.patience, self._path, self._synchronous, self._commits)
+        own = _SqliteDatabase(self.name, self.patience, self._path, self._synchronous, self._commits)
         number, version = -1, None
         try:
             while True:
@@ -188,7 +182,6 @@ class SqliteDatabase(Database):
         return not isinstance(error, sqlite3.Error)
 
     def is_busy(self, error: Exception) -> bool:
-        """Return whether another connection has locked the file or a table."""
         return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
     async def aclose(self) -> None:
