@@ -42,7 +42,6 @@ class SqlLog(Log):
         self.fence = fence
         self.holder = holder
         open_fences.add(fence)
-        self._is_new = False
         self.row: RunRow | None = None
         """The row after all queued events are committed; `None` before the first event of a new run."""
         self.last: Head | None = None
@@ -64,7 +63,6 @@ class SqlLog(Log):
 
     def begin(self, started: RunStarted) -> None:
         """Queue the first event of a new run."""
-        self._is_new = True
         self._queue(started)
 
     def continue_from(self, entries: tuple[Entry, ...], row: RunRow) -> None:
@@ -117,7 +115,7 @@ class SqlLog(Log):
     def fail(self, error: JournalError) -> None:
         """Mark the run as failed: no more events of it can be recorded."""
         if self.failure is None:
-            if self._is_new and not self._written:
+            if not self.entries and not self._written:
                 error = not_recorded(self.run_id, error)
             self.failure = error
             self._open = False
@@ -234,29 +232,23 @@ class FencedStore:
 
     async def commit(self, batch: Batch) -> Collection[SqlLog]:
         """Make one attempt to write a batch durably, and return the logs whose run another process holds."""
+        lost: set[SqlLog] = set()
         try:
-            return await self._write(batch)
+            now = monotonic()
+            if now - self._renewed_at >= self._lease / 3:
+                await self.database.attempt(self.renew)  # a held run needs a lease
+                self._renewed_at = now
+            if batch.parts or batch.released:
+                while fences := await self.database.write(_rows(batch, lost)):
+                    lost |= {log for log in batch.parts if log.fence in fences}
         except Exception as error:  # drivers raise many types; `failure` translates them
             raise self.database.failure(error) from error
+        return lost
 
     async def renew(self, transaction: Transaction) -> None:
         """Renew the lease."""
         await transaction.execute(self._renew, self.holder, self._lease)
         await transaction.execute(self._forget, _FORGET_SECONDS)
-
-    async def _write(self, batch: Batch) -> Collection[SqlLog]:
-        now = monotonic()
-        if now - self._renewed_at >= self._lease / 3:
-            await self.database.attempt(self.renew)  # a held run needs a lease
-            self._renewed_at = now
-        if not batch.parts and not batch.released:
-            return ()
-        lost: set[SqlLog] = set()
-        while True:
-            fences = await self.database.write(_rows(batch, lost))
-            if not fences:
-                return lost
-            lost |= {log for log in batch.parts if log.fence in fences}
 
 
 def _rows(batch: Batch, lost: Collection[SqlLog]) -> BatchRows:

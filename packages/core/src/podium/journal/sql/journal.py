@@ -135,10 +135,8 @@ class SqlJournal(PerLoop[_Open], Journal):
         """Hold an earlier run that no live process holds."""
         here = await self._enter()
         log = SqlLog(here.writer.put, run_id, uuid4().hex, here.store.holder, self._leave)
-        is_ours = False
 
         async def take() -> None:
-            nonlocal is_ours
             most = None if force else self._max_recoveries
             row, entries = await here.database.transaction(
                 lambda each: runs.claim(each, here.store, run_id, log.fence, most)
@@ -150,12 +148,11 @@ class SqlJournal(PerLoop[_Open], Journal):
                 )
             log.continue_from(entries, row)
             here.writer.hold(log)
-            is_ours = True
 
         try:
             await shielded(take())
         except BaseException:  # also after a cancellation: release the run
-            if is_ours:
+            if log.row is not None:
                 with suppress(JournalError):  # as above
                     await log.aclose()
             else:
