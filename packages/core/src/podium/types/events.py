@@ -4,6 +4,7 @@ An event has the ids of its run, round, step and attempt. A nested run has its o
 `RunStarted` names the parent run.
 """
 
+import re
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
@@ -21,9 +22,13 @@ SCHEMA = 2
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Event:
     type: ClassVar[str]
+    """The name of the class in snake case, as in `run_started`."""
     run_id: str
     at: float
     """Seconds since the run began, without the time between an interruption and the resume."""
+
+    def __init_subclass__(cls) -> None:
+        cls.type = re.sub("(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as plain JSON data with its type, without secrets."""
@@ -65,7 +70,6 @@ class _OfCall(_OfStep):
 class RunStarted(_Event):
     """A query was accepted."""
 
-    type = "run_started"
     workers: tuple[str, ...]
     query: tuple[Message, ...] = ()
     """The conversation; empty if the caller gave a plan without a query."""
@@ -95,7 +99,6 @@ class RunStarted(_Event):
 class RunResumed(_Event):
     """A run is resumed from its journal."""
 
-    type = "run_resumed"
     workers: tuple[str, ...]
     """The pool's workers; their order may differ from the order in `RunStarted`."""
     recovery: int
@@ -108,7 +111,6 @@ class RunResumed(_Event):
 class RoundStarted(_OfRound):
     """A round begins."""
 
-    type = "round_started"
     why: str = ""
     """Why the round begins."""
 
@@ -117,7 +119,6 @@ class RoundStarted(_OfRound):
 class PlanDelta(_OfRound):
     """A planner wrote a piece of plan text."""
 
-    type = "plan_delta"
     planner: str
     text: str
 
@@ -126,7 +127,6 @@ class PlanDelta(_OfRound):
 class PlannerStarted(_OfRound):
     """A planner is called."""
 
-    type = "planner_started"
     planner: str
     reserved: Spend = Spend()
     """The maximum that the call may spend."""
@@ -136,7 +136,6 @@ class PlannerStarted(_OfRound):
 class PlannerEnded(_OfRound):
     """A planner's call has ended; its text may or may not be the plan."""
 
-    type = "planner_ended"
     proposal: Proposal
     wait: float | None = None
     """Seconds until the retry of a failed call; `None` if the call is not retried."""
@@ -146,7 +145,6 @@ class PlannerEnded(_OfRound):
 class PlanReady(_OfRound):
     """The round's plan is complete and valid."""
 
-    type = "plan_ready"
     plan: Plan
     actions: tuple[int, ...] = ()
     """Indices of the steps that are actions."""
@@ -162,7 +160,6 @@ class PlanReady(_OfRound):
 class ApprovalAsked(_OfRound):
     """The run waits for an approval of its plan, or of one action."""
 
-    type = "approval_asked"
     plan: Plan
     step: int | None = None
     """The step of the action; `None` for the whole plan."""
@@ -176,7 +173,6 @@ class ApprovalAsked(_OfRound):
 class ApprovalGiven(_OfRound):
     """The plan, or one action, was approved or rejected."""
 
-    type = "approval_given"
     step: int | None = None
     """The step of the action; `None` for the whole plan."""
     action: str = ""
@@ -194,7 +190,6 @@ class ApprovalGiven(_OfRound):
 class ActionDecided(_OfStep):
     """A person said whether an action was carried out."""
 
-    type = "action_decided"
     done: bool
     by: str = ""
     """The person or program that decided."""
@@ -206,7 +201,6 @@ class ActionDecided(_OfStep):
 class StepStarted(_OfCall):
     """A step's worker is called. Each retry is another `StepStarted`."""
 
-    type = "step_started"
     worker: str
     """The step's worker, or its fallback."""
     subtask: str
@@ -224,7 +218,6 @@ class StepStarted(_OfCall):
 class AttemptFailed(_OfCall):
     """A call of a step's worker failed, and the step continues with another call."""
 
-    type = "attempt_failed"
     call: Call
     wait: float | None = None
     """Seconds until the next call; `None` if a host left the call and runs the step again later."""
@@ -234,7 +227,6 @@ class AttemptFailed(_OfCall):
 class StepDelta(_OfCall):
     """A step's worker wrote a piece of its output."""
 
-    type = "step_delta"
     text: str
 
 
@@ -242,7 +234,6 @@ class StepDelta(_OfCall):
 class StepEnded(_OfCall):
     """A step has ended, or will not run."""
 
-    type = "step_ended"
     outcome: Outcome
     key: str = ""
     """Hash of the step's input, with which a resumed run finds the outcome; empty without a journal."""
@@ -258,7 +249,6 @@ class AnswerDelta(_Event):
     another `attempt`. `Result.answer` is the whole text.
     """
 
-    type = "answer_delta"
     round: int | None = None
     """Round, step and attempt that wrote the piece."""
     step: int | None = None
@@ -270,7 +260,6 @@ class AnswerDelta(_Event):
 class NestedRunEnded(_OfCall):
     """A nested run has ended or stopped. Only runs with a journal have this event."""
 
-    type = "nested_run_ended"
     nested: str
     """The id of the nested run."""
     records: int
@@ -283,7 +272,6 @@ class NestedRunEnded(_OfCall):
 class WorkerRunEnded(_OfCall):
     """A run that a worker's code started has ended or stopped. The journal of this run does not record it."""
 
-    type = "worker_run_ended"
     nested: str
     """The id of the run."""
     status: str
@@ -300,7 +288,6 @@ class WorkerRunEnded(_OfCall):
 class RunEnded(_Event):
     """The run has ended, or (`waiting`) can be resumed."""
 
-    type = "run_ended"
     result: Result
     cost: float | None = None
     """Cost of the run in USD; `None` when unknown. A journal record has no rounds to compute it from."""
@@ -318,7 +305,6 @@ class RunEnded(_Event):
 class RunStopped(_Event):
     """The run was cancelled, or an error ended it; it can be resumed."""
 
-    type = "run_stopped"
     problem: Problem
 
 
