@@ -35,7 +35,7 @@ from podium.types import Completion
 from podium.types.messages import storable
 from podium.types.outcome import inner_problem
 from podium.workers import Card, Request, Worker
-from podium.workers.openai.errors import Origin
+from podium.workers.openai.errors import quoted
 
 ACTS_EXTENSION = "urn:podium:acts"
 """The extension of a card that says whether the agent acts (`Worker.acts`), in its parameter `acts`."""
@@ -352,7 +352,7 @@ class _Task:
         agent = f"agent {self._worker!r}"
         if self._state in _ENDS:
             kind, told = _ENDS[self._state]
-            said = f": {Origin(self._worker).quote(self._said)}" if self._said else ""
+            said = f": {quoted(self._said)}" if self._said else ""
             raise kind(f"{agent} {told}{said}", maybe_paid=True)
         if self._state != _COMPLETED:
             raise WorkerBroken(f"{agent} ended without an answer", maybe_paid=True)

@@ -35,6 +35,7 @@ from podium.workers.openai.errors import (
     Origin,
     answer_fault,
     out_of_files,
+    quoted,
     status_fault,
 )
 
@@ -151,7 +152,7 @@ def worker_error(error: BaseException, worker: str, *, reader: HostErrorReader |
         for each in chain:
             if (known := reader(each)) is not None:
                 return known
-    said = origin.quote(f"{type(error).__name__}: {error}")
+    said = quoted(f"{type(error).__name__}: {error}")
     if any(isinstance(each, UnicodeDecodeError) for each in chain):
         return AnswerNotUtf8(f"{origin.url} sent bytes that are not UTF-8: {said}", maybe_paid=True)
     for each in chain:

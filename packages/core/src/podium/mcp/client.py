@@ -27,7 +27,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.hosts.errors import worker_error
-from podium.workers.openai.errors import Origin, status_fault
+from podium.workers.openai.errors import Origin, quoted, status_fault
 
 T = TypeVar("T")
 _LOG = logging.getLogger("podium.mcp")
@@ -297,10 +297,10 @@ class _Seen:
         self.seconds = seconds
         self.who = f"MCP server {name!r}"
         wrote = stderr.last_lines
-        self.wrote = f"; it wrote: {Origin(self.who).quote(wrote)}" if wrote else ""
+        self.wrote = f"; it wrote: {quoted(wrote)}" if wrote else ""
 
     def said(self, error: BaseException) -> str:
-        return Origin(self.who).quote(str(error) or type(error).__name__)
+        return quoted(str(error) or type(error).__name__)
 
 
 def _open_fault(error: Exception, seen: _Seen) -> WorkerError:

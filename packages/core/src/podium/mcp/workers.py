@@ -23,7 +23,7 @@ from podium.secrets import register, scrub
 from podium.types import Completion
 from podium.types.outcome import inner_problem
 from podium.workers import Card, Price
-from podium.workers.openai.errors import Origin
+from podium.workers.openai.errors import quoted
 
 if TYPE_CHECKING:
     from podium.mcp.client import Client, Connection
@@ -289,7 +289,7 @@ def _tool_completion(result: Mapping[str, Any], worker: str) -> Completion:
     """Return a `CallToolResult`; a tool that failed, or returned only what is not text, is an error."""
     texts, gaps = _read(result["content"])
     if result.get("isError"):
-        said = Origin(worker).quote("\n".join(texts)) or "it gave no reason"
+        said = quoted("\n".join(texts)) or "it gave no reason"
         raise ToolFailed(f"tool {worker!r} failed: {said}", maybe_paid=True)
     structured, facts = result.get("structuredContent"), (result.get("_meta") or {}).get("podium")
     if structured is not None and facts is None and not _is_told(structured, texts):

@@ -290,7 +290,7 @@ class ChatWorker(Worker):
 
     def _reader(self, request: Request) -> AnswerReader:
         if self.api == "responses":
-            return ResponsesReader(self.endpoint.quote)
+            return ResponsesReader()
         reasons = self.sampling.effort is not None or request.sampling.effort is not None
         return AnswerReader(is_bounding=not reasons)  # reasoning may be hidden
 

@@ -1,7 +1,7 @@
 """Reads chat completions and responses of the Responses API, whole or streamed."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,6 +9,7 @@ from podium.errors import AnswerRefused, WorkerBroken, WorkerFailed
 from podium.types.messages import Completion, FinishReason, Message, Part, storable, usage_or_estimate
 from podium.types.outcome import Problem, inner_problem
 from podium.usage import MAX_COUNT, Usage
+from podium.workers.openai.errors import quoted
 
 _WORDS: Mapping[FinishReason, str] = {
     "stop": "stop stop_sequence end_turn eos eos_token endoftext complete completed",
@@ -365,10 +366,6 @@ def _storable_json(value: Any) -> Part | Any:
 class ResponsesReader(AnswerReader):
     """Reads responses, whole or streamed, as chat completions."""
 
-    def __init__(self, quote: Callable[[str], str]) -> None:
-        super().__init__()
-        self._quote = quote
-
     def feed(self, raw: Mapping[str, Any]) -> str:
         """Process a response or an event of a stream, and return the text that it adds to the answer."""
         match raw:
@@ -381,7 +378,7 @@ class ResponsesReader(AnswerReader):
             case {"type": "error" | "response.failed"}:
                 failed = raw.get("response", raw)
                 reason = (failed.get("error") or failed).get("message", "no reason given")
-                raise _broken(f"the server says that its answer failed: {self._quote(str(reason))}")
+                raise _broken(f"the server says that its answer failed: {quoted(str(reason))}")
             case {"type": "response.completed" | "response.incomplete"}:
                 return super().feed(self._as_chat(raw.get("response") or {}))
             case {"output": _} if raw.get("type") is None:
@@ -391,7 +388,7 @@ class ResponsesReader(AnswerReader):
     def _as_chat(self, whole: Mapping[str, Any]) -> dict[str, Any]:
         """Return a whole response in the form of a chat completion, without text that was streamed."""
         if failed := whole.get("error"):
-            raise _broken(f"the response has an error: {self._quote(str(failed))}")
+            raise _broken(f"the response has an error: {quoted(str(failed))}")
         if whole.get("status") not in ("completed", "incomplete"):
             raise _broken(f"the response ended {whole.get('status')!r}")
         parts, calls, is_cut = list[Any](), list[Part](), whole["status"] == "incomplete"

@@ -67,10 +67,6 @@ class Endpoint(PerLoop["Connections"]):
     def __repr__(self) -> str:
         return f"Endpoint({self.base_url!r}, provider={self.provider.name!r})"
 
-    def quote(self, text: str) -> str:
-        """Return the beginning of a text from the server, on one printable line without the key."""
-        return self._origin.quote(text)
-
     async def ask(
         self,
         path: str,

@@ -53,11 +53,12 @@ class Origin:
     has_key: bool | None = None
     """Whether a key was sent; `None` if a foreign client has the key and the address."""
 
-    def quote(self, text: str) -> str:
-        """Return the beginning of `text` on one printable line without secrets."""
-        text = storable(" ".join(scrub(text).split()))
-        text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-        return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]}…"
+
+def quoted(text: str) -> str:
+    """Return the beginning of a foreign text on one printable line without secrets."""
+    text = storable(" ".join(scrub(text).split()))
+    text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]}…"
 
 
 def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: bytes) -> WorkerError:
@@ -66,7 +67,7 @@ def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: 
     kind = _kind_of_status(status, words)
     is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status not in _GATEWAYS
     error = kind(
-        f"{origin.url} answered {status}{_remedy(status, origin)}: {origin.quote(said) or 'no reason given'}",
+        f"{origin.url} answered {status}{_remedy(status, origin)}: {quoted(said) or 'no reason given'}",
         status=status,
         retry_after=retry_after(headers),
         maybe_paid=status in _GATEWAYS or is_fault or RunWaiting.code in words or bool(acted),
@@ -87,7 +88,7 @@ def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
         kind = AnswerRefused if _any_of(_FILTER_WORDS, words) else WorkerRefused
     else:
         kind = WorkerUnavailable if _any_of(_BUSY_WORDS, words) else ReportedFault
-    message = f"{origin.url} answered with an error: {origin.quote(said) or 'no reason given'}"
+    message = f"{origin.url} answered with an error: {quoted(said) or 'no reason given'}"
     error = kind(message, status=status, maybe_paid=True)
     error.acted = _acted(body)
     return error

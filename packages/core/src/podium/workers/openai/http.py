@@ -29,7 +29,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.secrets import register
-from podium.workers.openai.errors import Origin, answer_fault, out_of_files, status_fault
+from podium.workers.openai.errors import Origin, answer_fault, out_of_files, quoted, status_fault
 from podium.workers.openai.providers import Timeouts
 
 MAX_LINE = 2**20
@@ -272,7 +272,7 @@ class Exchange:
 
     def _broken(self, what: str, said: str, content: bytes | None = None) -> WorkerBroken:
         received = None if content is None else self._received(content)
-        told = f"{self._origin.url}: {what}: {self._origin.quote(said)!r}"
+        told = f"{self._origin.url}: {what}: {quoted(said)!r}"
         return WorkerBroken(told, maybe_paid=True, received=received)
 
     def _received(self, content: bytes) -> str | None:
