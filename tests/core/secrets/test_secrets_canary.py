@@ -213,7 +213,7 @@ def test_nothing_that_holds_a_key_shows_it() -> None:
     server = Endpoint("http://host/v1", api_key=KEY, headers={"X-Own": HEADER})
     worker = ChatWorker("m", endpoint=server)
     conductor = Conductor(ChatPlanner(worker), [worker])
-    shown = f"{server!r} {server} {worker!r} {conductor!r} {server._origin!r}"
+    shown = f"{server!r} {server} {worker!r} {conductor!r}"
     assert leaks({"repr": shown}) == []
 
 

@@ -31,13 +31,7 @@ from podium.secrets import Boundary
 from podium.types.messages import storable
 from podium.usage import Usage
 from podium.workers.openai.chat_response import read_usage
-from podium.workers.openai.errors import (
-    Origin,
-    answer_fault,
-    out_of_files,
-    quoted,
-    status_fault,
-)
+from podium.workers.openai.errors import answer_fault, out_of_files, quoted, status_fault
 
 HostErrorReader = Callable[[BaseException], WorkerError | None]
 """Returns the error for an exception that only this host raises; `None` for any other exception."""
@@ -147,35 +141,35 @@ def worker_errors(
 
 def worker_error(error: BaseException, worker: str, *, reader: HostErrorReader | None = None) -> WorkerError:
     """Return the `WorkerError` for an exception: by the reader, by a status, or by words in class names."""
-    origin, chain = Origin(f"worker {worker!r}"), tuple(_chain(error))
+    who, chain = f"worker {worker!r}", tuple(_chain(error))
     if reader is not None:
         for each in chain:
             if (known := reader(each)) is not None:
                 return known
     said = quoted(f"{type(error).__name__}: {error}")
     if any(isinstance(each, UnicodeDecodeError) for each in chain):
-        return AnswerNotUtf8(f"{origin.url} sent bytes that are not UTF-8: {said}", maybe_paid=True)
+        return AnswerNotUtf8(f"{who} sent bytes that are not UTF-8: {said}", maybe_paid=True)
     for each in chain:
-        if (unparsed := _unparsed(origin, each, said)) is not None:
+        if (unparsed := _unparsed(who, each, said)) is not None:
             return unparsed
         if (reported := _reported(each)) is not None:
-            return answer_fault(origin, {"error": reported})
+            return answer_fault(who, {"error": reported})
         if (status := _status(each)) is not None:
-            fault = status_fault(origin, status, _headers(each), _body(each))
+            fault = status_fault(who, status, _headers(each), _body(each))
             # with a status below 300, the client could not read the answer, which is billed
             fault.maybe_paid = fault.maybe_paid or status < HTTPStatus.MULTIPLE_CHOICES
             return fault
-    return _by_words(origin, chain, said)
+    return _by_words(who, chain, said)
 
 
-def _unparsed(origin: Origin, error: BaseException, said: str) -> WorkerError | None:
+def _unparsed(who: str, error: BaseException, said: str) -> WorkerError | None:
     """Return the error for an answer that OpenAI's client could not parse; `None` for other exceptions."""
     names = _class_names(error)
     if _CUT in names:
-        told = f"{origin.url} was cut at its token limit, and the answer cannot be read: {said}"
+        told = f"{who} was cut at its token limit, and the answer cannot be read: {said}"
         return AnswerCut(told, maybe_paid=True, usage=cut_answer_usage(error))
     if _FILTERED in names:
-        return AnswerRefused(f"{origin.url} was stopped by a content filter: {said}", maybe_paid=True)
+        return AnswerRefused(f"{who} was stopped by a content filter: {said}", maybe_paid=True)
     return None
 
 
@@ -187,17 +181,17 @@ def cut_answer_usage(error: BaseException) -> Usage | None:
     return read_usage(reported.model_dump()) if isinstance(reported, BaseModel) else None
 
 
-def _by_words(origin: Origin, chain: Sequence[BaseException], said: str) -> WorkerError:
+def _by_words(who: str, chain: Sequence[BaseException], said: str) -> WorkerError:
     """Return the error for the texts or class names of an exception and its causes."""
     for text, kind, message in _TEXTS:
         if any(text.search(str(each)) for each in chain):
-            return kind(f"{origin.url} {message}: {said}", maybe_paid=True)
+            return kind(f"{who} {message}: {said}", maybe_paid=True)
     names = [name for each in chain for name in _class_names(each)]
     for words, kind, message, maybe_paid in _CLASS_WORDS:
         if any(word in name for word in words for name in names):
-            full = None if maybe_paid else next(filter(None, (out_of_files(origin, e) for e in chain)), None)
-            return full or kind(f"{origin.url} {message}: {said}", maybe_paid=maybe_paid)
-    return WorkerFailed(f"{origin.url} raised {said}", maybe_paid=True)
+            full = None if maybe_paid else next(filter(None, (out_of_files(who, e) for e in chain)), None)
+            return full or kind(f"{who} {message}: {said}", maybe_paid=maybe_paid)
+    return WorkerFailed(f"{who} raised {said}", maybe_paid=True)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -27,7 +27,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.hosts.errors import worker_error
-from podium.workers.openai.errors import Origin, quoted, status_fault
+from podium.workers.openai.errors import quoted, status_fault
 
 T = TypeVar("T")
 _LOG = logging.getLogger("podium.mcp")
@@ -329,7 +329,7 @@ def _call_fault(error: BaseException, seen: _Seen) -> WorkerError:
         case TimeoutError():
             fault = WorkerTimeout(f"{who} did not answer within {seen.seconds:g} s", maybe_paid=True)
         case _ if (response := getattr(cause, "response", None)) is not None:  # an HTTP error status
-            fault = status_fault(Origin(who), response.status_code, response.headers, b"")
+            fault = status_fault(who, response.status_code, response.headers, b"")
         case _ if _is_unknown(cause):
             fault = WorkerUnavailable(f"{who} has ended the session; the next call opens a new one")
         case anyio.ClosedResourceError() | anyio.BrokenResourceError():  # the server may have read the call

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from podium.aio.loops import PerLoop
 from podium.errors import ConfigError
 from podium.secrets import register
-from podium.workers.openai.errors import Origin
 from podium.workers.openai.providers import DEFAULT_PROVIDER, PROVIDERS, Provider, Timeouts, find_provider
 
 if TYPE_CHECKING:
@@ -57,7 +56,6 @@ class Endpoint(PerLoop["Connections"]):
         self.provider = find_provider(provider) if isinstance(provider, str) else provider
         self.timeouts = timeouts or self.provider.timeouts
         self._headers = _request_headers(api_key, headers or {})
-        self._origin = Origin(self.base_url, has_key=api_key is not None)
         public = _PUBLIC_HEADERS | self.provider.public_headers
         secrets = [value for name, value in (headers or {}).items() if name.lower() not in public]
         for secret in (api_key or "", *secrets):
@@ -117,7 +115,7 @@ class Endpoint(PerLoop["Connections"]):
     async def _open(self) -> "Connections":
         from podium.workers.openai.http import Connections  # noqa: PLC0415  (imports aiohttp, which is slow)
 
-        return Connections(self._origin, self._headers, self.timeouts)
+        return Connections(self.base_url, self._headers, self.timeouts)
 
     async def _close(self, part: "Connections") -> None:
         await part.aclose()

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from errno import EMFILE, ENFILE
@@ -45,15 +44,6 @@ class ReportedFault(WorkerBroken):
     """The server reported an error in its answer. The error may be after the answer's finish reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The server of a response, for error messages."""
-
-    url: str
-    has_key: bool | None = None
-    """Whether a key was sent; `None` if a foreign client has the key and the address."""
-
-
 def quoted(text: str) -> str:
     """Return the beginning of a foreign text on one printable line without secrets."""
     text = storable(" ".join(scrub(text).split()))
@@ -61,13 +51,15 @@ def quoted(text: str) -> str:
     return text if len(text) <= MAX_QUOTE else f"{text[:MAX_QUOTE]}…"
 
 
-def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: bytes) -> WorkerError:
-    """Return the error for a status other than 200."""
+def status_fault(
+    server: str, status: int, headers: Mapping[str, str], body: bytes, *, has_key: bool | None = None
+) -> WorkerError:
+    """Return the error for a status other than 200; without `has_key`, a foreign client has the key."""
     said, words, acted = _read_body(body)
     kind = _kind_of_status(status, words)
     is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR and status not in _GATEWAYS
     error = kind(
-        f"{origin.url} answered {status}{_remedy(status, origin)}: {quoted(said) or 'no reason given'}",
+        f"{server} answered {status}{_remedy(status, has_key)}: {quoted(said) or 'no reason given'}",
         status=status,
         retry_after=retry_after(headers),
         maybe_paid=status in _GATEWAYS or is_fault or RunWaiting.code in words or bool(acted),
@@ -77,7 +69,7 @@ def status_fault(origin: Origin, status: int, headers: Mapping[str, str], body: 
     return error
 
 
-def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
+def answer_fault(server: str, body: Mapping[str, Any]) -> WorkerError:
     """Return the error for an error body in a response with status 200."""
     said, words = _read_error(body)
     status = next((int(word) for word in words if word.isdecimal() and int(word) in _STATUSES), None)
@@ -88,17 +80,17 @@ def answer_fault(origin: Origin, body: Mapping[str, Any]) -> WorkerError:
         kind = AnswerRefused if _any_of(_FILTER_WORDS, words) else WorkerRefused
     else:
         kind = WorkerUnavailable if _any_of(_BUSY_WORDS, words) else ReportedFault
-    message = f"{origin.url} answered with an error: {quoted(said) or 'no reason given'}"
+    message = f"{server} answered with an error: {quoted(said) or 'no reason given'}"
     error = kind(message, status=status, maybe_paid=True)
     error.acted = _acted(body)
     return error
 
 
-def out_of_files(origin: Origin, error: BaseException) -> WorkerUnavailable | None:
+def out_of_files(server: str, error: BaseException) -> WorkerUnavailable | None:
     """Return the error for an exception of a process, or a machine, without a free file descriptor."""
     if not isinstance(error, OSError) or error.errno not in (EMFILE, ENFILE):
         return None
-    told = f"no connection to {origin.url}, because this process has no free file descriptor: "
+    told = f"no connection to {server}, because this process has no free file descriptor: "
     fault = WorkerUnavailable(told + "raise its limit (`ulimit -n`), or lower the concurrency")
     fault.is_local = True
     return fault
@@ -134,17 +126,17 @@ def _kind_of_status(status: int, words: list[str]) -> type[WorkerError]:
     return WorkerUnavailable if busy else WorkerRefused
 
 
-def _remedy(status: int, origin: Origin) -> str:
+def _remedy(status: int, has_key: bool | None) -> str:  # noqa: FBT001 - also `None`
     if status < HTTPStatus.MULTIPLE_CHOICES:
         return ", which is not a valid status for an answer"
-    if status < HTTPStatus.BAD_REQUEST and origin.has_key is not None:
+    if status < HTTPStatus.BAD_REQUEST and has_key is not None:
         return " (redirects are not followed: use the final URL as base_url)"
-    if origin.has_key is None:
+    if has_key is None:
         keys = " (the key was refused, or none was sent: check the key of its client)"
         paths = " (no such model or path: check the model's name and the URL of its client)"
         return keys if status in (401, 403) else paths if status == HTTPStatus.NOT_FOUND else ""
     if status in (401, 403):
-        told = "the key was refused" if origin.has_key else "no key was sent"
+        told = "the key was refused" if has_key else "no key was sent"
         return f" ({told}: check the endpoint's api_key, or the variable in its key_env)"
     if status == HTTPStatus.NOT_FOUND:
         return " (no such model or path: check the worker's model and the endpoint's base_url)"

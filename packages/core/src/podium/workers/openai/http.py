@@ -29,7 +29,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.secrets import register
-from podium.workers.openai.errors import Origin, answer_fault, out_of_files, quoted, status_fault
+from podium.workers.openai.errors import answer_fault, out_of_files, quoted, status_fault
 from podium.workers.openai.providers import Timeouts
 
 MAX_LINE = 2**20
@@ -52,20 +52,20 @@ T = TypeVar("T")
 class Connections:
     """The connections to one server in one event loop. The first request opens the first connection."""
 
-    def __init__(self, origin: Origin, headers: Mapping[str, str], timeouts: Timeouts) -> None:
-        self.origin = origin
+    def __init__(self, url: str, headers: Mapping[str, str], timeouts: Timeouts) -> None:
+        self.url = url
         self.timeouts = timeouts
         self.headers = headers
         self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,  # callers limit the concurrent calls
                 keepalive_timeout=KEEPALIVE_SECONDS,
-                ssl=_trusted() if origin.url.startswith("https:") else True,
+                ssl=_trusted() if url.startswith("https:") else True,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             timeout=aiohttp.ClientTimeout(connect=timeouts.connect),  # name lookup, TCP and TLS together
-            proxy=find_proxy(origin.url),
+            proxy=find_proxy(url),
         )
 
     async def aclose(self) -> None:
@@ -93,13 +93,13 @@ class Exchange:
         headers: Mapping[str, str],
     ) -> None:
         self._connections = connections
-        self._origin = connections.origin
-        self._url = connections.origin.url + path
+        self._server = connections.url
+        self._url = connections.url + path
         self._end = end
         # Headers of the session would also be sent to a proxy.
         self._headers = {**connections.headers, **headers}
         if end <= get_running_loop().time():  # an expired timeout would still send on an open connection
-            raise WorkerTimeout(f"{self._origin.url} was not called: the deadline had passed")
+            raise WorkerTimeout(f"{self._server} was not called: the deadline had passed")
         try:
             self._content = None if body is None else json.dumps(body).encode()
         except (TypeError, ValueError, RecursionError) as exc:
@@ -144,7 +144,7 @@ class Exchange:
             if raw := self._read_event(event, cut=True):
                 yield raw
         if not (done or self._has_end):
-            told = f"the stream of {self._origin.url} ended with its connection, without [DONE]"
+            told = f"the stream of {self._server} ended with its connection, without [DONE]"
             raise WorkerBroken(told, maybe_paid=True)
 
     async def _within(self, limit: float, answer: Awaitable[T]) -> T:
@@ -155,7 +155,7 @@ class Exchange:
                 return await answer
         except TimeoutError as exc:
             raise WorkerTimeout(
-                f"{self._origin.url} did not respond within {seconds:.3g} s: "
+                f"{self._server} did not respond within {seconds:.3g} s: "
                 "raise the endpoint's timeouts or the limits of the run if it needs more time",
                 maybe_paid=self._is_sent,
             ) from exc
@@ -171,12 +171,13 @@ class Exchange:
             return response
         if response.status == HTTPStatus.OK:
             raise WorkerBroken(
-                f"{self._origin.url} compressed its answer ({encoding}), although the request forbids "
+                f"{self._server} compressed its answer ({encoding}), although the request forbids "
                 "compression: the size of such an answer cannot be limited",
                 maybe_paid=True,
             )
         content = await self._body(response, _MAX_ERROR_BODY, cut=True)
-        raise status_fault(self._origin, response.status, response.headers, content)
+        has_key = "Authorization" in self._connections.headers
+        raise status_fault(self._server, response.status, response.headers, content, has_key=has_key)
 
     async def _send(self) -> aiohttp.ClientResponse:
         session, url, headers = self._connections.session, self._url, self._headers
@@ -190,7 +191,7 @@ class Exchange:
                 "base_url is not a URL: write it as in https://api.openai.com/v1"
             )
         except (aiohttp.ClientError, OSError) as exc:
-            fault = out_of_files(self._origin, exc) or _unanswered(self._url, exc, sent=self._is_sent)
+            fault = out_of_files(self._server, exc) or _unanswered(self._url, exc, sent=self._is_sent)
             if not isinstance(exc, aiohttp.ClientResponseError):
                 raise fault from exc
         raise fault  # without its cause, whose repr has the request's headers with the key
@@ -233,7 +234,7 @@ class Exchange:
         try:
             raw = json.loads(content)
         except UnicodeDecodeError as exc:
-            told = f"{self._origin.url}: its answer is not UTF-8: {exc}"
+            told = f"{self._server}: its answer is not UTF-8: {exc}"
             raise AnswerNotUtf8(told, maybe_paid=True, received=self._received(content)) from exc
         except (ValueError, RecursionError) as exc:
             if self._is_page(content):
@@ -252,10 +253,10 @@ class Exchange:
             if cut:
                 return {}
             if event.name == "error":
-                raise answer_fault(self._origin, {"error": data}) from exc
+                raise answer_fault(self._server, {"error": data}) from exc
             raise self._broken("an event of its stream is not JSON", data) from exc
         if event.name == "error":
-            raise answer_fault(self._origin, raw if isinstance(raw, dict) else {"error": data})
+            raise answer_fault(self._server, raw if isinstance(raw, dict) else {"error": data})
         return self._checked(raw)
 
     def _checked(self, raw: object, content: bytes | None = None) -> dict[str, Any]:
@@ -264,15 +265,15 @@ class Exchange:
         if not isinstance(raw, dict):
             raise self._broken("its answer is not a JSON object", repr(raw), content)
         if raw.get("object") == "error" or (raw.get("detail") and not raw.keys() & _ANSWERS):
-            raise answer_fault(self._origin, raw)
+            raise answer_fault(self._server, raw)
         for part in (raw, *_choices(raw)):
             if part.get("error") not in (None, "", False) or part.get("errors"):
-                raise answer_fault(self._origin, part)
+                raise answer_fault(self._server, part)
         return raw
 
     def _broken(self, what: str, said: str, content: bytes | None = None) -> WorkerBroken:
         received = None if content is None else self._received(content)
-        told = f"{self._origin.url}: {what}: {quoted(said)!r}"
+        told = f"{self._server}: {what}: {quoted(said)!r}"
         return WorkerBroken(told, maybe_paid=True, received=received)
 
     def _received(self, content: bytes) -> str | None:
