@@ -25,15 +25,8 @@ _MAX_READ = 16 * 1024
 _MAX_EXPRESSION = 500
 _MASK = "\ue000"
 """Stands for a quantity that is not a plain number."""
-_MONTH = "(?:{})\\.?".format(
-    "|".join(
-        f"{name[:3]}(?:{name[3:]})?"
-        for name in (
-            *("january", "february", "march", "april", "may", "june", "july"),
-            *("august", "september", "october", "november", "december"),
-        )
-    )
-)
+_MONTHS = "january february march april may june july august september october november december"
+_MONTH = "(?:{})\\.?".format("|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS.split()))
 _FOREIGN = re.compile(
     r"(?<![\w.])(?:[0-9]++(?P<mark>[-/.:])[0-9]++(?>(?:(?P=mark)[0-9]++)+)(?>(?:t[0-9:.]++z?)?)"
     # ^ a date, a version, a phone

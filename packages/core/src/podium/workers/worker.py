@@ -197,8 +197,7 @@ class Card:
     """Whether its server bills no call that it answers with an error of its own (5xx, without the statuses of
     gateways). Otherwise such a call is charged for its prompt."""
     measured: tuple[MeasuredRate, ...] = ()
-    """The measured rates of right answers, by kind of questions; see
-    `podium.workers.read_measured`."""
+    """The measured rates of right answers, by kind of questions; see `podium.workers.rates`."""
 
     def __post_init__(self) -> None:
         check_name(self.name, "a worker's name")

@@ -273,7 +273,7 @@ def _change(log: SqlLog, row: RunRow) -> tuple[Value, ...]:
 
 
 _GATHER_TURNS = 8
-"""Turns of the event loop before a batch is closed: the end of a run follows that of its last step."""
+"""Turns of the event loop before a batch is closed: the end of a run follows soon after its last step."""
 
 
 class GroupCommit:

@@ -97,10 +97,7 @@ def _is_count(value: object) -> bool:
 
 
 def _first(counts: Mapping[str, int], *names: str) -> int:
-    for name in names:
-        if name in counts:
-            return counts[name]
-    return 0
+    return next((counts[name] for name in names if name in counts), 0)
 
 
 class AnswerReader:
