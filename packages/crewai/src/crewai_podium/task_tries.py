@@ -6,7 +6,7 @@ actions of the earlier ones.
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Self
+from typing import Self
 
 from crewai import Task
 
@@ -14,9 +14,8 @@ from podium.conductor import Conductor
 from podium.run import Listener
 from podium.run_state import unbilled
 from podium.run_state.reuse import PaidResults
-from podium.types import AnswerDelta, Event, PlanDelta, StepDelta
-
-_PIECES: Final = (AnswerDelta, PlanDelta, StepDelta)
+from podium.types import Event
+from podium.types.events import PIECES
 
 
 @dataclass
@@ -49,7 +48,7 @@ class TaskTries:
             return on_event
 
         def hear(event: Event) -> None:
-            if not isinstance(event, _PIECES):
+            if not isinstance(event, PIECES):
                 self._heard.append(event)
             if on_event is not None:
                 on_event(event)

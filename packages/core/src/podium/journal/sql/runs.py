@@ -17,10 +17,11 @@ from podium.types.result import RunStatus
 _ALL = 2**62
 """A limit above any number of rows. `LIMIT NULL` and `LIMIT -1` each work in only one of the databases."""
 _VALUES = 500
-"""Maximum values of one statement."""
-_STRAYS = """
-SELECT DISTINCT run_id FROM podium_events AS record
-WHERE NOT EXISTS (SELECT 1 FROM podium_runs AS run WHERE run.run_id = record.run_id)
+"""Maximum values of one statement, and rows of one that reads all runs."""
+_BEGUN = """
+SELECT record.run_id, run.run_id AS has_row
+FROM podium_events AS record LEFT JOIN podium_runs AS run ON run.run_id = record.run_id
+WHERE record.run_id > ? AND record.number = 0 ORDER BY record.run_id LIMIT ?
 """
 _RECORDS = "SELECT run_id, number, at, text, hash FROM podium_events WHERE run_id = ? ORDER BY number"
 _CLAIM = "UPDATE podium_runs SET holder = ?, fence = ?, recoveries = ? WHERE run_id = ?"
@@ -85,7 +86,11 @@ async def labels_of(transaction: Transaction, keys: Collection[str]) -> Mapping[
 
 async def strays(transaction: Transaction) -> list[str]:
     """Return the ids that have records but no row."""
-    return [row["run_id"] for row in await transaction.fetch(_STRAYS)]
+    found, after = list[str](), ""
+    while rows := await transaction.fetch(_BEGUN, after, _VALUES):
+        found += [row["run_id"] for row in rows if row["has_row"] is None]
+        after = rows[-1]["run_id"]
+    return found
 
 
 async def delete_run(transaction: Transaction, database: Database, run_id: str) -> None:
