@@ -17,7 +17,7 @@ from podium.conductor import Conductor
 from podium.errors import QueryError
 from podium.hosts.results import plan_lines
 from podium.mcp.workers import check_sdk
-from podium.plan_text import read_saved_plan
+from podium.plan_text.edits import read_saved_plan
 from podium.secrets import scrub
 from podium.types import Plan
 from podium.types.messages import read_query

@@ -3,7 +3,6 @@ from .edits import (
     Remove as Remove,
     edit_plan as edit_plan,
     read_edits as read_edits,
-    read_saved_plan as read_saved_plan,
 )
 from .parser import PlanReader as PlanReader, parse_plan as parse_plan
 from .writer import Spelling as Spelling, write_plan as write_plan

@@ -132,23 +132,18 @@ def _after_removal(step: Step, at: int) -> Step:
 
 
 def read_saved_plan(text: str, workers: Sequence[str], max_steps: int) -> Plan:
-    """Read a plan that `Plan.to_json` returned, with numbers or names of workers, or a plan in any spelling.
-
-    Args:
-        text: the plan.
-        workers: names of the pool's workers.
-        max_steps: maximum number of steps.
-
-    Raises:
-        PlanError: the text contains no valid plan.
-    """
+    """Read a plan that `Plan.to_json` returned, or a plan in any spelling; it may name workers."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
         data = None
-    if isinstance(data, dict) and "schema" in data:
-        return Plan.from_json(_with_numbers(data, workers))
-    return parse_plan(text, workers=workers, max_steps=max_steps)
+    if not isinstance(data, dict) or "schema" not in data:
+        return parse_plan(text, workers=workers, max_steps=max_steps)
+    rows = data.get("steps")
+    for index, row in enumerate(rows if isinstance(rows, list) else ()):
+        if isinstance(row, dict) and isinstance(name := row.get("worker"), str):
+            row["worker"] = worker_number(name, workers, f"step {index}")
+    return Plan.from_json(data)
 
 
 def worker_number(name: str, workers: Sequence[str], where: str) -> int:
@@ -157,16 +152,3 @@ def worker_number(name: str, workers: Sequence[str], where: str) -> int:
         told = f"{where} names worker {name!r:.80}; the workers are {', '.join(workers)}"
         raise PlanInvalid("unknown_worker", told)
     return workers.index(name)
-
-
-def _with_numbers(data: Mapping[str, Any], workers: Sequence[str]) -> dict[str, Any]:
-    """Return a saved plan with the names of workers replaced by their numbers."""
-    rows = data.get("steps")
-    if not isinstance(rows, list):
-        return dict(data)
-    steps = []
-    for index, row in enumerate(rows):
-        name = row.get("worker") if isinstance(row, dict) else None
-        number = worker_number(name, workers, f"step {index}") if isinstance(name, str) else name
-        steps.append({**row, "worker": number} if isinstance(name, str) else row)
-    return {**data, "steps": steps}

@@ -11,6 +11,7 @@ from typing import Any, Final
 from langchain_podium.graph.graph_node import Data
 from podium.errors import PlanInvalid, PlanSyntaxError
 from podium.plan_text import edit_plan, parse_plan, read_edits
+from podium.plan_text.edits import read_saved_plan
 from podium.secrets import scrub
 from podium.types import ApprovalAsked, Forecast, Plan
 
@@ -151,13 +152,11 @@ def _read_facts(said: Mapping[str, Any], plan: Plan, workers: Sequence[str], mos
 def _read_plan(data: object, workers: Sequence[str], most_steps: int) -> Plan:
     if isinstance(data, Plan):
         return data
-    if isinstance(data, Mapping) and "schema" in data:
-        return Plan.from_json(data)
     try:
         text = data if isinstance(data, str) else json.dumps(data)
     except (TypeError, ValueError) as error:
         raise PlanInvalid("bad_shape", f"the plan is {data!r:.80}: write it as text or as JSON") from error
-    return parse_plan(text, workers=workers, max_steps=most_steps)
+    return read_saved_plan(text, workers, most_steps)
 
 
 def _changed(plan: Plan, now: Plan) -> Decision:
