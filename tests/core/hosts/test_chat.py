@@ -61,7 +61,6 @@ async def test_a_call_is_answered() -> None:
     answer = await ChatCall(team(reader, writer), ASK, sampling=Sampling(max_tokens=9)).run()
     assert (answer.text, answer.finish_reason, answer.tool_calls) == ("Yes.", "stop", ())
     assert answer.usage == answer.result.usage
-    assert [outcome.worker for outcome in answer.sources] == ["reader", "writer"]
     assert [request.stream for request in (*reader.requests, *writer.requests)] == [False, False]
     assert [request.sampling.max_tokens for request in (*reader.requests, *writer.requests)] == [None, 9]
     assert answer.continuation is None

@@ -18,7 +18,7 @@ from podium.hosts.continuation import (
     session_run_id,
     write_continuation,
 )
-from podium.hosts.results import Partial, answer_sources, answered, check_partial, lack_after, run_failed
+from podium.hosts.results import Partial, answered, check_partial, lack_after, run_failed
 from podium.run import Listener, RunOptions, StreamedAnswer
 from podium.run_state.reuse import PaidResults
 from podium.types import (
@@ -27,7 +27,6 @@ from podium.types import (
     Constraint,
     Event,
     Message,
-    Outcome,
     Part,
     Plan,
     Result,
@@ -186,11 +185,6 @@ class ChatAnswer:
     def new_usage(self) -> Usage:
         """The part of `usage` that this call used; 0 if the result is from the journal."""
         return self.usage.beyond(self.spent_before)
-
-    @property
-    def sources(self) -> tuple[Outcome, ...]:
-        """The outcomes that the answer depends on, in the plan's order."""
-        return answer_sources(self.result)
 
 
 class ChatCall:
