@@ -3,14 +3,13 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 from unicodedata import normalize
 
 from podium.errors import PlanInvalid, PlanInvalidCode
 from podium.plan_text.literals import Node, Word
 from podium.types.messages import storable
 from podium.types.plan import (
-    ENOUGH_AND_REFERENCES,
     PREVIOUS,
     Plan,
     Step,
@@ -20,7 +19,6 @@ from podium.types.plan import (
     no_previous,
     references_in,
     renumbered,
-    wrong_enough,
 )
 
 ID_KEYS = frozenset(
@@ -258,13 +256,21 @@ def read_row(node: Node, index: int, roster: Roster, ids: StepIds) -> Step:
     enough = [value for key, value in others if key == "enough"]
     if len(enough) > 1:
         _fail("duplicate_field", index, enough[1].start, "has two keys for enough: write one")
-    if not enough:
-        return step
-    least = _read_enough(index, enough[0], len(step.access))
-    if step.references and least not in (None, len(step.access)):
-        message = f"step {index}: {ENOUGH_AND_REFERENCES}"
-        raise PlanInvalid("bad_enough", message, step=index, position=enough[0].start)
-    return replace(step, enough=least)
+    return _with_enough(step, index, enough[0]) if enough else step
+
+
+def _with_enough(step: Step, index: int, node: Node) -> Step:
+    value: Any = node.value
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in ("all", "none", "null"):
+            return step
+        value = int(word) if word.isdecimal() and word.isascii() and len(word) <= 6 else value
+    least: Any = value if isinstance(value, int | str) else "…"
+    try:
+        return replace(step, enough=least)
+    except PlanInvalid as error:
+        raise PlanInvalid("bad_enough", f"step {index}: {error}", step=index, position=node.start) from None
 
 
 def _fields(node: Node, step: int | None) -> dict[Field, Node]:
@@ -374,16 +380,3 @@ def _read_access(index: int, node: Node, roster: Roster, ids: StepIds) -> tuple[
             told = f"lists {entry.value!r:.60}: write {words} numbers of earlier steps"
             _fail("bad_access", index, entry.start, told)
     return tuple(sorted(seen)), previous
-
-
-def _read_enough(index: int, node: Node, inputs: int) -> int | None:
-    value = node.value
-    if isinstance(value, str):
-        word = value.strip().lower()
-        if word in ("all", "none", "null"):
-            return None
-        value = int(word) if word.isdecimal() and word.isascii() and len(word) <= 6 else value
-    if isinstance(value, int) and 1 <= value <= inputs:
-        return value
-    message = f"step {index}: {wrong_enough(value if isinstance(value, int | str) else '…', inputs)}"
-    raise PlanInvalid("bad_enough", message, step=index, position=node.start)

@@ -158,10 +158,6 @@ SCHEMA = 1
 """Version of a plan's JSON form; increased when older readers would misread it."""
 PREVIOUS = "previous"
 """The entry of an access list that means all steps of the previous round."""
-ENOUGH_AND_REFERENCES = (
-    "a step whose subtask refers to outputs waits for all steps on its access list: leave out enough"
-)
-"""The error message for `enough` together with a reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +197,7 @@ class Step:
         object.__setattr__(self, "access", tuple(sorted(set(self.access))))
         if self.enough is not None:
             if not _is_number(self.enough) or not 1 <= self.enough <= len(self.access):
-                raise PlanInvalid("bad_enough", wrong_enough(self.enough, len(self.access)))
+                raise PlanInvalid("bad_enough", _wrong_enough(self.enough, len(self.access)))
             if self.enough == len(self.access):
                 object.__setattr__(self, "enough", None)
         self._check_references()
@@ -213,7 +209,8 @@ class Step:
             if number not in self.access:
                 raise PlanInvalid("bad_reference", bad_reference("a step", str(number)))
         if self.references and self.enough is not None:
-            raise PlanInvalid("bad_enough", ENOUGH_AND_REFERENCES)
+            told = "a step whose subtask refers to outputs waits for all steps on its access list"
+            raise PlanInvalid("bad_enough", f"{told}: leave out enough")
 
     @property
     def references(self) -> tuple[int, ...]:
@@ -462,7 +459,7 @@ def label_of(step: Step, index: int) -> int:
     return index if step.label is None else step.label
 
 
-def wrong_enough(enough: object, inputs: int) -> str:
+def _wrong_enough(enough: object, inputs: int) -> str:
     """Return the error message for an `enough` that does not fit an access list of `inputs` steps."""
     if not inputs:
         return f"enough is {enough!r:.60}, and the access list is empty: leave out enough"
