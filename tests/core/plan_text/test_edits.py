@@ -8,8 +8,8 @@ from core.actors import plan_of
 from hypothesis import given, strategies as st
 
 from podium.errors import PlanInvalid
-from podium.plan_text import Change, Remove, edit_plan, read_edits
-from podium.plan_text.edits import Edit
+from podium.plan_text import Change, Move, Remove, edit_plan, read_edits
+from podium.plan_text.edits import Edit, Insert
 from podium.types import Message, Plan, Step
 
 PLAN = Plan(
@@ -30,9 +30,31 @@ NAMES = ("search", "reader", "critic")
             Change(step=3, access=()),
             plan_of((0, "find a", ()), (1, "find b", ()), (2, "check", (1,)), (0, "answer", ())),
         ),
+        (
+            Insert(at=1, step=Step(1, "find c", (0,))),
+            plan_of(
+                (0, "find a", ()),
+                (1, "find c", (0,)),
+                (1, "find b", ()),
+                (2, "check", (2,)),
+                (0, "answer", (0, 3)),
+            ),
+        ),
+        (
+            Insert(at=4, step=Step(1, "polish", (3,))),
+            plan_of(*((s.worker, s.subtask, s.access) for s in PLAN.steps), (1, "polish", (3,))),
+        ),
         (Remove(step=3), plan_of((0, "find a", ()), (1, "find b", ()), (2, "check", (1,)))),
+        (
+            Move(step=0, to=2),
+            plan_of((1, "find b", ()), (2, "check", (0,)), (0, "find a", ()), (0, "answer", (1, 2))),
+        ),
+        (
+            Move(step=2, to=2),
+            PLAN,
+        ),
     ],
-    ids=["change", "see nothing", "remove"],
+    ids=["change", "see nothing", "insert", "append", "remove", "move", "move nowhere"],
 )
 def test_what_an_edit_makes_of_a_plan(edit: Edit, plan: Plan) -> None:
     """Steps that move are followed in access lists, and the question stays."""
@@ -46,6 +68,8 @@ def test_an_edit_leaves_how_many_steps_are_enough() -> None:
     race = Plan((Step(0, "a"), Step(1, "b"), Step(2, "tell", (0, 1), 1)))
     assert edit_plan(race, Change(step=2, subtask="say")).steps[2] == Step(2, "say", (0, 1), 1)
     assert edit_plan(race, Change(step=2, enough=2)).steps[2] == Step(2, "tell", (0, 1))
+    assert edit_plan(race, Insert(at=0, step=Step(0, "x"))).steps[3] == Step(2, "tell", (1, 2), 1)
+    assert edit_plan(race, Move(step=1, to=0)).steps[2].enough == 1
 
 
 @pytest.mark.parametrize(
@@ -53,6 +77,11 @@ def test_an_edit_leaves_how_many_steps_are_enough() -> None:
     [
         (Remove(step=0), "bad_access", "step 0 cannot be removed while step 3 lists it"),
         (Remove(step=4), "bad_shape", "there is no step 4: write a number from 0 to 3"),
+        (Move(step=2, to=0), "forward_access", "which is not an earlier step"),
+        (Move(step=1, to=3), "forward_access", ""),
+        (Move(step=0, to=-1), "bad_shape", "there is no position -1"),
+        (Insert(at=0, step=Step(0, "x", (0,))), "forward_access", "lists itself"),
+        (Insert(at=5, step=Step(0, "x")), "bad_shape", "there is no position 5"),
         (Change(step=0, subtask=" "), "empty_subtask", ""),
         (Change(step=0, access=(3,)), "forward_access", ""),
         (Change(step=0, worker=-2), "bad_worker", ""),
@@ -67,23 +96,28 @@ def test_an_edit_that_leaves_no_plan_is_refused(edit: Edit, code: str, told: str
 
 
 @st.composite
-def plans_and_edits(draw: st.DrawFn) -> tuple[Plan, list[Remove]]:
+def plans_and_edits(draw: st.DrawFn) -> tuple[Plan, list[Edit]]:
     """Draw a plan whose subtasks are all different, and edits that may or may not fit it."""
     steps = []
     for index in range(draw(st.integers(1, 6))):
         seen = draw(st.sets(st.integers(0, index - 1), max_size=3)) if index else set()
         steps.append(Step(0, f"s{index}", tuple(seen)))
     at = st.integers(0, 6)
-    return Plan(tuple(steps)), draw(st.lists(st.builds(Remove, step=at), max_size=4))
+    edits: st.SearchStrategy[Edit] = st.one_of(
+        st.builds(Remove, step=at),
+        st.builds(Move, step=at, to=at),
+        st.builds(Insert, at=at, step=st.just(Step(1, "new"))),
+    )
+    return Plan(tuple(steps)), draw(st.lists(edits, max_size=4))
 
 
 def seen_by(plan: Plan) -> dict[str, set[str]]:
     """Return whom each step is shown, by subtask."""
-    return {s.subtask: {plan.steps[i].subtask for i in s.access} for s in plan.steps}
+    return {s.subtask: {plan.steps[i].subtask for i in s.access} for s in plan.steps if s.subtask != "new"}
 
 
 @given(plans_and_edits())
-def test_who_sees_whom_stays_when_steps_go(drawn: tuple[Plan, list[Remove]]) -> None:
+def test_who_sees_whom_stays_when_steps_come_go_and_move(drawn: tuple[Plan, list[Edit]]) -> None:
     """No edit but a change of an access list changes what a step is shown."""
     plan, edits = drawn
     try:
@@ -98,11 +132,15 @@ def test_edits_are_read_from_plain_data() -> None:
     """Workers by number or name."""
     data = [
         {"op": "change", "step": 0, "worker": "critic", "subtask": "x"},
+        {"op": "insert", "at": 1, "worker": 1, "subtask": "y", "access": [0], "enough": 1},
         {"op": "remove", "step": 2},
+        {"op": "move", "step": 0, "to": 1},
     ]
     assert read_edits(data, NAMES) == (
         Change(step=0, worker=2, subtask="x"),
+        Insert(at=1, step=Step(1, "y", (0,))),
         Remove(step=2),
+        Move(step=0, to=1),
     )
 
 
@@ -110,7 +148,7 @@ def test_edits_are_read_from_plain_data() -> None:
     ("data", "code", "told"),
     [
         ({}, "bad_shape", "edits must be a list"),
-        (["x"], "bad_shape", "edit 0 is 'x': write an op of change, remove"),
+        (["x"], "bad_shape", "edit 0 is 'x': write an op of change, insert, remove, move"),
         ([{"op": "obey"}], "bad_shape", "write an op of"),
         ([{"op": ["remove"]}], "bad_shape", "write an op of"),
         ([{"op": "remove"}], "bad_shape", "the keys of 'remove' are step"),
@@ -128,6 +166,7 @@ def test_edits_are_read_from_plain_data() -> None:
             "unknown_worker",
             "workers are search, reader",
         ),
+        ([{"op": "insert", "at": 0, "worker": 0, "subtask": ""}], "empty_subtask", ""),
     ],
 )
 def test_what_is_no_edit_is_refused(data: Any, code: str, told: str) -> None:
@@ -147,7 +186,11 @@ _JSON: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@given(st.lists(_JSON | st.fixed_dictionaries({"op": st.sampled_from(["remove", "change"]), "step": _JSON})))
+@given(
+    st.lists(
+        _JSON | st.fixed_dictionaries({"op": st.sampled_from(["remove", "move", "change"]), "step": _JSON})
+    )
+)
 def test_whatever_is_read_the_outcome_is_a_plan_or_its_error(data: list[Any]) -> None:
     """Nothing else is raised."""
     make: Callable[[], Plan] = lambda: edit_plan(PLAN, *read_edits(data, NAMES))  # noqa: E731 - said once

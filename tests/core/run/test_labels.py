@@ -7,7 +7,8 @@ from podium.conductor import Conductor
 from podium.errors import PlanInvalid, WorkerFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
-from podium.plan_text import Change, Remove, edit_plan, parse_plan, write_plan
+from podium.plan_text import Move, edit_plan, parse_plan, write_plan
+from podium.plan_text.edits import Insert
 from podium.types import Plan, Step
 from podium.workers import ScriptedWorker
 
@@ -53,7 +54,7 @@ async def test_a_resumed_run_shows_the_same_numbers_and_pays_once() -> None:
 
 
 def test_labels_survive_writing_and_edits() -> None:
-    """Plan text has them as ids, JSON as labels."""
+    """Plan text has them as ids, JSON as labels; a new step gets a number that no step has."""
     plan = parse_plan(NUMBERED, workers=2)
     for written in (
         parse_plan(write_plan(plan, "rows"), workers=2),
@@ -64,9 +65,9 @@ def test_labels_survive_writing_and_edits() -> None:
         assert written.labels == (1, 2, 5)
     assert write_plan(plan, "rows").startswith(NUMBERED.splitlines()[0])
     assert parse_plan(write_plan(plan, "lists"), workers=2) == plan
-    changed = edit_plan(plan, Change(step=2, subtask="Subtract.", access=(0,)), Remove(step=1))
-    assert changed.labels == (1, 5)
-    assert changed.steps[1].access == (0,)
+    changed = edit_plan(plan, Insert(at=0, step=Step(0, "Look around.")), Move(step=0, to=1))
+    assert changed.labels == (1, 6, 2, 5)
+    assert changed.steps[2].access == (0,)
 
 
 @pytest.mark.parametrize("labels", [(1, None), (1, 1)])

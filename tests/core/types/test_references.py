@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from podium.errors import PlanInvalid
-from podium.plan_text import Change, PlanReader, Remove, Spelling, edit_plan, parse_plan, write_plan
+from podium.plan_text import Change, Move, PlanReader, Remove, Spelling, edit_plan, parse_plan, write_plan
+from podium.plan_text.edits import Insert
 from podium.types import Plan, Step
 from podium.types.plan import literal
 
@@ -131,12 +132,15 @@ def test_a_step_that_needs_only_some_inputs_refers_to_none() -> None:
 
 def test_edits_follow_references() -> None:
     """Steps that move are followed; one that is referred to is not lost."""
-    plan = Plan((Step(0, "a"), Step(0, "b"), Step(0, "c"), Step(0, r"use {{0}}, {{2}} and \{{0}}", (0, 2))))
-    removed = edit_plan(plan, Remove(step=1))
-    assert removed.steps[2].subtask == r"use {{0}}, {{1}} and \{{0}}"
-    assert removed.steps[2].access == (0, 1)
+    plan = Plan((Step(0, "a"), Step(0, "b"), Step(0, r"use {{0}}, {{1}} and \{{0}}", (0, 1))))
+    moved = edit_plan(plan, Move(step=0, to=1))
+    assert moved.steps[2].subtask == r"use {{1}}, {{0}} and \{{0}}"
+    inserted = edit_plan(plan, Insert(at=1, step=Step(0, "see {{0}}", (0,))))
+    assert inserted.steps[1].subtask == "see {{0}}"
+    assert inserted.steps[3].subtask == r"use {{0}}, {{2}} and \{{0}}"
+    assert edit_plan(inserted, Remove(step=1)) == plan
     with pytest.raises(PlanInvalid, match="access list"):
-        edit_plan(plan, Change(step=3, access=(0,)))
+        edit_plan(plan, Change(step=2, access=(0,)))
 
 
 @given(TEXTS)

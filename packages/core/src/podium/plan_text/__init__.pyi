@@ -1,5 +1,6 @@
 from .edits import (
     Change as Change,
+    Move as Move,
     Remove as Remove,
     edit_plan as edit_plan,
     read_edits as read_edits,

@@ -1,7 +1,7 @@
 """Reads and edits saved plans."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,11 +26,30 @@ class Change:
 
     def apply(self, plan: Plan) -> Plan:
         """Return the plan with the step changed."""
-        at = _index(self.step, plan)
+        at = _index(self.step, len(plan.steps))
         names = ("worker", "subtask", "access", "enough", "previous")
         changes = {name: value for name in names if (value := getattr(self, name)) is not None}
         step = replace(plan.steps[at], **changes)
         return replace(plan, steps=(*plan.steps[:at], step, *plan.steps[at + 1 :]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert:
+    """Inserts a step."""
+
+    at: int
+    """Index of the new step, from 0. To append the step, write the number of steps in the plan."""
+    step: Step
+    """The new step. Its access list has the indices of earlier steps. In a plan with labels, the step
+    gets the next label."""
+
+    def apply(self, plan: Plan) -> Plan:
+        """Return the plan with the step inserted."""
+        at = _index(self.at, len(plan.steps) + 1, "position")
+        kept = _numbered(plan.steps, lambda old: old + (old >= at))
+        labels = [step.label for step in kept if step.label is not None]
+        new = replace(self.step, label=max(labels) + 1 if labels else None)
+        return replace(plan, steps=(*kept[:at], new, *kept[at:]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +61,35 @@ class Remove:
 
     def apply(self, plan: Plan) -> Plan:
         """Return the plan without the step."""
-        at = _index(self.step, plan)
+        at = _index(self.step, len(plan.steps))
         listing = [index for index, step in enumerate(plan.steps) if at in step.access]
         if listing:
             who = ", ".join(map(str, listing))
             told = f"step {at} cannot be removed while step {who} lists it: change that access list first"
             raise PlanInvalid("bad_access", told, step=at)
         rest = (*plan.steps[:at], *plan.steps[at + 1 :])
-        return replace(plan, steps=tuple(_after_removal(step, at) for step in rest))
+        return replace(plan, steps=_numbered(rest, lambda old: old - (old > at)))
 
 
-Edit = Change | Remove
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """Moves a step; it must stay after the steps on its access list, and before the steps that list it."""
+
+    step: int
+    """Index of the step, from 0."""
+    to: int
+    """New index of the step."""
+
+    def apply(self, plan: Plan) -> Plan:
+        """Return the plan with the step moved."""
+        count = len(plan.steps)
+        at, to = _index(self.step, count), _index(self.to, count, "position")
+        order = [index for index in range(count) if index != at]
+        order.insert(to, at)
+        return replace(plan, steps=_numbered([plan.steps[old] for old in order], order.index))
+
+
+Edit = Change | Insert | Remove | Move
 """Any edit of a plan."""
 
 
@@ -72,7 +109,9 @@ def read_edits(data: object, workers: Sequence[str]) -> tuple[Edit, ...]:
 
     - `{"op": "change", "step": 0, "worker": 1, "subtask": "…", "access": [], "enough": 1}`:
       only `step` is required; `access` replaces the whole access list;
-    - `{"op": "remove", "step": 0}`.
+    - `{"op": "insert", "at": 0, "worker": 1, "subtask": "…"}`: `access` and `enough` are optional;
+    - `{"op": "remove", "step": 0}`;
+    - `{"op": "move", "step": 0, "to": 1}`.
 
     Args:
         data: the JSON data.
@@ -86,8 +125,13 @@ def read_edits(data: object, workers: Sequence[str]) -> tuple[Edit, ...]:
     return tuple(_read(item, f"edit {number}", workers) for number, item in enumerate(data))
 
 
-_KEYS = {"change": ("step", "worker", "subtask", "access", "enough"), "remove": ("step",)}
-"""The keys for each `op`; `step` is required."""
+_KEYS: Mapping[str, tuple[type[Any], frozenset[str], frozenset[str]]] = {
+    "change": (Change, frozenset({"step"}), frozenset({"worker", "subtask", "access", "enough"})),
+    "insert": (Insert, frozenset({"at", "worker", "subtask"}), frozenset({"access", "enough"})),
+    "remove": (Remove, frozenset({"step"}), frozenset()),
+    "move": (Move, frozenset({"step", "to"}), frozenset()),
+}
+"""For each `op`, its class, the required keys and the optional keys."""
 _WANTED = {"access": f'a list of numbers or "{PREVIOUS}"', "subtask": "text", "worker": "a number or a name"}
 
 
@@ -95,15 +139,18 @@ def _read(item: object, where: str, workers: Sequence[str]) -> Edit:
     op = item.get("op") if isinstance(item, Mapping) else None
     if not isinstance(item, Mapping) or not isinstance(op, str) or op not in _KEYS:
         raise PlanInvalid("bad_shape", f"{where} is {item!r:.60}: write an op of {', '.join(_KEYS)}")
+    kind, must, may = _KEYS[op]
     keys = [key for key in item if key != "op"]
-    if "step" not in keys or not set(keys) <= set(_KEYS[op]):
+    if not must <= set(keys) <= must | may:
+        told = ", ".join([*sorted(must), *(f"{key} (optional)" for key in sorted(may))])
         has = ", ".join(map(str, keys)) or "no keys"
-        raise PlanInvalid("bad_shape", f"{where} has {has}; the keys of {op!r} are {', '.join(_KEYS[op])}")
+        raise PlanInvalid("bad_shape", f"{where} has {has}; the keys of {op!r} are {told}")
     facts = {key: _value(key, item[key], where, workers) for key in keys}
     if "access" in facts:
         facts["previous"] = PREVIOUS in facts["access"]
         facts["access"] = tuple(seen for seen in facts["access"] if seen != PREVIOUS)
-    return Change(**facts) if op == "change" else Remove(**facts)
+    edit: Edit = kind(at=facts.pop("at"), step=Step(**facts)) if kind is Insert else kind(**facts)
+    return edit
 
 
 def _value(key: str, value: object, where: str, workers: Sequence[str]) -> Any:
@@ -118,17 +165,16 @@ def _value(key: str, value: object, where: str, workers: Sequence[str]) -> Any:
     raise PlanInvalid("bad_shape", f"{where}: {key} is {value!r:.60}: write {wanted}")
 
 
-def _index(step: int, plan: Plan) -> int:
-    if not 0 <= step < len(plan.steps):
-        told = f"there is no step {step}: write a number from 0 to {len(plan.steps) - 1}"
-        raise PlanInvalid("bad_shape", told)
-    return step
+def _index(value: int, count: int, what: str = "step") -> int:
+    if not 0 <= value < count:
+        raise PlanInvalid("bad_shape", f"there is no {what} {value}: write a number from 0 to {count - 1}")
+    return value
 
 
-def _after_removal(step: Step, at: int) -> Step:
-    """Return a later step, whose access list and references follow the removal of the step at an index."""
-    access = tuple(seen - (seen > at) for seen in step.access)
-    return replace(step, access=access, subtask=renumbered(step.subtask, lambda old: old - (old > at)))
+def _numbered(steps: Iterable[Step], new: Callable[[int], int]) -> tuple[Step, ...]:
+    """Return the steps with new indices in their access lists and references."""
+    moved = ((step, tuple(map(new, step.access)), renumbered(step.subtask, new)) for step in steps)
+    return tuple(replace(step, access=access, subtask=subtask) for step, access, subtask in moved)
 
 
 def read_saved_plan(text: str, workers: Sequence[str], max_steps: int) -> Plan:
