@@ -122,9 +122,7 @@ def test_install_lines_are_found() -> None:
     assert len([file for file in files if file.endswith(".py")]) >= 5
 
 
-SUMMARIES = {
-    name: told for each in ADD_ONS if each.folder != "evals" for name, told in each.commands.items()
-}
+SUMMARIES = {name: told for each in ADD_ONS if each.folder != "evals" for name, told in each.commands.items()}
 
 
 @pytest.mark.parametrize("name", SUMMARIES)
