@@ -512,8 +512,11 @@ async def test_an_action_that_is_cancelled_with_its_run() -> None:
     shop, journal = Shop(seconds=5), MemoryJournal()
     plan = FixedPlanner(plan_of(refund(), (0, "Write.", ())))
     conductor = Conductor(plan, [writer(), shop.worker], journal=journal)
-    with anyio.move_on_after(0.1):
-        await conductor.run("What?", run_id="cancelled")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(conductor.run, "What?", run_id="cancelled"))
+        while not shop.refunds:
+            await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
     resumed = await conductor.resume("cancelled")
     assert (resumed.status, shop.refunds, ends(resumed)) == ("partial", [1017], [("refund", "unknown")])
 
