@@ -20,6 +20,7 @@ from servers.mcp_client import connect, http_of
 from servers.podium_server import Served
 
 from podium.aio import run_sync
+from podium.types import RunStarted
 
 pytestmark = pytest.mark.anyio
 NewKey = Callable[..., str]
@@ -116,7 +117,7 @@ async def test_a_plan_that_is_changed_and_run(keyed: Served, new_key: NewKey, up
         assert reserved == 0
         plan = planned["structuredContent"]["plan"]
         plan["steps"][0]["subtask"] = "Collect all facts."
-        answered = await client.call("run_plan", plan=plan)
+        answered = await client.call("run_plan", plan=plan, labels=["eu"])
     assert answered["content"] == [{"type": "text", "text": "the answer"}]
     assert len(upstream.calls) == 1 + len(plan["steps"])
     assert (await budget(keyed, key))[0] > spent
@@ -124,6 +125,9 @@ async def test_a_plan_that_is_changed_and_run(keyed: Served, new_key: NewKey, up
     (row,) = await keyed.app.journal.runs()
     assert row.run_id == answered["structuredContent"]["run_id"]
     assert row.question == ASKED
+    started = (await keyed.app.journal.read(row.run_id))[0].event
+    assert isinstance(started, RunStarted)
+    assert started.labels == {"eu"}
 
 
 async def test_without_a_key(keyed: Served) -> None:
