@@ -16,7 +16,15 @@ os.environ |= {
 }
 with patch.dict(os.environ, HOME=_HOME), warnings.catch_warnings():
     warnings.simplefilter("ignore")  # warnings of its own imports
-    import crewai  # noqa: F401 - imported for its side effects
+    from crewai.agents.agent_executor import AgentExecutor, AgentExecutorState
+    from crewai.flow.flow import FlowState
+
+
+class _State(FlowState, AgentExecutorState):
+    """The state of an executor, made once: CrewAI makes this class anew for each call of an agent."""
+
+
+AgentExecutor._initial_state_t = _State  # type: ignore[attr-defined] # takes a quarter of the time of the tests
 
 _OLD = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:crewai\.")
 
