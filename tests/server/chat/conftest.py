@@ -62,3 +62,11 @@ def serve(upstream: ChatServer, tmp_path: Path) -> Iterator[Callable[..., Served
 def served(serve: Callable[..., Served]) -> Served:
     """Serve the config without tables of its own."""
     return serve()
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Serve the config once for all requests of a module that are refused before any model is called."""
+    text = CONFIG.format(url="http://127.0.0.1:9/v1", models="", server="")
+    with serving(text, tmp_path_factory.mktemp("refusing")) as server:
+        yield server

@@ -279,9 +279,9 @@ def test_a_required_call_that_is_missing(served: Served, upstream: ChatServer) -
         ({"stop": [1]}, "invalid_request", None),
     ],
 )
-def test_a_wrong_field(change: Any, code: str, param: str | None, served: Served) -> None:
+def test_a_wrong_field(change: Any, code: str, param: str | None, refusing: Served) -> None:
     """A 400 in OpenAI's form names the field."""
-    answer = post(served, {"model": "podium", "messages": ASKED, **change})
+    answer = post(refusing, {"model": "podium", "messages": ASKED, **change})
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert error["type"] == "invalid_request_error"
@@ -292,30 +292,30 @@ def test_a_wrong_field(change: Any, code: str, param: str | None, served: Served
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"model": NaN}', b'{"model": 1e999}']
 )
-def test_a_body_that_is_no_request(body: bytes, served: Served) -> None:
+def test_a_body_that_is_no_request(body: bytes, refusing: Served) -> None:
     """A 400, whatever the bytes are."""
-    answer = post(served, body)
+    answer = post(refusing, body)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "invalid_request"
 
 
-def test_a_body_of_another_type(served: Served) -> None:
+def test_a_body_of_another_type(refusing: Served) -> None:
     """A web page could send it from a browser of this machine."""
-    answer = post(served, {"model": "podium", "messages": ASKED}, content_type="text/plain")
+    answer = post(refusing, {"model": "podium", "messages": ASKED}, content_type="text/plain")
     assert answer.status_code == 415
 
 
-def test_a_request_to_another_name(served: Served) -> None:
+def test_a_request_to_another_name(refusing: Served) -> None:
     """A web page could point its name at this machine."""
-    answer = post(served, {"model": "podium", "messages": ASKED}, host="evil.example")
+    answer = post(refusing, {"model": "podium", "messages": ASKED}, host="evil.example")
     assert answer.status_code == 403
     assert answer.json()["error"]["code"] == "host_not_allowed"
 
 
-def test_other_paths_and_methods(served: Served) -> None:
+def test_other_paths_and_methods(refusing: Served) -> None:
     """They are errors in OpenAI's form."""
-    assert httpx2.get(f"{served.url}/nothing").json()["error"]["code"] == "unknown_url"
-    answer = httpx2.get(f"{served.url}/chat/completions")
+    assert httpx2.get(f"{refusing.url}/nothing").json()["error"]["code"] == "unknown_url"
+    answer = httpx2.get(f"{refusing.url}/chat/completions")
     assert answer.status_code == 405
     assert answer.headers["allow"] == "POST"
     error = answer.json()["error"]
@@ -390,9 +390,9 @@ def test_a_result_of_an_unknown_call(path: str, body: Any, served: Served, upstr
     assert not upstream.calls
 
 
-def test_a_result_without_a_call(served: Served) -> None:
+def test_a_result_without_a_call(refusing: Served) -> None:
     """It is refused, too."""
-    answer = post(served, {"model": "podium", "messages": [*ASKED, {"role": "tool", "content": "3"}]})
+    answer = post(refusing, {"model": "podium", "messages": [*ASKED, {"role": "tool", "content": "3"}]})
     assert answer.status_code == 400
     assert "without tool_call_id" in answer.json()["error"]["message"]
 
@@ -423,10 +423,10 @@ def test_a_result_without_a_call(served: Served) -> None:
     ],
 )
 def test_the_sentence_about_a_wrong_field(
-    path: str, change: Any, param: str | None, told: str, served: Served
+    path: str, change: Any, param: str | None, told: str, refusing: Served
 ) -> None:
     """It says what the field must be, in no words of a library."""
-    answer = httpx2.post(f"{served.url}/{path}", json={"model": "podium", **FIELDS[path], **change})
+    answer = httpx2.post(f"{refusing.url}/{path}", json={"model": "podium", **FIELDS[path], **change})
     error = answer.json()["error"]
     assert (answer.status_code, error["code"] in ("invalid_request", "unknown_parameter")) == (400, True)
     assert told in error["message"]
@@ -444,10 +444,10 @@ def test_the_sentence_about_a_wrong_field(
         (b"[]", "the body is not a JSON object"),
     ],
 )
-def test_the_sentence_about_a_malformed_body(raw: bytes, told: str, served: Served) -> None:
+def test_the_sentence_about_a_malformed_body(raw: bytes, told: str, refusing: Served) -> None:
     """It says where the error is."""
     headers = {"content-type": "application/json"}
-    answer = httpx2.post(f"{served.url}/chat/completions", content=raw, headers=headers)
+    answer = httpx2.post(f"{refusing.url}/chat/completions", content=raw, headers=headers)
     assert (answer.status_code, answer.json()["error"]["message"]) == (400, told)
 
 

@@ -1,5 +1,5 @@
 """The server of the tests of chat completions."""
 
-from server.chat.conftest import serve, served, upstream
+from server.chat.conftest import refusing, serve, served, upstream
 
-__all__ = ["serve", "served", "upstream"]
+__all__ = ["refusing", "serve", "served", "upstream"]
