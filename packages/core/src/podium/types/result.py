@@ -37,9 +37,6 @@ class Interval:
     high: float
     """The 95% quantile."""
 
-    def __contains__(self, amount: float) -> bool:
-        return self.low <= amount <= self.high
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
@@ -63,17 +60,15 @@ def explain_forecast(forecast: Forecast) -> str:
     acts = [f"{forecast.actions} action{'' if forecast.actions == 1 else 's'}"] if forecast.actions else []
     told = ", ".join([*acts, *(_expected(fact) for fact in facts(forecast, ()))])
     guessed = ", ".join(forecast.guessed)
-    return f"Expected: {told}" + (
-        f" (based on assumptions for {guessed}, with few recorded calls)." if guessed else "."
-    )
+    based = f" (based on assumptions for {guessed}, with few recorded calls)" if guessed else ""
+    return f"Expected: {told}{based}."
 
 
 def compare(forecast: Forecast, outcomes: Sequence[Outcome]) -> str:
     """Return the forecast and the actual amounts of a plan in one line."""
     found = facts(forecast, outcomes)
-    known = [(fact.name, fact.interval, fact.amount) for fact in found]
-    above = [name for name, span, amount in known if span and amount is not None and amount > span.high]
-    below = [name for name, span, amount in known if span and amount is not None and amount < span.low]
+    above = [fact.name for fact in found if fact.side > 0]
+    below = [fact.name for fact in found if fact.side < 0]
     verdict = [f"more than expected: {', '.join(above)}"] if above else []
     verdict += [f"less than expected: {', '.join(below)}"] if below else []
     expected, came = ", ".join(map(_expected, found)), ", ".join(map(_came, found))
@@ -82,10 +77,7 @@ def compare(forecast: Forecast, outcomes: Sequence[Outcome]) -> str:
 
 def within(forecast: Forecast, outcomes: Sequence[Outcome]) -> bool:
     """Return whether every amount that is known and was forecast is inside its interval."""
-    return all(
-        fact.interval is None or fact.amount is None or fact.amount in fact.interval
-        for fact in facts(forecast, outcomes)
-    )
+    return not any(fact.side for fact in facts(forecast, outcomes))
 
 
 class Fact(NamedTuple):
@@ -96,6 +88,13 @@ class Fact(NamedTuple):
     amount: float | None
     form: str = "{:,.0f}"
     unit: str = ""
+
+    @property
+    def side(self) -> int:
+        """1 above the interval, -1 below it, else 0."""
+        if self.interval is None or self.amount is None:
+            return 0
+        return (self.amount > self.interval.high) - (self.amount < self.interval.low)
 
 
 def facts(forecast: Forecast, outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:

@@ -187,8 +187,10 @@ class _SqliteDatabase(Database):
     async def aclose(self) -> None:
         """Close all connections; a connection in use is closed after its transaction."""
         self._is_closed = True
-        _open[self._key] -= 1
-        await self._in_thread(self._close)
+        try:
+            await self._in_thread(self._close)
+        finally:
+            _open[self._key] -= 1
 
     async def _in_thread(self, function: Callable[[], _Result]) -> _Result:
         return await anyio.to_thread.run_sync(function, limiter=self._threads)
