@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,13 @@ class Shop:
 
     def __init__(self, *raising: Exception | None, seconds: float = 0.0) -> None:
         self.refunds: list[int] = []
+        self.begun = anyio.Event()
         self._raising = list(raising)
         self._seconds = seconds
 
     async def _refund(self, arguments: dict[str, Any]) -> str:
         self.refunds.append(arguments["order"])
+        self.begun.set()
         error = self._raising.pop(0) if self._raising else None
         await anyio.sleep(self._seconds)
         if error is not None:
@@ -514,8 +517,7 @@ async def test_an_action_that_is_cancelled_with_its_run() -> None:
     conductor = Conductor(plan, [writer(), shop.worker], journal=journal)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(conductor.run, "What?", run_id="cancelled"))
-        while not shop.refunds:
-            await anyio.sleep(0.01)
+        await shop.begun.wait()
         tasks.cancel_scope.cancel()
     resumed = await conductor.resume("cancelled")
     assert (resumed.status, shop.refunds, ends(resumed)) == ("partial", [1017], [("refund", "unknown")])
