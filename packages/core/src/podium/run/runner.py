@@ -26,8 +26,7 @@ from podium.run_state.actions import ActionLog
 from podium.run_state.recorder import RunRecorder
 from podium.run_state.reuse import PaidResults
 from podium.secrets import BUGS, add_place, scrub_error
-from podium.telemetry import observed, start_trace
-from podium.telemetry.log import start_log
+from podium.telemetry.observers import observed, start_log, start_trace
 from podium.types.events import (
     AnswerDelta,
     Event,

@@ -1,19 +1,58 @@
-"""Reports runs as log records of the logger `podium`.
+"""The observers of a run: log records of the logger `podium`, and OpenTelemetry spans and metrics.
 
-The module does nothing until the application configures logging. The field `podium` of a record has the
-event's type and ids, for formatters that write JSON. Questions, subtasks and outputs are never logged. Error
-messages, which may quote them, are logged only if `DEBUG` is enabled.
+Nothing is logged until the application configures logging, and OpenTelemetry is not imported until the
+application configures it. The field `podium` of a log record has the event's type and ids, for formatters
+that write JSON. Questions, subtasks and outputs are never logged. Error messages, which may quote them, are
+logged only if `DEBUG` is enabled.
 """
 
 import logging
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from logging import DEBUG, INFO, WARNING
+from typing import TYPE_CHECKING
 
+from podium.planners.planner import Planner
 from podium.run_state.state import RunState
 from podium.secrets import scrub
 from podium.types import events as told
 from podium.types.events import Event
 from podium.types.outcome import Problem
+from podium.workers.worker import Worker
+
+if TYPE_CHECKING:
+    from podium.telemetry.trace import Trace
+
+
+Observer = Callable[[Event, RunState], None]
+"""Is called with an event after the state of its run has taken the event."""
+
+
+def observed(*observers: Observer | None) -> list[Callable[[Event], None]]:
+    """Return a listener that calls the observers with the events of a run, and not of its nested runs."""
+    known = [each for each in observers if each is not None]
+    if not known:
+        return []
+    state = RunState()
+
+    def take(event: Event) -> None:
+        if state.run_id in ("", event.run_id):
+            state.take(event)
+            for observe in known:
+                observe(event, state)
+
+    return [take]
+
+
+def start_trace(name: str, workers: Iterable[Worker], planners: Iterable[Planner]) -> "Trace | None":
+    """Return a trace for one run; `None` if the application has not configured OpenTelemetry."""
+    if "opentelemetry" not in sys.modules:
+        return None
+    from podium.telemetry.trace import Trace, configured  # noqa: PLC0415 - imports OpenTelemetry
+
+    instruments = configured()
+    return None if instruments is None else Trace(instruments, name, workers, planners)
+
 
 LOGGER = logging.getLogger("podium")
 LOGGER.addHandler(logging.NullHandler())
