@@ -21,13 +21,15 @@ from podium.execution.graph import DependencyGraph, StepNode
 from podium.planners.planner import Planner, PlanRequest, asked_steps
 from podium.types.messages import Message, estimate_usage
 from podium.types.plan import Step
-from podium.usage import estimate_tokens
+from podium.usage import Usage, estimate_tokens
 from podium.workers.worker import Card, Request, VisibleStep, most_tokens
 
 LEAST: Final = 64
 """Tokens of the shortest cap."""
 _BOUND: Final = 4
-"""The tokens that are reserved to read a text are at most about this many times its tokens."""
+"""The tokens that are reserved to read a text are about this many times its tokens."""
+_BOUND_OF_LEAST: Final = 6
+"""The same for the shortest answers: at most."""
 _USUAL: Final = 300
 """Tokens of the answer of a worker without history, if no worker of the plan has one."""
 _OF_ROW: Final = 60
@@ -91,7 +93,9 @@ class Need:
     def later(self) -> "Need":
         """What the call needs if the steps that it sees have the shortest caps."""
         seen = LEAST * self.coming
-        return replace(self, seen=self.seen + seen, seen_most=self.seen_most + _BOUND * seen, coming=0)
+        return replace(
+            self, seen=self.seen + seen, seen_most=self.seen_most + _BOUND_OF_LEAST * seen, coming=0
+        )
 
     @classmethod
     def of(
@@ -360,8 +364,12 @@ class Fit:
                 cap = max(cap, LEAST) if self._context.ledger.limits_any("cost") else LEAST
                 seen, most = seen + cap, most + _BOUND * cap
             elif other.is_good:
-                text = other.outcome.text
-                seen, most = seen + estimate_tokens(text), most + most_tokens([Message("user", text)])
+                text, told = (
+                    other.outcome.text,
+                    other.calls[-1].usage if other.calls else Usage(estimated=True),
+                )
+                tokens = estimate_tokens(text) if told.estimated else told.total_output_tokens
+                seen, most = seen + tokens, most + most_tokens([Message("user", text)])
         return replace(self._need(state), seen=seen, seen_most=most, coming=coming)
 
     def _read_again(self, state: StepNode, but: StepNode | None) -> float:
@@ -372,8 +380,7 @@ class Fit:
         if but is not None and dearest is not None and state.index in dearest.step.access:
             cut, bound = but.calls[-1].completion if but.calls else None, float(_BOUND)
             if cut is not None and cut.usage.total_output_tokens:
-                reserved = most_tokens([Message("user", cut.text)])
-                bound = min(bound, reserved / cut.usage.total_output_tokens)
+                bound = most_tokens([Message("user", cut.text)]) / cut.usage.total_output_tokens
             price += max(bound - 1, 0.0) * self._need(dearest).reads
         return price
 
