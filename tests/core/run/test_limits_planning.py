@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from core.actors import Actor, boss, context_of, never, plan_of, rows, told
+from core.actors import Actor, context_of, never, plan_of, rows, told
 from core.virtual_clock import BACKEND, OPTIONS
 from hypothesis import given, strategies as st
 
@@ -15,9 +15,8 @@ from podium.budget.ledger import Ledger
 from podium.conductor import Conductor
 from podium.errors import PlannerError, WorkerFailed, WorkerRefused, WorkerTimeout
 from podium.execution import Retry
-from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, FixedPlanner, Planner, RulePlanner
-from podium.policy import Policy, Rule
-from podium.run.planning import EarlyStart, PlanRequester
+from podium.planners import CachedPlanner, ChatPlanner, DirectPlanner, Planner, RulePlanner
+from podium.run.planning import PlanRequester
 from podium.types import Completion, Event, Plan, PlannerEnded, PlannerStarted, StepStarted
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker, Worker
@@ -50,7 +49,6 @@ class Round:
         *workers: Worker,
         limits: Limits | None = None,
         fallback_planner: Planner | None = None,
-        policy: Policy | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         self.events: list[Event] = []
@@ -66,7 +64,6 @@ class Round:
             ledger=self.ledger,
             limits=self.limits,
             emit=self.events.append,
-            policy=policy,
         )
         self.planning = PlanRequester(self.context, 1)
 
@@ -299,63 +296,6 @@ async def test_a_planner_without_a_free_slot_was_not_asked() -> None:
     assert first.problem is not None
     assert first.problem.message.startswith("planner 'boss' had no free slot within 5 s")
     assert (first.maybe_paid, round_.ledger.spent, worker.requests) == (False, Spend(), [])
-
-
-async def test_a_plan_that_is_forbidden_is_repaired_once_and_then_replaced() -> None:
-    """The planner is told the rule; the fallback's plan is held to it, too."""
-    planner = _planner(rows((0, "one", ()), (1, "two", (0,))), GOOD)
-    policy = Policy(rules=(Rule("b", never=("a",)), Rule("a", never=("b",))))
-    round_ = Round(planner, policy=policy)
-    assert await round_.make() == plan_of((0, "go", ()))
-    assert round_.codes == ["policy", None]
-    assert "'a'" in told(planner, 1)
-    stubborn = Round(
-        _planner(rows((0, "one", ()), (1, "two", (0,)))),
-        policy=policy,
-        fallback_planner=FixedPlanner(plan_of((1, "two", ()), (0, "one", (0,)))),
-    )
-    assert await stubborn.make() is None
-    assert stubborn.codes == ["policy", "policy", "policy"]
-
-
-async def test_a_planner_that_may_not_see_the_question_is_not_asked() -> None:
-    """No repair can help it, so a fallback plans at once; without one the error says by which rule."""
-    planner = _planner(GOOD)
-    round_ = Round(planner, policy=Policy(denied=("boss",)), fallback_planner=RulePlanner())
-    assert await round_.make() is not None
-    assert round_.codes == ["policy", None]
-    assert round_.reserved == [Spend()]
-    alone = Round(planner, policy=Policy(denied=("boss",)))
-    assert await alone.make() is None
-    assert alone.error is not None
-    assert alone.error.code == "planner_refused"
-    assert "the policy denies 'boss'" in str(alone.error)
-
-
-async def test_a_planner_is_shown_only_those_who_may_work() -> None:
-    """And its numbers mean those; a fixed plan keeps the pool's."""
-    planner = _planner(GOOD)
-    round_ = Round(planner, policy=Policy(denied=("a",)))
-    assert await round_.make() == plan_of((1, "go", ()))
-    assert "Worker 0: b." in told(planner)
-    assert ": a." not in told(planner)
-    fixed = Round(FixedPlanner(plan_of((1, "go", ()))), policy=Policy(denied=("a",)))
-    assert await fixed.make() == plan_of((1, "go", ()))
-
-
-@pytest.mark.parametrize("policy", [Policy(required=("a",)), Policy(approve=lambda _: True)])
-async def test_nothing_starts_before_a_plan_that_is_to_be_checked_is_whole(policy: Policy) -> None:
-    """Steps of a plan nobody has looked at yet wait for the rest of it."""
-    started: list[int] = []
-    for held, early in ((Policy(), 2), (policy, 0)):
-        started.clear()
-        round_ = Round(boss(rows((0, "one", ()), (0, "two", (0,))), piece=5), policy=held)
-        request = replace(round_.context.request, stream=True)
-        round_.context = replace(round_.context, request=request)
-        round_.planning.context = round_.context
-        round_.planning.early = EarlyStart(round_.context, lambda step: started.append(step.worker))
-        assert await round_.make() is not None
-        assert len(started) == early
 
 
 REPLIES = st.sampled_from(("good", "bad", "refuse", "break", "hang", "bill"))

@@ -77,6 +77,12 @@ class PaidSteps:
         lost = self.context.paid_results.lost.pop((self.number, index), ())
         return (*self._repeated.pop(index, ()), *lost)
 
+    def earlier(self, index: int) -> tuple[tuple[Call, ...], tuple[Outcome, int] | None]:
+        """Return and remove the lost calls of a step, and its result and cap if its answer was cut."""
+        cut = self._cut.pop(index, None)
+        caps = self.context.paid_results.caps
+        return self.lost(index), None if cut is None else (cut, caps[self.number, index])
+
     def never_ran(self, state: StepNode, problem: Problem, status: StepStatus | None = None) -> Outcome:
         """Return the outcome of a step that did not run, with its earlier calls."""
         calls = self.lost(state.index)
@@ -128,11 +134,6 @@ class PaidSteps:
         """Return whether a step's answer was cut, and the limits of the run are higher now."""
         place = self.number, state.index
         return results.allows_more and place in results.caps and place == (outcome.round, outcome.step)
-
-    def cut(self, index: int) -> tuple[Outcome, int] | None:
-        """Return and remove the paid result of a step that was cut, with the tokens of its cap."""
-        outcome = self._cut.pop(index, None)
-        return None if outcome is None else (outcome, self.context.paid_results.caps[self.number, index])
 
     def _taken(self, results: PaidResults, key: str, step: int) -> Outcome | None:
         """Return and remove a paid result, and count the actions of its nested runs as asked for."""

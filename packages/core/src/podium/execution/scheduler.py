@@ -309,7 +309,7 @@ class RoundScheduler:
     def _recalled(self, ready: list[StepNode]) -> list[StepNode]:
         """End the steps that are already paid for, in the order in which they ended; return the others."""
         ready = [state for state in ready if state.outcome is None]
-        while (found := self._paid.first(ready)) is not None:
+        while ready and (found := self._paid.first(ready)) is not None:
             state, outcome = found
             self._end(state, outcome)
             ready = [each for each in [*ready, *self._release(state)] if each.outcome is None]
@@ -332,7 +332,7 @@ class RoundScheduler:
 
     async def _run(self, state: StepNode) -> None:
         """Run a step in its own cancel scope."""
-        context, first, before = self._context, state.following, self._paid.lost(state.index)
+        context, first, (before, paid) = self._context, state.following, self._paid.earlier(state.index)
         state.following += len(before)
         runner = StepRunner(
             context,
@@ -342,7 +342,7 @@ class RoundScheduler:
             self._on_text,
             last=state is self._graph.last,
             before=before,
-            paid=self._paid.cut(state.index),
+            paid=paid,
             repeats=None if state.action is None else self._paid.repeats(state),
             offers_tools=self._graph.has_whole_inputs(state),
         )
