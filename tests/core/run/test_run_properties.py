@@ -24,7 +24,7 @@ from podium.journal import MemoryJournal
 from podium.plan_text import write_plan
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.run_state import fold
-from podium.run_state.reuse import paid_results_of, step_key
+from podium.run_state.paid import paid_results_of, step_key
 from podium.types import (
     Completion,
     Event,

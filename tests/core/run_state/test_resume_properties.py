@@ -14,7 +14,7 @@ from podium.journal import MemoryJournal, export
 from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.run_state import fold
-from podium.run_state.reuse import step_key
+from podium.run_state.paid import step_key
 from podium.types import Result, StepEnded
 from podium.workers import Request
 from podium.workers.simple import Reply

@@ -10,7 +10,7 @@ from typing import Unpack
 from podium.conductor import Conductor
 from podium.errors import PlanInvalid
 from podium.run.request import RunOptions
-from podium.run_state.reuse import unbilled
+from podium.run_state.paid import unbilled
 from podium.types.events import Event, RunStarted
 from podium.types.messages import Query
 from podium.types.outcome import Outcome, Round

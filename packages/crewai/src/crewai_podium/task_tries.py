@@ -13,7 +13,7 @@ from crewai import Task
 from podium.conductor import Conductor
 from podium.run import Listener
 from podium.run_state import unbilled
-from podium.run_state.reuse import PaidResults
+from podium.run_state.paid import PaidResults
 from podium.types import Event
 from podium.types.events import PIECES
 

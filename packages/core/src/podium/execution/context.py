@@ -19,7 +19,7 @@ from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.prompts.prompt import for_card, step_input, worker_messages
 from podium.run_state.actions import ActionLog
-from podium.run_state.reuse import PaidResults
+from podium.run_state.paid import PaidResults
 from podium.types.events import Event, StepEnded
 from podium.types.messages import Message, Sampling, Tools
 from podium.types.outcome import Action, Outcome

@@ -22,10 +22,10 @@ from podium.execution.graph import (
     DependencyGraph,
     StepNode,
 )
-from podium.execution.paid import Approver, PaidSteps
+from podium.execution.reuse import Approver, PaidSteps
 from podium.execution.step import StepRunner
 from podium.policy.rules import after
-from podium.run_state.reuse import PaidResults
+from podium.run_state.paid import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import AnswerDelta, StepDelta
 from podium.types.outcome import Outcome, Problem

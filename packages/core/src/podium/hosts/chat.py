@@ -20,7 +20,7 @@ from podium.hosts.continuation import (
 )
 from podium.hosts.results import Partial, answered, check_partial, lack_after, run_failed
 from podium.run import Listener, RunOptions, StreamedAnswer
-from podium.run_state.reuse import PaidResults
+from podium.run_state.paid import PaidResults
 from podium.types import (
     AnswerDelta,
     Completion,

@@ -18,7 +18,7 @@ from podium.journal import Journal
 from podium.policy import Policy
 from podium.run import Listener, RunOptions
 from podium.run_state import fold
-from podium.run_state.reuse import PaidResults, actions_alone, unbilled
+from podium.run_state.paid import PaidResults, actions_alone, unbilled
 from podium.secrets import scrub
 from podium.types import Message, Part, Plan, Result, RunEnded, Tools
 from podium.types.codec import decode, encode

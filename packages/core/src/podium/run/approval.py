@@ -21,7 +21,7 @@ from podium.policy import ApprovalRequest
 from podium.policy.policy import Asked
 from podium.prompts.prompt import judge_prompt
 from podium.run.forecast import forecast_plan
-from podium.run_state.reuse import step_key
+from podium.run_state.paid import step_key
 from podium.run_state.state import RunState, fold
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunResumed

@@ -10,7 +10,7 @@ from podium.errors import LimitExceeded, NestedLimit, PlannerError, RunFailed, W
 from podium.execution.context import ConductorSettings, RunRequest, outer_run
 from podium.run.request import within_call
 from podium.run.runner import Listener, RunSession
-from podium.run_state.reuse import step_key
+from podium.run_state.paid import step_key
 from podium.types.events import AnswerDelta, Event, RunEnded
 from podium.types.messages import Completion, Sampling, read_query
 from podium.types.result import Result

@@ -22,7 +22,7 @@ from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.policy.rules import answer_key
 from podium.prompts.prompt import check_names
-from podium.run_state.reuse import PaidResults
+from podium.run_state.paid import PaidResults
 from podium.secrets import scrub
 from podium.types.messages import (
     INSTRUCTING,

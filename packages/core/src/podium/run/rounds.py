@@ -31,7 +31,7 @@ from podium.prompts.prompt import shown_step
 from podium.run.approval import PAUSED, AcceptanceCheck, request_approval
 from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, order_of, planned_by
 from podium.run_state.actions import remedy, undecided_problem
-from podium.run_state.reuse import PaidResults
+from podium.run_state.paid import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import PlannerEnded, PlanReady, RoundStarted
 from podium.types.outcome import Action, Outcome, Problem, Proposal, Round

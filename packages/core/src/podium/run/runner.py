@@ -23,8 +23,8 @@ from podium.run.planning import CODES, PlanRequester, planned_by
 from podium.run.request import policy_of, with_labels_of_conversation
 from podium.run.rounds import Rounds
 from podium.run_state.actions import ActionLog
+from podium.run_state.paid import PaidResults
 from podium.run_state.recorder import RunRecorder
-from podium.run_state.reuse import PaidResults
 from podium.secrets import BUGS, add_place, scrub_error
 from podium.telemetry.observers import observed, start_log, start_trace
 from podium.types.events import (

@@ -1,2 +1,2 @@
-from .reuse import unbilled as unbilled
+from .paid import unbilled as unbilled
 from .state import RunState as RunState, fold as fold

@@ -12,7 +12,7 @@ from podium.budget.limits import Spend
 from podium.errors import JournalError
 from podium.journal.journal import Head, Log
 from podium.run_state.actions import unpaid
-from podium.run_state.reuse import PaidResults, paid_results_of
+from podium.run_state.paid import PaidResults, paid_results_of
 from podium.run_state.state import RunState, interrupted
 from podium.types.events import (
     PIECES,

@@ -18,7 +18,7 @@ from podium.run_state.actions import (
     outcome_again,
     undecided_problem,
 )
-from podium.run_state.reuse import PaidResults, step_key
+from podium.run_state.paid import PaidResults, step_key
 from podium.secrets import scrub
 from podium.types.outcome import Action, Call, Outcome, Problem, StepStatus, totals
 from podium.types.plan import Plan, renumbered

@@ -1,4 +1,4 @@
-"""Decides which recorded results a resumed run reuses, and which steps run again."""
+"""The results of a recorded run that are paid for, which a resumed run reuses."""
 
 import json
 from collections import Counter
