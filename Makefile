@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo serve test test-long test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels evidence docs lint types fmt check browser balancer $(PYTHONS:%=test-%)
+.PHONY: demo serve test test-long test-apart test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels evidence docs lint types fmt check browser balancer $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor
@@ -37,10 +37,11 @@ PARTS := core server langchain rest evals crewai llamaindex autogen
 PAGES_autogen := docs/agent-framework.md docs/autogen.md packages/autogen/README.md
 PAGES_crewai := docs/crew-tutorial.md docs/crewai.md packages/crewai/README.md
 PAGES_evals := docs/calibrate.md docs/evidence.md docs/router.md docs/tasks.md packages/evals/README.md
+SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 IN := $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && echo --tmpdir=/dev/shm)
 test: $(UV)
 	@$(UV) sync --quiet --frozen
-	@$(MAKE) --no-print-directory --keep-going --jobs $(WORKERS) $(if $(filter output-sync,$(.FEATURES)),--output-sync) $(PARTS:%=part-%)
+	@$(MAKE) --no-print-directory --keep-going --jobs $(WORKERS) $(SYNC) $(PARTS:%=part-%)
 
 part-rest: SELECTED = $(patsubst %,--ignore=%,$(patsubst %,tests/%,$(filter-out rest,$(PARTS))) $(foreach part,$(PARTS),$(PAGES_$(part))))
 part-server: SELECTED = tests/server --ignore=tests/server/clients  # has long tests only
@@ -50,26 +51,31 @@ part-%:
 
 # Tests that kill processes or use Chromium, the examples in their own processes, many examples for each property,
 # and the packages with their own locks.
-test-long: $(UV) test-openai-agents test-inspect test-train
+test-long: $(UV) test-apart
 	$(RUN) $(PYTEST) --timeout 300 -m 'long or hypothesis' --hypothesis-profile=long
+
+# The packages with their own locks, side by side: one process of tests each, with its own cache of mypy. The process
+# is one of xdist's, because what Inspect leaves open would fail the end of pytest.
+test-apart: $(UV)
+	@$(MAKE) --no-print-directory --keep-going --jobs 3 $(SYNC) test-openai-agents test-inspect test-train
 
 # It has its own lock, because it needs openai 3 and crewai needs openai 2.
 AGENTS := packages/openai-agents
 test-openai-agents: $(UV)
-	$(UV) run --frozen --project $(AGENTS) mypy $(AGENTS)/src
-	$(UV) run --frozen --project $(AGENTS) $(PYTEST) $(AGENTS) docs/openai-agents.md
+	$(UV) run --frozen --project $(AGENTS) mypy --cache-dir $(AGENTS)/.mypy_cache $(AGENTS)/src
+	$(UV) run --frozen --project $(AGENTS) pytest -q -n 1 $(AGENTS) docs/openai-agents.md
 
 # It has its own lock, because inspect-ai needs pydantic 2.13 and crewai needs an older one.
 INSPECT := packages/inspect
 test-inspect: $(UV)
-	$(UV) run --frozen --project $(INSPECT) mypy $(INSPECT)/src
-	$(UV) run --frozen --project $(INSPECT) $(PYTEST) $(INSPECT) docs/inspect.md
+	$(UV) run --frozen --project $(INSPECT) mypy --cache-dir $(INSPECT)/.mypy_cache $(INSPECT)/src
+	$(UV) run --frozen --project $(INSPECT) pytest -q -n 1 $(INSPECT) docs/inspect.md
 
 # It has its own lock, because trainers pin the releases of torch and transformers.
 TRAIN := packages/train
 test-train: $(UV)
-	$(UV) run --frozen --project $(TRAIN) mypy $(TRAIN)/src --exclude '/podium_train/(tiny|trl)/'
-	$(UV) run --frozen --project $(TRAIN) $(PYTEST) $(TRAIN) docs/train-tutorial.md docs/training-environments.md
+	$(UV) run --frozen --project $(TRAIN) mypy --cache-dir $(TRAIN)/.mypy_cache $(TRAIN)/src --exclude '/podium_train/(tiny|trl)/'
+	$(UV) run --frozen --project $(TRAIN) pytest -q -n 1 $(TRAIN) docs/train-tutorial.md docs/training-environments.md
 
 # Torch is installed with pip, because pip finds the build for processors without a GPU.
 TRAINERS := .venv-trainers
