@@ -527,6 +527,8 @@ def test_the_hints_fit_the_run(podium: Podium, config: Path, server: ChatServer)
     assert found is not None
     assert podium(*shlex.split(found[1].replace(" N", " 2"))).stdout == "forty-two\n"
     assert "orders of Monday 2" in podium("runs", env={"COLUMNS": "80"}).stdout
+    again = podium("run", "What is it?", "--run-id", "orders of Monday 1", "--steps", "9")
+    assert "the run had ended: this is its recorded result, and nothing was called" in again.stderr
     unplanned = podium("run", "What is it?", "--run-id", "orders of Monday 3", "--calls", "1")
     assert "`podium resume 'orders of Monday 3' --calls N`" in unplanned.stderr
 

@@ -223,6 +223,10 @@ async def test_a_resumed_run_asks_again_for_a_cut_answer_if_its_limit_is_higher(
     assert result.cost == pytest.approx(cut.cost + 900 / 1e5)
     assert (await conductor.resume(cut.run_id)).cost == result.cost
     assert len(first.requests) == 2
+    changed = plan_of((0, "write", ()), (1, "end otherwise", (0,)))
+    result = await conductor.resume(cut.run_id, plan=changed)
+    assert (result.status, result.outcomes[0].text) == ("ok", "word" * 900)
+    assert (len(first.requests), len(last.requests)) == (2, 3)
 
 
 async def failing(request: Request) -> AsyncGenerator[str | Completion, None]:

@@ -409,6 +409,21 @@ async def _ten_megabytes_at_once(request: PlanRequest) -> AsyncGenerator[str | P
     yield PlanText(text="blah " * 2_000_000)
 
 
+async def test_a_plan_that_the_limits_of_the_run_cut_names_them() -> None:
+    """Not the token limit of the planner, which may be far higher."""
+
+    async def cut(request: Request) -> AsyncGenerator[str | Completion, None]:
+        assert request.sampling.max_tokens is not None
+        yield Completion("w " * request.sampling.max_tokens, "length", Usage(10, request.sampling.max_tokens))
+
+    planner = ChatPlanner(Actor(Card(name="boss", price=Price(input=0.0, output=10.0)), cut))
+    conductor = Conductor(planner, _pool(), limits=Limits(cost=0.01, unpriced=0.0))
+    with pytest.raises(
+        PlannerError, match=r"cut at .* tokens, the plan's share .* with a higher Limits.cost"
+    ):
+        await conductor.run("What is it?")
+
+
 @pytest.mark.parametrize(
     ("act", "code", "reason"),
     [

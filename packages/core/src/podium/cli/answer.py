@@ -19,7 +19,15 @@ from podium.cli.live import Job, LiveState, follow
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen, duration, money
 from podium.conductor import Conductor
 from podium.config.source import in_toml
-from podium.errors import ConfigError, JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
+from podium.errors import (
+    AnswerCut,
+    ConfigError,
+    JournalError,
+    LimitExceeded,
+    ListenerFailed,
+    PlannerError,
+    PodiumError,
+)
 from podium.policy import ApprovalRequest, Policy
 from podium.run.approval import REFUSED
 from podium.run.rounds import FALLBACK
@@ -211,6 +219,8 @@ class Answering:
     is_recorded: bool
     """Whether the run can be resumed."""
     config: Path | None
+    if_recorded: str = ""
+    """A note for a run that had ended before, whose recorded result is shown."""
     state: LiveState = field(default_factory=LiveState)
     view: "View | None" = field(init=False, default=None)
 
@@ -254,6 +264,9 @@ class Answering:
 
     def _tell(self, result: Result) -> None:
         """Write the status of the run, its id and what can be done to stderr."""
+        root = self.state.root
+        if self.if_recorded and root is not None and root.state.started is None:
+            self.screen.note(f"podium: {self.if_recorded}")
         if self.screen.interactive or result.status != "ok":
             for line in filter(None, [status_line(result), charge_line(result), problem_line(result)]):
                 self.screen.note(f"podium: {line}")
@@ -279,7 +292,7 @@ def _hint(result: Result, config: Path | None) -> str:
     if code == FALLBACK:
         is_asked = any(call.asked and call.problem is not None for call in result.proposals)
         return f": ask the planner again with `{resume}`" if is_asked else ""  # the policy forbids the call
-    if code == LimitExceeded.code:
+    if code == LimitExceeded.code or (code == AnswerCut.code and "Limits." in told):
         return f": {_with_higher_limit(resume, told)}"
     if result.answer and missing(result.rounds[-1]):
         resume += " --refresh"

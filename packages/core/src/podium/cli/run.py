@@ -67,7 +67,12 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
         conductor = loaded.conductor(limits=limits, journaled=not no_journal)
         is_recorded = journal is not None
         answering = Answering(
-            screen=screen, as_json=as_json, outputs=outputs, is_recorded=is_recorded, config=config
+            screen=screen,
+            as_json=as_json,
+            outputs=outputs,
+            is_recorded=is_recorded,
+            config=config,
+            if_recorded="the run had ended: this is its recorded result, and nothing was called",
         )
         screen.warn(conductor.warnings)
         policy = at_the_terminal(screen, answering.view, conductor) if approve else None

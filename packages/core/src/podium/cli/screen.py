@@ -90,7 +90,10 @@ def _of_unusable(error: PlannerError) -> Iterator[str]:
         text = " ".join(written.text.split())
         cut = "…" if len(text) > _EXCERPT else ""
         yield f"the text of planner {written.planner!r} begins: {text[:_EXCERPT]}{cut}"
-    if any(call.problem is not None and call.problem.code == "truncated" for call in own):
+    problems = [call.problem for call in own if call.problem is not None]
+    if any(
+        each.code == "truncated" and "Limits." not in each.message for each in problems
+    ):  # else the limits of the run cut it
         yield "raise `max_tokens` in `sampling` of [planner]"
     if len(own) == len(error.calls):  # else there is a fallback planner, and it failed too
         yield 'let another worker plan (`worker` in [planner]), or let rules plan then (`fallback = "rule"`)'

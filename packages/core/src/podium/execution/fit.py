@@ -155,6 +155,15 @@ def is_metered(context: RunContext) -> bool:
     return context.ledger.limits_any("input_tokens", "output_tokens", "cost")
 
 
+def higher_limits(context: RunContext, cap: int) -> str:
+    """Return the limits because of which an answer was cut at `cap` tokens, for people."""
+    names = ["answer_tokens"]
+    if cap < context.settings.limits.answer_tokens:
+        limited = context.ledger.limits_any
+        names = [name for name in ("cost", "output_tokens", "input_tokens") if limited(name)]
+    return " or ".join(f"Limits.{name}" for name in names)
+
+
 def planner_call(
     context: RunContext, planner: Planner, request: PlanRequest, order: Sequence[int]
 ) -> tuple[PlanRequest, Spend]:

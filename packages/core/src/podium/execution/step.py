@@ -23,7 +23,7 @@ from podium.errors import (
 )
 from podium.execution.attempt import Attempt
 from podium.execution.context import OuterRun, RunContext
-from podium.execution.fit import Fit
+from podium.execution.fit import Fit, higher_limits
 from podium.execution.graph import StepNode
 from podium.journal.cache import answer_key, asking, look_up, remember
 from podium.run_state.actions import Execution, remedy
@@ -377,13 +377,10 @@ class StepRunner:
         cap = None if latest is None or latest.completion is not whole else latest.cut_at
         if cap is None or whole.missing is not None:
             return shortfall(whole) or self.repeats
-        told, names = f"the text was cut at {cap} tokens", ["answer_tokens"]
+        told = f"the text was cut at {cap} tokens"
         if cap < limits.answer_tokens:
             told += ", the share of its step in what the run had left"
-            limited = self.context.ledger.limits_any
-            names = [name for name in ("cost", "output_tokens", "input_tokens") if limited(name)]
-        higher = " or ".join(f"Limits.{name}" for name in names)
-        return Problem("cut", f"{told}: run it again with a higher {higher}")
+        return Problem("cut", f"{told}: run it again with a higher {higher_limits(self.context, cap)}")
 
     def ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
         """Return the outcome of the step, which has ended."""

@@ -175,6 +175,8 @@ class PlannerCall:
     """The messages that are sent to the planner's model."""
     most: int = 0
     """Maximum tokens of the text that the request allows; 0 without a maximum."""
+    cap: int | None = None
+    """The cap of the text, if the limits of the run set it."""
     is_sent: bool = False
     """Whether the planner was called, which happens after the journal has recorded the call's start."""
     changed: str = ""

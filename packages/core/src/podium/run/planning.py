@@ -31,7 +31,7 @@ from podium.errors import (
     WorkerUnavailable,
 )
 from podium.execution.context import RunContext
-from podium.execution.fit import is_metered, planner_call
+from podium.execution.fit import higher_limits, is_metered, planner_call
 from podium.execution.graph import STOPPED
 from podium.plan_text.parser import PlanReader
 from podium.planners.chat import repair_feedback
@@ -257,6 +257,8 @@ class PlanRequester:
                     raise
         worst = written.reserved.amount
         written.most = worst.output_tokens if is_metered(context) else 0
+        cap = request.max_tokens
+        written.cap = cap if cap is not None and worst.output_tokens >= cap else None
         context.tell(PlannerStarted, round=self.round, planner=planner.name, reserved=worst)
         if context.recorded is not None and worst != NOTHING:
             await context.recorded()
@@ -339,7 +341,11 @@ class PlanRequester:
         if not written.pieces:
             reader.feed(written.whole.text)
         if written.whole.finish_reason == "length":
-            message = "the text was cut at the planner's token limit: write a shorter plan"
+            told, remedy = "at the planner's token limit", "write a shorter plan"
+            if (cap := written.cap) is not None:
+                told = f"at {cap} tokens, the plan's share of what the run had left"
+                remedy += f", or run it again with a higher {higher_limits(self.context, cap)}"
+            message = f"the text was cut {told}: {remedy}"
             raise PlanSyntaxError("truncated", message, position=len(written.text))
         if written.whole.finish_reason != "stop":
             did = "a content filter of its server cut the text"

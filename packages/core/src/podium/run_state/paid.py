@@ -74,9 +74,15 @@ class PaidResults:
     """By round and step: the steps whose output its worker saw, of `ok` outcomes that did not see all."""
 
     def add(self, key: str, outcome: Outcome) -> None:
-        """Add an outcome; outcomes of a run are added in the order in which its steps ended."""
+        """Add an outcome; outcomes of a run are added in the order in which its steps ended.
+
+        An outcome replaces an earlier one of its step with the same key: an answer that was cut.
+        """
         self._added += 1
-        self._outcomes.setdefault(key, []).append((self._added, outcome))
+        known, place = self._outcomes.setdefault(key, []), (outcome.round, outcome.step)
+        if outcome.status == "ok":
+            known[:] = [each for each in known if (each[1].round, each[1].step) != place]
+        known.append((self._added, outcome))
         if outcome.status == "ok" and outcome.shown is not None:
             self._shown.setdefault((outcome.round, outcome.step), []).append(outcome.shown)
 
