@@ -29,8 +29,8 @@ serve: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-server --package podium-conductor
 	@.venv/bin/podium serve --port $${PORT:-8000}
 
-# Each part of the tests has its own process, because a process imports the frameworks of all its tests; the longest
-# two have two. They are first; `rest` has what is in no other part, also the code in README.md and docs/, but pages whose
+# Each part of the tests is one process, because a process imports the frameworks of all its tests. The longest
+# parts are first; `rest` has what is in no other part, also the code in README.md and docs/, but pages whose
 # libraries another part imports are in that part. Each has its own temporary folder, because pytest's own is
 # cleaned up by all processes; in memory if there is 1 GB, because SQLite waits for a disk at each commit.
 PARTS := core server langchain rest evals crewai llamaindex autogen
@@ -44,11 +44,10 @@ test: $(UV)
 	@$(MAKE) --no-print-directory --keep-going --jobs $(WORKERS) $(SYNC) $(PARTS:%=part-%)
 
 part-rest: SELECTED = $(patsubst %,--ignore=%,$(patsubst %,tests/%,$(filter-out rest,$(PARTS))) $(foreach part,$(PARTS),$(PAGES_$(part))))
-part-core part-server: SPREAD = -n 2 --dist loadfile
 part-server: SELECTED = tests/server --ignore=tests/server/clients  # has long tests only
 part-%:
 	@folder=$$(mktemp -d $(IN)) && trap 'rm -rf "$$folder"' EXIT && \
-	$(RUN) --no-sync pytest -q $(SPREAD) -m 'not (long or nightly)' --basetemp "$$folder/$*" $(or $(SELECTED),tests/$* $(PAGES_$*))
+	$(RUN) --no-sync pytest -q -m 'not (long or nightly)' --basetemp "$$folder/$*" $(or $(SELECTED),tests/$* $(PAGES_$*))
 
 # Tests that kill processes or use Chromium, the examples in their own processes, many examples for each property,
 # and the packages with their own locks.
