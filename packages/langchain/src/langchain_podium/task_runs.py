@@ -52,7 +52,7 @@ def run_in_task(name: str, asked: Sequence[Message] | Plan) -> Iterator[str | No
             _begun.popitem(last=False)
     try:
         yield sha256(f"{question} {number}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    except BaseException:
+    except BaseException:  # also after a cancellation: the try may be taken again
         with _lock:
             taken.discard(number)
         raise

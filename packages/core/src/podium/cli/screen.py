@@ -91,9 +91,8 @@ def _of_unusable(error: PlannerError) -> Iterator[str]:
         cut = "…" if len(text) > _EXCERPT else ""
         yield f"the text of planner {written.planner!r} begins: {text[:_EXCERPT]}{cut}"
     problems = [call.problem for call in own if call.problem is not None]
-    if any(
-        each.code == "truncated" and "Limits." not in each.message for each in problems
-    ):  # else the limits of the run cut it
+    # If the limits of the run cut the text, its message names them.
+    if any(each.code == "truncated" and "Limits." not in each.message for each in problems):
         yield "raise `max_tokens` in `sampling` of [planner]"
     if len(own) == len(error.calls):  # else there is a fallback planner, and it failed too
         yield 'let another worker plan (`worker` in [planner]), or let rules plan then (`fallback = "rule"`)'

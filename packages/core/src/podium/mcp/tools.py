@@ -201,9 +201,13 @@ def new_server(desk: Desk, name: str, **settings: Any) -> FastMCP[Any]:
         root.removeHandler(handler)
     server._mcp_server.version = __version__  # noqa: SLF001 - else it is the version of the SDK
     tools, only_reads = _Tools(desk), not desk.acts
-    for tool, reads in (
-        (tools.ask, only_reads), (tools.plan, True), (tools.run_plan, only_reads), (tools.list_models, True)
-    ):  # fmt: skip
+    hints: Mapping[Callable[..., Any], bool] = {
+        tools.ask: only_reads,
+        tools.plan: True,
+        tools.run_plan: only_reads,
+        tools.list_models: True,
+    }
+    for tool, reads in hints.items():
         server.add_tool(tool, annotations=ToolAnnotations(readOnlyHint=reads), structured_output=False)
     for made in server._tool_manager.list_tools():  # noqa: SLF001 - the SDK has no public API for this
         model = made.fn_metadata.arg_model

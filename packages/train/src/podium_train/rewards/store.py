@@ -116,7 +116,7 @@ class RewardStore:
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield
-        except BaseException:
+        except BaseException:  # in any case: no transaction may stay open
             self._database.execute("ROLLBACK")
             raise
         self._database.execute("COMMIT")
