@@ -191,8 +191,13 @@ class SqlJournal(PerLoop[_Open], Journal):
             JournalError: the database cannot be used; see `is_busy`.
         """
         database = self.url.connect(self.patience, self._synchronous)
+
+        async def write_nothing(_: Transaction) -> None:
+            pass
+
         try:
             await upgrade(database, SCHEMA, patience=0.0)
+            await database.transaction(write_nothing, patience=0.0)
         finally:
             await shielded(database.aclose())
 
