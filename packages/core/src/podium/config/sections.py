@@ -3,9 +3,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, GetCoreSchemaHandler, GetPydanticSchema, Tag
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
+    Tag,
+    model_validator,
+)
 from pydantic_core import CoreSchema, core_schema
 
 from podium.budget.limits import MAX_COST, Limits
@@ -17,6 +26,7 @@ from podium.planners.planner import Planner
 from podium.policy import Ask, Pin, Policy, Rule
 from podium.types.messages import Sampling
 from podium.workers.openai.chat import Api
+from podium.workers.openai.endpoint import Endpoint
 from podium.workers.openai.providers import DEFAULT_PROVIDER, Timeouts
 from podium.workers.worker import Price, Worker
 
@@ -99,6 +109,14 @@ class EndpointSection(Section):
     """Environment variable that holds the key."""
     timeouts: Annotated[Timeouts, RECORD] | None = None
     """Timeouts of each call; default: the provider's timeouts."""
+
+    @model_validator(mode="after")
+    def _is_endpoint(self) -> Self:
+        try:
+            Endpoint(self.base_url, provider=self.provider)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
 
 
 class WorkerTable(Section):
