@@ -50,6 +50,12 @@ def test_json_has_the_key_and_its_rules(podium: Podium) -> None:
     assert shown["days"] == []
 
 
+def test_the_first_key_needs_a_restart(podium: Podium) -> None:
+    """A running server reads at its start whether there are keys."""
+    told = "it is the first key: restart a running server, or it still asks for none"
+    assert [told in podium("keys", "create", name).stderr for name in ("alice", "bob")] == [True, False]
+
+
 def test_a_key_is_revoked(podium: Podium) -> None:
     """The list tells its state."""
     podium("keys", "create", "alice")

@@ -110,9 +110,16 @@ def create(  # noqa: PLR0913 - one parameter for each rule of a key
             check_policy(load_config(find_config(config)), rules)
         screen.warn(_unchecked_models(config, rules.models or ()))
         until = None if expires is None else time() + expires
-        key, token = _with(config, lambda store: store.create(name, rules, expires=until))
+
+        async def created(store: KeyStore) -> tuple[Key, str, bool]:
+            key, token = await store.create(name, rules, expires=until)
+            return key, token, len(await store.keys()) == 1
+
+        key, token, is_first = _with(config, created)
         _show_once(screen, key, token, as_json=as_json)
         screen.note(f"podium: created the key {key.name!r} ({key.key_id}): store it, it is shown only once")
+        if is_first:
+            screen.note("podium: it is the first key: restart a running server, or it still asks for none")
 
 
 @keys.command("list")
