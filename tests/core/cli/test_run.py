@@ -86,6 +86,7 @@ def test_saved_plan_names_its_workers(podium: Podium, config: Path, server: Chat
     Path("plan.json").write_text(saved)
     run = json.loads(podium("run", "--plan", "plan.json", "--json").stdout)
     assert [outcome["worker"] for outcome in run["outcomes"]] == ["thinker", "speaker"]
+    assert run["planner"]["name"] == "thinker (according to plan.json)"  # a person may have changed the file
     Path("plan.json").write_text(saved.replace("speaker", "nobody"))
     result = podium("run", "--plan", "plan.json")
     assert result.exit_code == 2

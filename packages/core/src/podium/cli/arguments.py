@@ -236,19 +236,27 @@ class PlanChange:
 
 
 def read_plan(path: Path, workers: Sequence[str], max_steps: int) -> Plan:
-    """Read a file that `podium plan --json` wrote, or a plan in any of the three spellings."""
+    """Read a file that `podium plan --json` wrote, or a plan in any of the three spellings.
+
+    A person may have changed the file, so its planner gets a name that says where it was read.
+    """
     text = read_file(path, _PLAN_BYTES, "the plan ")
     try:
-        return read_saved_plan(text, workers, max_steps)
+        plan = read_saved_plan(text, workers, max_steps)
     except PodiumError as error:
         error.add_note(f"this plan is in {path}")
         raise
+    if plan.planner is None:
+        return plan
+    told = f"{plan.planner.name} (according to {path.name})"
+    return replace(plan, planner=replace(plan.planner, name=told))
 
 
 def edited(plan: Plan, workers: Sequence[str], max_steps: int) -> Plan | None:
     """Open a plan in the user's editor, and return the changed plan; `None` for no change."""
     command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    text = json.dumps(replace(plan, query=()).to_json(workers), indent=2, ensure_ascii=False) + "\n"
+    shown = replace(plan, query=(), planner=None).to_json(workers)
+    text = json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
     with TemporaryDirectory(prefix="podium-") as folder:
         path = Path(folder) / "plan.json"
         path.write_text(text, encoding="utf-8")
