@@ -166,8 +166,9 @@ def test_the_command_writes_the_log_to_stderr(tmp_path: Path, upstream: ChatServ
     upstream.reply = team
     (tmp_path / "podium.toml").write_text(CONFIG.format(url=upstream.url, models="", server=""))
     with process(tmp_path) as running:
-        client = openai.OpenAI(base_url=running.url, api_key="sk-secret-0123456789abcdef", max_retries=0)
-        client.chat.completions.create(model="podium", messages=ASKED)
+        key = "sk-secret-0123456789abcdef"
+        with openai.OpenAI(base_url=running.url, api_key=key, max_retries=0) as client:
+            client.chat.completions.create(model="podium", messages=ASKED)
         who = {"name": "a", "version": "1"}
         about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": who}
         begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}

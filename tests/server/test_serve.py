@@ -61,10 +61,10 @@ def test_without_a_config_it_serves_the_demo(tmp_path: Path) -> None:
     with process(tmp_path, env=places) as running:
         (folder,) = tmp_path.glob("podium-demo-*")
         assert (folder / "runs.db").exists()
-        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
-        answer = client.chat.completions.create(
-            model="podium", messages=[{"role": "user", "content": "What is 17.5% of 2,340?"}]
-        )
+        with openai.OpenAI(base_url=running.url, api_key="none", max_retries=0) as client:
+            answer = client.chat.completions.create(
+                model="podium", messages=[{"role": "user", "content": "What is 17.5% of 2,340?"}]
+            )
         assert "409.5" in (answer.choices[0].message.content or "")
         running.send_signal(signal.SIGTERM)
         assert running.wait(20) == 0
@@ -102,8 +102,8 @@ def test_a_signal_lets_running_requests_end(
 
     upstream.reply = reply
     with process(team_folder) as running:
-        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
-        answer = client.chat.completions.create(model="podium", messages=ASKED)
+        with openai.OpenAI(base_url=running.url, api_key="none", max_retries=0) as client:
+            answer = client.chat.completions.create(model="podium", messages=ASKED)
         assert answer.choices[0].message.content == "the answer"
         assert running.wait(20) == (0 if number == signal.SIGTERM else 130)
         with pytest.raises(httpx2.ConnectError):
@@ -150,7 +150,7 @@ def test_a_request_that_does_not_end_is_cancelled(team_folder: Path, upstream: C
     upstream.reply = reply
     with process(team_folder) as running:
         client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
-        with pytest.raises(openai.APIError):
+        with pytest.raises(openai.APIError), client:
             client.chat.completions.create(model="podium", messages=ASKED)
         assert running.wait(20) == 0
     upstream.reply = team
@@ -165,18 +165,17 @@ def test_a_kill_and_the_same_request_again(team_folder: Path, upstream: ChatServ
     headers = {"Idempotency-Key": "k"}
     upstream.reply = lambda call: Reply((STALL,)) if call.body["model"] == "two" else team(call)
     with process(team_folder) as running:
-        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
-        with pytest.raises(openai.APITimeoutError):
-            client.with_options(timeout=1.5).chat.completions.create(
-                model="podium", messages=ASKED, extra_headers=headers
-            )
+        client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0, timeout=1.5)
+        with pytest.raises(openai.APITimeoutError), client:
+            client.chat.completions.create(model="podium", messages=ASKED, extra_headers=headers)
         running.kill()
         running.wait(10)
     upstream.reply = team
     before = len(upstream.calls)
     with process(team_folder) as running:
         client = openai.OpenAI(base_url=running.url, api_key="none", max_retries=0)
-        answer = client.chat.completions.create(model="podium", messages=ASKED, extra_headers=headers)
+        with client:
+            answer = client.chat.completions.create(model="podium", messages=ASKED, extra_headers=headers)
     assert answer.choices[0].message.content == "the answer"
     assert [call.body["model"] for call in upstream.calls[before:]] == ["two"]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
+from anthropic import Anthropic
 from openai import OpenAI
 
 from podium.config import load_config
@@ -27,7 +28,7 @@ class Served:
     root: str
     """Its URL without a path."""
     server: HttpServer
-    clients: list[OpenAI] = field(default_factory=list)
+    clients: list[OpenAI | Anthropic] = field(default_factory=list)
     """Clients that are closed with the server."""
 
     @property

@@ -48,8 +48,10 @@ def calling(call: Call) -> Reply:
 
 
 def client_of(served: Served, **options: Any) -> Anthropic:
-    """Return Anthropic's client; it repeats no request."""
-    return Anthropic(base_url=served.root, api_key="no-key", max_retries=0, timeout=20, **options)
+    """Return Anthropic's client, which is closed with the server; it repeats no request."""
+    client = Anthropic(base_url=served.root, api_key="no-key", max_retries=0, timeout=20, **options)
+    served.clients.append(client)
+    return client
 
 
 def ask(served: Served, **changes: Any) -> Any:
