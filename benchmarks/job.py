@@ -52,10 +52,10 @@ def write_prompt(plan: Plan, index: int, outputs: Sequence[str]) -> str:
         index: the step, from 0.
         outputs: outputs of the steps on its access list, in that order.
     """
-    step = plan.steps[index]
+    step = plan.calls[index]
     visible = "".join(
         f"\nStep {seen} was given this subtask and returned this output:\n"
-        f"<subtask>\n{plan.steps[seen].subtask}\n</subtask>\n<output>\n{output}\n</output>\n"
+        f"<subtask>\n{plan.calls[seen].subtask}\n</subtask>\n<output>\n{output}\n</output>\n"
         for seen, output in zip(step.access, outputs, strict=True)
     )
     if visible:

@@ -10,7 +10,7 @@ from podium.errors import ConfigError
 from podium.execution import Retry
 from podium.planners import FixedPlanner, RulePlanner
 from podium.types import Message
-from podium.types.plan import literal
+from podium.types.references import literal
 from podium.usage import Usage
 from podium.workers import Card, Price, Request, Worker, complete
 from podium.workers.simple import FunctionWorker

@@ -23,7 +23,7 @@ from podium import (
     parse_plan,
 )
 from podium.planners import CachedPlanner, FixedPlanner, Planner, PlanRequest, PlanText
-from podium.types import Completion, Event, Outcome, Proposal
+from podium.types import Block, Completion, Event, Outcome, Proposal
 from podium.workers import FREE, Request, StepInput, Worker
 
 
@@ -83,4 +83,4 @@ async def use() -> None:
     )
     assert_type(await Conductor.of(ChatWorker("fugu", endpoint=server, api="responses")).run("why?"), Result)
     assert_type(parse_plan("", workers=["a"]), Plan)
-    assert_type(PlanReader(workers=2).feed("…"), list[Step])
+    assert_type(PlanReader(workers=2).feed("…"), list[Step | Block])

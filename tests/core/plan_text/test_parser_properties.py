@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from podium.errors import PlanInvalid, PlanSyntaxError
 from podium.plan_text import PlanReader, Spelling, parse_plan, write_plan
 from podium.types import Plan, Step
-from podium.types.plan import literal
+from podium.types.references import literal
 
 WORKERS = 3
 MAX_STEPS = 5

@@ -10,7 +10,7 @@ from podium.errors import PlanInvalid
 from podium.plan_text import Change, Move, PlanReader, Remove, Spelling, edit_plan, parse_plan, write_plan
 from podium.plan_text.edits import Insert
 from podium.types import Plan, Step
-from podium.types.plan import literal
+from podium.types.references import literal
 
 BRACES = st.lists(
     st.sampled_from(
@@ -64,7 +64,6 @@ def test_what_a_step_refers_to(subtask: str, references: tuple[int, ...]) -> Non
         "{{-1}}",
         "{{1",
         "{{1}",
-        "{{0.output}}",
         "{{0, 1}}",
         "{{step 1}}",
         "{{step_1}}",

@@ -34,8 +34,9 @@ from podium.run.request import (
 from podium.run.runner import Listener, RunSession
 from podium.types.events import ActionDecided, ApprovalGiven, Event
 from podium.types.messages import Completion, Query
-from podium.types.plan import Plan, Step
+from podium.types.plan import Plan
 from podium.types.result import Forecast, Result
+from podium.types.steps import Step
 from podium.workers.pool import Pool, check_prices, unpriced
 from podium.workers.worker import Card, Request, Worker
 

@@ -46,6 +46,12 @@ PlanInvalidCode = Literal[
     "no_previous",
     "nothing_to_keep",
     "unknown_schema",
+    "unknown_key",
+    "bad_returns",
+    "bad_each",
+    "bad_condition",
+    "bad_block",
+    "not_run",
 ]
 
 
@@ -108,7 +114,7 @@ class PlanInvalid(PlanError):
         position: int | None = None,
     ) -> None:
         super().__init__(message)
-        self.code = code
+        self.code: PlanInvalidCode = code
         self.step = step
         """Index of the invalid step, from 0; `None` when the error is in the plan as a whole."""
         self.position = position

@@ -16,6 +16,7 @@ from podium.types.messages import Query
 from podium.types.outcome import Outcome, Round
 from podium.types.plan import Plan
 from podium.types.result import Result
+from podium.types.steps import task_of, worker_of
 
 
 async def replay(
@@ -120,8 +121,8 @@ def _steps_of(current: Round | None, result: Result) -> list[dict[str, object]]:
     for index, step in enumerate(current.plan.steps):
         came_to = outcomes.get(index)
         told: dict[str, object] = {
-            "worker": result.workers[step.worker],
-            "subtask": step.subtask,
+            "worker": worker_of(step, result.workers),
+            "subtask": task_of(step),
             "access": step.access_list,
         }
         if came_to is not None:

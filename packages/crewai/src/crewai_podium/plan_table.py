@@ -8,6 +8,7 @@ from rich.text import Text
 
 from podium.secrets import scrub
 from podium.types import PlanReady
+from podium.types.steps import task_of, worker_of
 
 
 def show_plan(event: PlanReady, workers: Sequence[str]) -> None:
@@ -23,9 +24,12 @@ def show_plan(event: PlanReady, workers: Sequence[str]) -> None:
     table.add_column("Sees steps")
     table.add_column("Subtask", ratio=1)
     labels = event.plan.labels
-    for label, step in zip(labels, event.plan.steps, strict=True):
-        sees = ["previous"] * step.previous + [str(labels[seen]) for seen in step.access]
-        table.add_row(*map(_text, (str(label), workers[step.worker], ", ".join(sees), step.subtask)))
+    for path, step, *_ in sorted(event.plan.outline, key=lambda place: place.path):
+        sees, number = list(map(str, step.access_list)), ".".join(map(str, path))
+        if len(path) == 1:
+            words = [each for each in step.access_list if isinstance(each, str)]
+            sees, number = [*words, *(str(labels[seen]) for seen in step.access)], str(labels[path[0]])
+        table.add_row(*map(_text, (number, worker_of(step, workers), ", ".join(sees), task_of(step))))
     event_listener.formatter.print(table)
 
 

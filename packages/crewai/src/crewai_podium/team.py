@@ -15,7 +15,7 @@ from crewai_podium.workers.acts import may_act
 from crewai_podium.workers.agent import AgentWorker
 from podium.errors import ConfigError
 from podium.policy import Policy
-from podium.types import Plan
+from podium.types import Block, Plan
 from podium.workers import Card, Worker
 
 NOT_RESTORED: Final = (
@@ -157,8 +157,8 @@ def last_step_policy(number: int) -> Policy:
     """
 
     def give(plan: Plan) -> Plan:
-        *before, last = plan.steps
-        return replace(plan, steps=(*before, replace(last, worker=number)))
+        last = plan.outline[plan.answers[-1]]
+        return plan if isinstance(last.step, Block) else plan.with_worker(last.path, number)
 
     return Policy(replace=give)
 

@@ -18,6 +18,7 @@ from podium.types.events import ApprovalAsked
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
 from podium.types.result import Result
+from podium.types.steps import task_of, worker_of
 
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _MARKS = {
@@ -230,12 +231,13 @@ def plan_table(
 ) -> Table:
     """Draw a plan, one row per step; without names of workers with their numbers."""
     table = plain_table("step", "worker", "subtask", "sees")
-    for index, step in enumerate(plan.steps):
-        who = str(step.worker) if workers is None else workers[step.worker]
-        who += " (acts)" if index in actions else ""
+    for place in sorted(plan.outline, key=lambda place: place.path):
+        step, index = place.step, place.path[0]
+        who = worker_of(step, workers) + (" (acts)" if len(place.path) == 1 and index in actions else "")
         sees = ", ".join(map(str, step.access_list)) or "-"
-        sees += "" if step.enough is None else f" ({step.enough} of them)"
-        table.add_row(plan.numbered(index), Text(shown(who)), Text(shown(step.subtask)), sees)
+        sees += "" if step.enough is None or step.each is not None else f" ({step.enough} of them)"
+        number = plan.numbered(index) if len(place.path) == 1 else place.name
+        table.add_row(number, Text(shown(who)), Text(shown(task_of(step))), sees)
     if not plan.steps:
         table.add_row("-", "-", "keep the previous answer", "-")
     return table

@@ -21,8 +21,9 @@ from podium.types.events import (
     RunStopped,
 )
 from podium.types.outcome import ACTION_ENDS, Outcome, StepStatus, for_people
-from podium.types.plan import Plan, Step
+from podium.types.plan import Plan
 from podium.types.result import Result
+from podium.types.steps import AnyStep, task_of, worker_of
 
 Shown = Callable[[str], str]
 """Makes foreign text safe for a terminal."""
@@ -62,7 +63,7 @@ class _Draft:
     reader: PlanReader | None
     """Parses the text; `None` after an error."""
     chars: int = 0
-    steps: list[Step] = field(default_factory=list)
+    steps: list[AnyStep] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -123,13 +124,13 @@ class RunRow:
             for index in sorted({*range(len(planned)), *begun})
         }
 
-    def _step(self, current: RoundState, index: int, step: Step | None, plan: Plan | None) -> StepRow:
+    def _step(self, current: RoundState, index: int, step: AnyStep | None, plan: Plan | None) -> StepRow:
         state = current.steps.get(index) or RecordedStep()
         # The others are of a step that this one replaces.
         calls = [call for call in state.calls if call.ended is None or call.ended is state.outcome]
         outcome = state.outcome if state.since is None else None
         begun = outcome or (calls[-1].start if calls else None)
-        worker = "" if plan is None or step is None else self.state.names[step.worker]
+        worker = "" if plan is None or step is None else worker_of(step, self.state.names)
         parents = {(self.state.run_id, current.number, index, call.start.attempt) for call in calls}
         subtask = calls[-1].start.subtask if calls else ""
         failed, again = calls[-1].failed if calls and state.since is not None else None, None
@@ -138,7 +139,7 @@ class RunRow:
         return StepRow(
             number=str(index) if plan is None else plan.numbered(index),
             worker=worker if begun is None else begun.worker,
-            subtask=subtask if step is None else step.subtask,
+            subtask=subtask if step is None else task_of(step),
             sees=() if step is None else tuple(step.access_list),
             acts=current.ready is not None and index in current.ready.actions,
             status=state.status,

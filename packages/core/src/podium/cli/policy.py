@@ -18,7 +18,8 @@ from podium.config import Section, find_config, load_config
 from podium.config.load import read_table
 from podium.errors import ConfigError, PlanForbidden
 from podium.policy import Policy
-from podium.types.plan import Plan, Step, nearest
+from podium.types.plan import Plan, nearest
+from podium.types.steps import Step
 from podium.workers.worker import Card
 
 policy = command_group("policy")

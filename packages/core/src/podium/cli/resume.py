@@ -24,6 +24,7 @@ from podium.run_state import fold
 from podium.run_state.state import RunState, for_pool
 from podium.types.events import ApprovalAsked, Event, RunEnded
 from podium.types.plan import Plan
+from podium.types.steps import worker_of
 
 Verdict = Literal["approve", "refuse", "done", "not-done"]
 
@@ -164,7 +165,7 @@ async def _decide_at_the_terminal(
     """Show the changed or waiting plan of a run, or an action, ask for approval, and record the decision."""
     plan: Plan | None = None
     if asked.step is not None:
-        worker = recorded.conductor.pool.names[recorded.plan.steps[asked.step].worker]
+        worker = worker_of(recorded.plan.steps[asked.step], recorded.conductor.pool.names)
         verdict: bool | str | Plan = await verdict_on_action(screen, asked.step, f"{worker} {asked.asked}")
     else:
         verdict = await verdict_on(screen, changed or recorded.plan, recorded.conductor)

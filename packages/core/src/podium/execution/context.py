@@ -23,7 +23,8 @@ from podium.run_state.paid import PaidResults
 from podium.types.events import Event, StepEnded
 from podium.types.messages import Message, Sampling, Tools
 from podium.types.outcome import Action, Outcome
-from podium.types.plan import Plan, Step
+from podium.types.plan import Plan
+from podium.types.steps import Step, calls_in
 from podium.usage import Usage
 from podium.workers.pool import Overlong, Pool
 from podium.workers.worker import Caller, CallMiddleware, Card, StepInput, VisibleStep, Worker
@@ -160,8 +161,11 @@ class ConductorSettings:
         return any(worker.acts for worker in self._called[number])
 
     def actions_of(self, plan: Plan) -> tuple[int, ...]:
-        """Return the indices of the steps of a plan that are actions."""
-        return tuple([index for index, step in enumerate(plan.steps) if self.acts(step.worker)])
+        """Return the indices of the steps of a plan that are actions, or blocks with actions."""
+        steps = enumerate(plan.steps)
+        return tuple(
+            [index for index, step in steps if any(self.acts(each.worker) for each in calls_in([step]))]
+        )
 
     @cached_property
     def planners(self) -> tuple[Planner, ...]:

@@ -20,7 +20,7 @@ from podium.execution.context import RunContext
 from podium.execution.graph import DependencyGraph, StepNode
 from podium.planners.planner import Planner, PlanRequest, asked_steps
 from podium.types.messages import Message, estimate_usage
-from podium.types.plan import Step
+from podium.types.steps import Step
 from podium.usage import Usage, estimate_tokens
 from podium.workers.worker import Card, Request, VisibleStep, most_tokens
 

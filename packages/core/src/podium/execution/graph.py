@@ -12,7 +12,8 @@ from podium.execution.retry import OnFailure
 from podium.prompts.prompt import NOT_RUN, gap_of, mentioned
 from podium.run_state.actions import AGAIN
 from podium.types.outcome import Action, Outcome, Problem
-from podium.types.plan import Plan, Step, label_of
+from podium.types.plan import Plan, label_of
+from podium.types.steps import Step
 from podium.workers.worker import VisibleStep
 
 SUPERSEDED = Problem("superseded", "the step's plan was replaced")
@@ -191,7 +192,7 @@ class DependencyGraph:
         others = self.states[same:]
         self._superseded += others
         del self.states[same:]
-        for step in plan.steps[same:]:
+        for step in plan.calls[same:]:
             self.append(step)
         self.plan = plan
         return others

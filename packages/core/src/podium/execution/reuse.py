@@ -21,7 +21,8 @@ from podium.run_state.actions import (
 from podium.run_state.paid import PaidResults, step_key
 from podium.secrets import scrub
 from podium.types.outcome import Action, Call, Outcome, Problem, StepStatus, totals
-from podium.types.plan import Plan, renumbered
+from podium.types.plan import Plan
+from podium.types.references import renumbered
 from podium.workers.worker import StepInput, VisibleStep
 
 Approver = Callable[[Action, Plan, frozenset[str]], Awaitable[Problem | None]]

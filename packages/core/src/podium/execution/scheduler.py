@@ -29,7 +29,8 @@ from podium.run_state.paid import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import AnswerDelta, StepDelta
 from podium.types.outcome import Outcome, Problem
-from podium.types.plan import Plan, Step
+from podium.types.plan import Plan
+from podium.types.steps import Step
 
 
 class RoundScheduler:

@@ -14,6 +14,7 @@ from podium.types import Completion, Message, Outcome, Part, Plan, Problem, Resu
 from podium.types.messages import storable
 from podium.types.outcome import tell_actions
 from podium.types.result import LACK, answer_of, used
+from podium.types.steps import task_of, worker_of
 from podium.usage import Usage
 from podium.workers import FREE, Card
 from podium.workers.openai.chat_response import AnswerReader, read_finish
@@ -136,9 +137,10 @@ def plan_metadata(plan: Plan) -> dict[str, Any]:
 def plan_lines(plan: Plan, workers: Sequence[str]) -> list[str]:
     """Return a plan as text, one line per step."""
     return [
-        f"{index}. {workers[step.worker]}: {step.subtask}"
+        f"{place.name}. {worker_of(step, workers)}: {task_of(step)}"
         + (f" (shown step {', '.join(map(str, step.access_list))})" if step.access_list else "")
-        for index, step in enumerate(plan.steps)
+        for place in plan.outline
+        for step in [place.step]
     ]
 
 
@@ -156,7 +158,7 @@ def _step(outcome: Outcome, plan: Plan | None, usage: Callable[[Usage], Mapping[
         "round": outcome.round,
         "step": outcome.step,
         "worker": outcome.worker,
-        "subtask": "" if step is None else step.subtask,
+        "subtask": "" if step is None else task_of(step),
         "access": [] if step is None else step.access_list,
         "status": outcome.status,
         "problem": None if outcome.problem is None else asdict(outcome.problem),

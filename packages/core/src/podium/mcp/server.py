@@ -21,6 +21,7 @@ from podium.mcp.tools import Desk, ToolCall, ToolContext, new_server, tool_answe
 from podium.run.approval import how_to_decide
 from podium.types import Plan, Result
 from podium.types.events import ApprovalAsked, Event, PlanReady, StepEnded, StepStarted
+from podium.types.steps import worker_of
 
 if TYPE_CHECKING:
     from mcp.server.fastmcp import FastMCP
@@ -105,7 +106,7 @@ class Decision(BaseModel):
 def _question(waiting: Sequence[ApprovalAsked], workers: Sequence[str]) -> str:
     steps = [(asked.step, asked.plan.steps, asked.asked) for asked in waiting if asked.step is not None]
     if steps:
-        lines = [f"{step}. {workers[plan[step].worker]}: {asked}" for step, plan, asked in steps]
+        lines = [f"{step}. {worker_of(plan[step], workers)}: {asked}" for step, plan, asked in steps]
         return "\n".join(["May these actions be carried out?", *lines])
     lines = [line for asked in waiting for line in plan_lines(asked.plan, workers)]
     return "\n".join(["May this plan run?", *lines])

@@ -1,13 +1,14 @@
 """Reads and edits saved plans."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from podium.errors import PlanInvalid
 from podium.plan_text.parser import parse_plan
-from podium.types.plan import PREVIOUS, Plan, Step, renumbered
+from podium.types.plan import Plan
+from podium.types.steps import PREVIOUS, Step, depends_on, numbered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Insert:
     def apply(self, plan: Plan) -> Plan:
         """Return the plan with the step inserted."""
         at = _index(self.at, len(plan.steps) + 1, "position")
-        kept = _numbered(plan.steps, lambda old: old + (old >= at))
+        kept = numbered(plan.steps, lambda old: old + (old >= at))
         labels = [step.label for step in kept if step.label is not None]
         new = replace(self.step, label=max(labels) + 1 if labels else None)
         return replace(plan, steps=(*kept[:at], new, *kept[at:]))
@@ -62,13 +63,13 @@ class Remove:
     def apply(self, plan: Plan) -> Plan:
         """Return the plan without the step."""
         at = _index(self.step, len(plan.steps))
-        listing = [index for index, step in enumerate(plan.steps) if at in step.access]
+        listing = [index for index, step in enumerate(plan.steps) if at in depends_on(step)]
         if listing:
             who = ", ".join(map(str, listing))
             told = f"step {at} cannot be removed while step {who} lists it: change that access list first"
             raise PlanInvalid("bad_access", told, step=at)
         rest = (*plan.steps[:at], *plan.steps[at + 1 :])
-        return replace(plan, steps=_numbered(rest, lambda old: old - (old > at)))
+        return replace(plan, steps=numbered(rest, lambda old: old - (old > at)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ class Move:
         at, to = _index(self.step, count), _index(self.to, count, "position")
         order = [index for index in range(count) if index != at]
         order.insert(to, at)
-        return replace(plan, steps=_numbered([plan.steps[old] for old in order], order.index))
+        return replace(plan, steps=numbered([plan.steps[old] for old in order], order.index))
 
 
 Edit = Change | Insert | Remove | Move
@@ -171,12 +172,6 @@ def _index(value: int, count: int, what: str = "step") -> int:
     return value
 
 
-def _numbered(steps: Iterable[Step], new: Callable[[int], int]) -> tuple[Step, ...]:
-    """Return the steps with new indices in their access lists and references."""
-    moved = ((step, tuple(map(new, step.access)), renumbered(step.subtask, new)) for step in steps)
-    return tuple(replace(step, access=access, subtask=subtask) for step, access, subtask in moved)
-
-
 def read_saved_plan(text: str, workers: Sequence[str], max_steps: int) -> Plan:
     """Read a plan that `Plan.to_json` returned, or a plan in any spelling; it may name workers."""
     try:
@@ -184,12 +179,18 @@ def read_saved_plan(text: str, workers: Sequence[str], max_steps: int) -> Plan:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict) or "schema" not in data:
-        return parse_plan(text, workers=workers, max_steps=max_steps)
-    rows = data.get("steps")
+        return parse_plan(text, workers=workers, max_steps=max_steps, strict=True)
+    _set_numbers(data.get("steps"), workers, "step ")
+    return Plan.from_json(data)
+
+
+def _set_numbers(rows: object, workers: Sequence[str], place: str) -> None:
+    """Replace the names of workers in the JSON of steps."""
     for index, row in enumerate(rows if isinstance(rows, list) else ()):
         if isinstance(row, dict) and isinstance(name := row.get("worker"), str):
-            row["worker"] = worker_number(name, workers, f"step {index}")
-    return Plan.from_json(data)
+            row["worker"] = worker_number(name, workers, f"{place}{index}")
+        if isinstance(row, dict):
+            _set_numbers(row.get("steps"), workers, f"{place}{index}.")
 
 
 def worker_number(name: str, workers: Sequence[str], where: str) -> int:

@@ -1,139 +1,20 @@
 """Reads the fields of steps from literals: workers, subtasks, access lists and ids."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal, NamedTuple, NoReturn
-from unicodedata import normalize
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any, Literal, NamedTuple
 
 from podium.errors import PlanInvalid, PlanInvalidCode
-from podium.plan_text.literals import Node, Word
+from podium.plan_text.ids import ID_KEYS, StepIds, fail, step_number
+from podium.plan_text.literals import Node, Word, value_of
+from podium.types.conditions import Condition, condition_from_json
 from podium.types.messages import storable
-from podium.types.plan import (
-    PREVIOUS,
-    Plan,
-    Step,
-    bad_reference,
-    forward_access,
-    malformed_reference,
-    no_previous,
-    references_in,
-    renumbered,
-)
-
-ID_KEYS = frozenset(
-    (
-        *("id", "idx", "index", "step", "number", "num", "no", "nr", "order", "position", "seq", "sequence"),
-        *("stepid", "stepidx", "stepindex", "stepno", "stepnr", "stepnum", "stepnumber"),
-        *("taskid", "taskindex", "tasknumber", "subtaskid", "subtaskindex", "subtasknumber", "nodeid"),
-    )
-)
-"""Keys of ids, as `field_key` returns them."""
-
-_LIKE_AN_ID = re.compile(r"(?!worker|model|agent).+(?:id|idx|index|number|num|no|nr|order|position|seq)")
-"""Other keys that may be meant as ids, as `field_key` returns them."""
-_NUMBER = re.compile(
-    r"(?:(?:s|step|t|task|no|nr)[.:]?[ _#-]{0,2}|#[ ]?)?([+-]?[0-9]{1,18})(?:\.0*)?[):]?",
-    re.IGNORECASE,
-)
-_LIKE_A_NUMBER = re.compile(
-    r"\W*(?:(?:s|step|t|task|no|nr)\b[\W_]*)?[0-9]|(?:\S*[0-9]\S*|true|false)\Z", re.IGNORECASE
-)
-"""Matches ids that look like a number but are not one."""
-_MOST_CHARS = 200
-"""Number of characters of an id that are read."""
-_SHOWN = 40
-"""Maximum number of ids in an error message."""
-
-
-class StepIds:
-    """The ids of a plan's steps: all steps have one under the same key, or none; access lists name them."""
-
-    def __init__(self) -> None:
-        self._steps = 0
-        self._keys: set[str] = set()
-        self._positions: dict[int, int] = {}
-
-    def add(self, fields: Sequence[tuple[str, Node]], start: int) -> None:
-        """Add the next step: the keys of its object, as `field_key` returns them, and its start."""
-        ids = list[tuple[str, int, int]]()
-        for key, node in fields:
-            number = step_number(node)
-            if key in ID_KEYS and number is not None:
-                ids.append((key, node.start, number))
-            elif key in ID_KEYS and isinstance(node.value, str) and _LIKE_A_NUMBER.match(_normal(node.value)):
-                # access lists could not name it
-                told = f"has the {key} {node.value!r:.60}, which is not a whole number"
-                _fail("bad_id", self._steps, node.start, f"{told}: give every step a different number")
-        keys, numbers = {key for key, _, _ in ids}, {number for _, _, number in ids}
-        for key, node in () if keys else fields:
-            if key not in ID_KEYS and _LIKE_AN_ID.fullmatch(key) and step_number(node) is not None:
-                told = (
-                    f'has a number under {key!r}, which may be its id: write the numbers of steps under "id"'
-                )
-                _fail("bad_id", self._steps, node.start, f"{told}, or leave {key!r} out")
-        if fault := self._fault(keys, numbers):
-            told = f"{fault}: give every step a different number, under the same key"
-            _fail("bad_id", self._steps, ids[0][1] if ids else start, told)
-        self._positions |= dict.fromkeys(numbers, self._steps)
-        self._keys = self._keys & keys if self._steps else keys
-        self._steps += 1
-
-    @property
-    def latest(self) -> int | None:
-        """The id of the last step; `None` if steps have no ids."""
-        return next(reversed(self._positions), None)
-
-    def _fault(self, keys: set[str], numbers: set[int]) -> str:
-        """Return what is wrong with the ids of the next step; empty if they are valid."""
-        if len(numbers) > 1:
-            return f"has two ids, {' and '.join(map(str, sorted(numbers)))}"
-        if self._steps and keys and not self._keys:
-            return "has an id, and earlier steps have none"
-        if self._keys and not keys:
-            return "has no id, and earlier steps have one"
-        if self._keys and not keys & self._keys:
-            return f"has its id under {min(keys)!r}, and earlier steps have theirs under {min(self._keys)!r}"
-        taken = [number for number in numbers if number in self._positions]
-        return f"has the id {taken[0]} of an earlier step" if taken else ""
-
-    def position(self, number: int, at: int) -> int:
-        """Return the position of an earlier step to which the last step refers, at `at` in the text."""
-        own, found = self._steps - 1, self.find(number)
-        if found is not None:
-            return found
-        message = forward_access(own, number)
-        if self._positions:
-            *earlier, last = self._positions
-            known = f" or ids of earlier steps ({', '.join(map(str, earlier[:_SHOWN]))})" if earlier else ""
-            fault = f"the step with the id {last} lists {number}, which is not the id of an earlier step"
-            message = f"{fault}: write []{known}"
-        raise PlanInvalid("forward_access", message, step=own, position=at)
-
-    def find(self, number: int) -> int | None:
-        """Return the position of an earlier step by its number; `None` if there is no such step."""
-        own = self._steps - 1
-        found = self._positions.get(number, own) if self._positions else number
-        return found if 0 <= found < own else None
-
-
-def _fail(code: PlanInvalidCode, step: int, position: int, fault: str) -> NoReturn:
-    raise PlanInvalid(code, f"step {step} {fault}", step=step, position=position)
-
-
-def step_number(node: Node) -> int | None:
-    """Return an id, or an entry of an access list, as a number (`"step 1"`, `"#1"`, `1.0`, …), or `None`."""
-    value = node.value
-    if not isinstance(value, str):
-        return value if isinstance(value, int) else None
-    found = _NUMBER.fullmatch(_normal(value))
-    return int(found[1]) if found else None
-
-
-def _normal(text: str) -> str:
-    """Return the beginning of a text, with full-width digits and signs replaced by ASCII."""
-    return normalize("NFKC", text.strip()[:_MOST_CHARS]).strip()
-
+from podium.types.plan import Plan, no_previous
+from podium.types.references import bad_reference, malformed_reference, references_in, renumbered
+from podium.types.scope import MOST_DEPTH
+from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step
 
 MAX_SUBTASK_CHARS = 16 * 1024
 """Maximum length of a subtask, in characters."""
@@ -156,6 +37,15 @@ FIELDS: Mapping[str, Field] = {
 }
 """The accepted names of a step's fields, as `field_key` returns them."""
 _STEPS = frozenset(("steps", "plan"))
+_OF_CALL = ("returns",)
+_OF_BOTH = ("enough", "each", "as", "when", "else")
+_OF_BLOCK = ("each", "as", "when", "else", "until", "most", "access", "accesslist", "enough")
+"""Keys by which an object with `steps` is a block."""
+_MEANT = {"if": "when", "condition": "when", "foreach": "each", "repeat": "until", "while": "until"}
+_MEANT |= {"maxturns": "most", "schema": "returns", "outputschema": "returns"}
+"""Keys of other languages, each with the key that says it here."""
+_NEAR = 0.75
+"""Similarity from which a key is taken for a misspelt one, from 0 to 1."""
 _NONE: Mapping[str, Node] = {}
 
 _ORDINAL = re.compile(r"(?:(?:worker|model|agent)(?:[ _]?id)?[ _]?#?)?([0-9]{1,6})", re.IGNORECASE)
@@ -172,6 +62,10 @@ class Roster(NamedTuple):
     """Whether there is a previous round, which access lists may name."""
     refused: Mapping[str, str]
     """Names of further workers, each with the reason why no plan may have it."""
+    is_strict: bool
+    """Whether an unknown key is an error; otherwise it is ignored, and a note says so."""
+    notes: list[str]
+    """What was ignored."""
 
     def named(self, name: str) -> tuple[int, ...]:
         """Return the worker with this name, or all workers whose name differs only in case."""
@@ -190,7 +84,7 @@ def field_key(name: str) -> str:
 
 def plan_object(node: Node) -> Node | None:
     """Return the object that contains a whole plan: `node` or one of its values; `None` if there is none."""
-    if not isinstance(node.value, dict):
+    if not isinstance(node.value, dict) or is_block(node):
         return None
     lists = {field_key(key) for key, value in node.value.items() if isinstance(value.value, list)}
     if not lists.isdisjoint(_STEPS) or {"worker", "subtask"} <= {FIELDS.get(key) for key in lists}:
@@ -206,7 +100,15 @@ def is_row(node: Node, *, after_row: bool) -> bool:
     """Return whether an object is a step: it has two fields of a step, or after a row one."""
     assert isinstance(node.value, dict)
     fields = {FIELDS.get(field_key(key)) for key in node.value} - {None}
-    return len(fields) >= (1 if after_row else 2)
+    return len(fields) >= (1 if after_row else 2) or is_block(node)
+
+
+def is_block(node: Node) -> bool:
+    """Return whether an object is a step with steps of its own, and not a whole plan."""
+    if not isinstance(node.value, dict):
+        return False
+    keys = {field_key(key) for key in node.value}
+    return "steps" in keys and not keys.isdisjoint(_OF_BLOCK)
 
 
 def read_object(node: Node, roster: Roster) -> Plan:
@@ -218,8 +120,19 @@ def read_object(node: Node, roster: Roster) -> Plan:
         return read_columns(_fields(node, None), roster, {k: v for k, v in lists if k in ID_KEYS})
     assert isinstance(rows.value, list)
     _check_length(len(rows.value), roster, rows.start)
+    if roster.is_strict:
+        _check_top(node)
     ids = StepIds()
-    return Plan(tuple(read_row(row, index, roster, ids) for index, row in enumerate(rows.value)))
+    return Plan(tuple(read_row(row, index, roster, Place(ids)) for index, row in enumerate(rows.value)))
+
+
+def _check_top(node: Node) -> None:
+    """Raise `PlanInvalid` for a key beside the steps of a plan."""
+    assert isinstance(node.value, dict)
+    for key, value in node.value.items():
+        if field_key(key) not in _STEPS:
+            message = f"the plan has the unknown key {key!r:.60} beside steps: leave it out"
+            raise PlanInvalid("unknown_key", message, position=value.start)
 
 
 def read_columns(columns: Mapping[Field, Node], roster: Roster, ids: Mapping[str, Node] = _NONE) -> Plan:
@@ -243,34 +156,201 @@ def read_columns(columns: Mapping[Field, Node], roster: Roster, ids: Mapping[str
     return Plan(tuple(steps))
 
 
-def read_row(node: Node, index: int, roster: Roster, ids: StepIds) -> Step:
+class Place(NamedTuple):
+    """Where steps are: in the plan, or in a block of it."""
+
+    ids: StepIds
+    """The ids of the steps so far."""
+    outer: StepIds | None = None
+    """The ids of the steps around the block; `None` in the plan itself."""
+    name: str = ""
+    """The number of the block with a dot; empty in the plan itself."""
+    top: int | None = None
+    """The index of the plan's step that has the block; `None` in the plan itself."""
+
+
+def read_row(node: Node, index: int, roster: Roster, place: Place) -> AnyStep:
     """Read the step at an index of its plan from an object, and add its id to those of the earlier steps."""
     if not isinstance(node.value, dict):
         told = 'is not an object: write {"worker": …, "subtask": …, "access": …}'
-        _fail("bad_shape", index, node.start, told)
+        fail("bad_shape", index, node.start, told)
     _check_length(index + 1, roster, node.start)
-    found = _fields(node, index)
+    try:
+        return _read_keys(node, index, roster, place)
+    except PlanInvalid as error:
+        if place.name:
+            told = str(error).removeprefix(f"step {index} ")
+            told = (
+                f"step {place.name}{index} {told}"
+                if told != str(error)
+                else f"in step {place.name[:-1]}: {told}"
+            )
+            raise PlanInvalid(error.code, told, step=place.top, position=error.position) from None
+        raise
+
+
+def _read_keys(node: Node, index: int, roster: Roster, place: Place) -> AnyStep:
+    assert isinstance(node.value, dict)
+    ids, has_steps = place.ids, "steps" in map(field_key, node.value)
     others = [(field_key(key), value) for key, value in node.value.items()]
     ids.add([(key, value) for key, value in others if key not in FIELDS], node.start)
-    step = _read_step(index, found["worker"], found["subtask"], found["access"], roster, ids)
-    enough = [value for key, value in others if key == "enough"]
-    if len(enough) > 1:
-        _fail("duplicate_field", index, enough[1].start, "has two keys for enough: write one")
-    return _with_enough(step, index, enough[0]) if enough else step
+    keys = _keys_of(node, index, roster, is_block=has_steps)
+    facts = _OptionalKeys(index, place).facts(keys)
+    if has_steps:
+        seen, *words = (
+            _read_access(index, keys["access"], roster, place) if "access" in keys else ((), False, False)
+        )
+        facts |= {"access": seen, "previous": words[0], "outer": words[1], "label": ids.latest}
+        return _made(index, node, keys, lambda: _read_block(index, keys, facts, roster, place))
+    found = _fields(node, index)
+    number, text = _read_worker(index, found["worker"], roster), _read_subtask(index, found["subtask"])
+    seen, previous, outer = _read_access(index, found["access"], roster, place)
+    text = _with_positions(index, text, seen, found["subtask"], place)
+    facts |= {"previous": previous, "outer": outer, "label": ids.latest}
+    return _made(index, node, keys, lambda: Step(number, text, seen, **facts))
 
 
-def _with_enough(step: Step, index: int, node: Node) -> Step:
+_KEY_OF: Mapping[str, str] = {"bad_enough": "enough", "bad_returns": "returns", "bad_each": "each"}
+"""For codes of errors, the key whose value is wrong."""
+
+
+def _made(index: int, node: Node, keys: Mapping[str, Node], make: Callable[[], AnyStep]) -> AnyStep:
+    """Return a step; its error gets the step's number and position."""
+    try:
+        return make()
+    except PlanInvalid as error:
+        if error.position is not None:
+            raise
+        told = str(error) if str(error).startswith("step ") else f"step {index}: {error}"
+        start = keys.get(_KEY_OF.get(error.code, ""), node).start
+        raise PlanInvalid(error.code, told, step=index, position=start) from None
+
+
+def _read_block(
+    index: int, keys: Mapping[str, Node], facts: dict[str, Any], roster: Roster, place: Place
+) -> Block:
+    rows, ids = keys["steps"], StepIds()
+    if not isinstance(rows.value, list):
+        fail("bad_block", index, rows.start, "has another value than a list for its steps: write a list")
+    top = index if place.top is None else place.top
+    if place.name.count(".") >= MOST_DEPTH:
+        fail("bad_block", index, rows.start, f"nests blocks deeper than {MOST_DEPTH}")
+    inside = Place(ids, place.ids, f"{place.name}{index}.", top)
+    steps = tuple(read_row(row, number, roster, inside) for number, row in enumerate(rows.value))
+    if "until" in keys:
+        until = _OptionalKeys(index, place).condition("until", keys["until"])
+        ref = renumbered(until.ref, ids.any_position, lambda number: place.ids.position(number, rows.start))
+        facts["until"] = replace(until, ref=ref)
+    if "most" in keys:
+        facts["most"] = keys["most"].value
+    return Block(steps=steps, **facts)
+
+
+def _keys_of(node: Node, index: int, roster: Roster, *, is_block: bool) -> dict[str, Node]:
+    """Return the values of the known keys of a step; other keys are errors, or are noted and ignored."""
+    assert isinstance(node.value, dict)
+    known = (*_OF_BOTH, *(("steps", "until", "most") if is_block else _OF_CALL))
+    found: dict[str, Node] = {}
+    for key, value in node.value.items():
+        name = FIELDS.get(field_key(key), field_key(key))
+        if name in known or name == "access":
+            if name in found:
+                fail("duplicate_field", index, value.start, f"has two keys for {name}: write one")
+            found[name] = value
+        elif name in ("worker", "subtask", *_OF_CALL, "steps", "until", "most"):
+            if is_block or name in ("until", "most"):
+                with_steps = "a step with steps has no" if is_block else "only a step with steps has"
+                fail("bad_block", index, value.start, f"has the key {key!r:.60}: {with_steps} {name}")
+        elif name not in ID_KEYS:
+            _check_key(key, name, value, index, roster)
+    return found
+
+
+def _check_key(key: str, name: str, value: Node, index: int, roster: Roster) -> None:
+    """Raise `PlanInvalid` for an unknown key that may be meant as a known one; note another key."""
+    every = (*FIELD_ORDER, *_OF_BOTH, *_OF_CALL, "steps", "until", "most")
+    near = _MEANT.get(name) or next(iter(get_close_matches(name, every, n=1, cutoff=_NEAR)), "")
+    if near and (name in _MEANT or abs(len(near) - len(name)) <= 2):
+        fail("unknown_key", index, value.start, f"has the unknown key {key!r:.60}: did you mean {near!r}?")
+    if roster.is_strict:
+        fail(
+            "unknown_key",
+            index,
+            value.start,
+            f"has the unknown key {key!r:.60}: the keys are {', '.join(every)}",
+        )
+    roster.notes.append(f"step {index} has the unknown key {key!r:.60}, which was ignored")
+
+
+@dataclass(frozen=True, slots=True)
+class _OptionalKeys:
+    """Reads the optional keys of the step at an index."""
+
+    index: int
+    place: Place
+
+    def facts(self, keys: Mapping[str, Node]) -> dict[str, Any]:
+        """Return the fields of a step for its optional keys."""
+        facts: dict[str, Any] = {}
+        if "enough" in keys and (least := _enough(keys["enough"])) is not None:
+            facts["enough"] = least
+        if "returns" in keys:
+            facts["returns"] = self._data("returns", keys["returns"])
+        if "each" in keys:
+            each = self._data("each", keys["each"])
+            facts["each"] = self._renumbered(each, keys["each"]) if isinstance(each, str) else _frozen(each)
+        if "as" in keys:
+            facts["item_name"] = keys["as"].value
+        if "when" in keys:
+            when = self.condition("when", keys["when"])
+            facts["when"] = replace(when, ref=self._renumbered(when.ref, keys["when"]))
+        if "else" in keys:
+            number = step_number(keys["else"])
+            if number is None:
+                fail("bad_condition", self.index, keys["else"].start, "has an else that names no step")
+            facts["otherwise"] = self.place.ids.position(number, keys["else"].start)
+        return facts
+
+    def condition(self, key: str, node: Node) -> Condition:
+        """Read a condition, with the numbers of the text."""
+        try:
+            found = condition_from_json(self._data(key, node))
+        except PlanInvalid as error:
+            fail(error.code, self.index, node.start, f"has a bad {key}: {error}")
+        if found is None:
+            fail("bad_condition", self.index, node.start, f"has no condition under {key}: leave the key out")
+        return found
+
+    def _data(self, key: str, node: Node) -> Any:
+        try:
+            return value_of(node)
+        except ValueError:
+            fail("bad_shape", self.index, node.start, f"has a bad {key}: write JSON, with texts in quotes")
+
+    def _renumbered(self, text: str, node: Node) -> str:
+        ids, outer = self.place.ids, self.place.outer
+
+        def position(number: int) -> int:
+            return ids.position(number, node.start)
+
+        return renumbered(
+            text, position, None if outer is None else lambda number: outer.position(number, node.start)
+        )
+
+
+def _frozen(each: Any) -> Any:
+    return tuple(each) if isinstance(each, list) else each
+
+
+def _enough(node: Node) -> Any:
+    """Return the number that must be `ok`; `None` for all."""
     value: Any = node.value
     if isinstance(value, str):
         word = value.strip().lower()
         if word in ("all", "none", "null"):
-            return step
+            return None
         value = int(word) if word.isdecimal() and word.isascii() and len(word) <= 6 else value
-    least: Any = value if isinstance(value, int | str) else "…"
-    try:
-        return replace(step, enough=least)
-    except PlanInvalid as error:
-        raise PlanInvalid("bad_enough", f"step {index}: {error}", step=index, position=node.start) from None
+    return value if isinstance(value, int | str) else "…"
 
 
 def _fields(node: Node, step: int | None) -> dict[Field, Node]:
@@ -303,14 +383,27 @@ def _check_length(steps: int, roster: Roster, position: int) -> None:
 
 def _read_step(index: int, worker: Node, subtask: Node, access: Node, roster: Roster, ids: StepIds) -> Step:
     text, number = _read_subtask(index, subtask), _read_worker(index, worker, roster)
-    seen, previous = _read_access(index, access, roster, ids)
+    place = Place(ids)
+    seen, previous, outer = _read_access(index, access, roster, place)
+    text = _with_positions(index, text, seen, subtask, place)
+    return Step(number, text, seen, previous=previous, label=ids.latest, outer=outer)
+
+
+def _with_positions(index: int, text: str, seen: Sequence[int], node: Node, place: Place) -> str:
+    """Return a subtask with the positions of steps in its references."""
+    ids, outer = place.ids, place.outer
     wrong = malformed_reference(text)
     wrong = wrong or next((str(n) for n in references_in(text) if ids.find(n) not in seen), "")
     if wrong:
         message = bad_reference(f"the subtask of step {index}", wrong)
-        raise PlanInvalid("bad_reference", message, step=index, position=subtask.start)
-    text = renumbered(text, lambda number: ids.position(number, subtask.start))
-    return Step(number, text, seen, previous=previous, label=ids.latest)
+        raise PlanInvalid("bad_reference", message, step=index, position=node.start)
+
+    def position(number: int) -> int:
+        return ids.position(number, node.start)
+
+    return renumbered(
+        text, position, None if outer is None else lambda number: outer.position(number, node.start)
+    )
 
 
 def _read_subtask(index: int, node: Node) -> str:
@@ -348,8 +441,8 @@ def _read_worker(index: int, node: Node, roster: Roster) -> int:
     if isinstance(value, list | dict):
         message = f"the worker of step {index} is a list or an object: write one worker, {_choices(roster)}"
         raise PlanInvalid("bad_worker", message, step=index, position=node.start)
-    told = f"names worker {value!r:.60}, {fault}: write {_choices(roster)}"
-    _fail("unknown_worker", index, node.start, told)
+    told = f"step {index} names worker {value!r:.60}, {fault}: write {_choices(roster)}"
+    raise PlanInvalid("unknown_worker", told, step=index, position=node.start)
 
 
 def _choices(roster: Roster) -> str:
@@ -359,24 +452,30 @@ def _choices(roster: Roster) -> str:
     return f"{numbers}, or a name ({names})" if 0 < len(names) <= 200 else numbers
 
 
-def _read_access(index: int, node: Node, roster: Roster, ids: StepIds) -> tuple[tuple[int, ...], bool]:
-    """Return the indices of the steps that a list names, and whether it names the previous round."""
+def _read_access(index: int, node: Node, roster: Roster, place: Place) -> tuple[tuple[int, ...], bool, bool]:
+    """Return the steps that a list names, and whether it names the previous round and the outer plan."""
     entries = node.value if isinstance(node.value, list) else [node]
-    seen: set[int] = set()
-    previous = False
+    seen, found = set[int](), set[str]()
+    is_top = place.top is None
     for entry in entries:
         number = step_number(entry)
         word = entry.value.strip().lower() if isinstance(entry.value, str) else ""
         if number is not None:
-            seen.add(ids.position(number, entry.start))
+            seen.add(place.ids.position(number, entry.start))
         elif word == "all":
             seen.update(range(index))
         elif word == PREVIOUS:
-            if not roster.previous:
+            if is_top and not roster.previous:
                 raise PlanInvalid("no_previous", no_previous(index), step=index, position=entry.start)
-            previous = True
+            found.add(word)
+        elif word == OUTER and not is_top:
+            found.add(word)
         else:
-            words = '[], "all", "previous" or' if roster.previous else '[], "all" or'
-            told = f"lists {entry.value!r:.60}: write {words} numbers of earlier steps"
-            _fail("bad_access", index, entry.start, told)
-    return tuple(sorted(seen)), previous
+            words = (
+                ["[]", '"all"']
+                + ['"previous"'] * (roster.previous or not is_top)
+                + ['"outer"'] * (not is_top)
+            )
+            told = f"lists {entry.value!r:.60}: write {', '.join(words)} or numbers of earlier steps"
+            fail("bad_access", index, entry.start, told)
+    return tuple(sorted(seen)), PREVIOUS in found, OUTER in found

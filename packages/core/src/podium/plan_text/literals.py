@@ -1,13 +1,15 @@
 """Reads literals from text that a model wrote, and the stems of words."""
 
+import json
 import re
 import unicodedata
-from typing import Literal, NamedTuple, NoReturn
+from math import isfinite
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from podium.errors import PlanSyntaxError
 
-MAX_DEPTH = 8
-"""Maximum nesting depth of a plan's text; plans need at most four levels."""
+MAX_DEPTH = 32
+"""Maximum nesting depth of a plan's text; plans without blocks need four levels."""
 MAX_EFFORT = 8_000
 """Maximum number of tokens that are read, over all attempts on one text."""
 _CHARS_PER_TOKEN = 64
@@ -25,6 +27,21 @@ class Node(NamedTuple):
 
     start: int
     value: "int | str | list[Node] | dict[str, Node]"
+
+
+def value_of(node: Node) -> Any:
+    """Return a literal as JSON data; raise `ValueError` for a word that is none."""
+    match node.value:
+        case list(items):
+            return [value_of(item) for item in items]
+        case dict(fields):
+            return {key: value_of(value) for key, value in fields.items()}
+        case Word(word):
+            value = json.loads({"True": "true", "False": "false", "None": "null"}.get(word, word))
+            if isinstance(value, float) and not isfinite(value):
+                raise ValueError(word)
+            return value
+    return node.value
 
 
 class Unfinished(Exception):
@@ -141,7 +158,7 @@ class LiteralReader:
             return self._word(start)
         if depth == MAX_DEPTH:
             self.fail(
-                "too_deep", start, f"brackets are nested deeper than {MAX_DEPTH}; a plan needs 4 levels"
+                "too_deep", start, f"brackets are nested deeper than {MAX_DEPTH}; most plans need 4 levels"
             )
         return self._object(start, depth + 1) if char == "{" else self._list(start, depth + 1)
 

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from podium.errors import PlanError, PlanInvalid, PlanSyntaxError
 from podium.plan_text.fields import (
     FIELDS,
     Field,
+    Place,
     Roster,
-    StepIds,
     field_key,
     is_row,
     plan_object,
@@ -17,8 +18,10 @@ from podium.plan_text.fields import (
     read_object,
     read_row,
 )
+from podium.plan_text.ids import StepIds
 from podium.plan_text.literals import LiteralReader, Node, Unfinished
-from podium.types.plan import Plan, Step
+from podium.types.plan import Plan
+from podium.types.steps import AnyStep
 
 
 class LabelledList(NamedTuple):
@@ -89,7 +92,12 @@ _NONE: Mapping[str, str] = {}
 
 
 def parse_plan(
-    text: str, *, workers: int | Sequence[str], max_steps: int = 32, previous: bool = True
+    text: str,
+    *,
+    workers: int | Sequence[str],
+    max_steps: int = 32,
+    previous: bool = True,
+    strict: bool = False,
 ) -> Plan:
     """Read the plan in `text`.
 
@@ -99,6 +107,8 @@ def parse_plan(
             steps may use the number or the name of their worker.
         max_steps: maximum number of steps; in a run, `Limits.plan_steps`.
         previous: whether there is a previous round, which access lists may name.
+        strict: whether unknown keys of steps are errors, as in files; otherwise they are ignored, and
+            `Plan.notes` names them.
 
     Returns:
         The plan; a plan without steps means "keep the previous answer".
@@ -107,7 +117,8 @@ def parse_plan(
         PlanSyntaxError: the text contains no readable plan.
         PlanInvalid: the plan breaks a rule.
     """
-    return PlanReader(workers=workers, max_steps=max_steps, previous=previous).close(text)
+    reader = PlanReader(workers=workers, max_steps=max_steps, previous=previous, strict=strict)
+    return reader.close(text)
 
 
 class PlanReader:
@@ -118,6 +129,7 @@ class PlanReader:
         max_steps: maximum number of steps; in a run, `Limits.plan_steps`.
         previous: whether there is a previous round, which access lists may name.
         refused: names of further workers that no plan may have, each with the reason. None by default.
+        strict: whether unknown keys of steps are errors; see `parse_plan`.
     """
 
     def __init__(
@@ -127,17 +139,18 @@ class PlanReader:
         max_steps: int = 32,
         previous: bool = True,
         refused: Mapping[str, str] = _NONE,
+        strict: bool = False,
     ) -> None:
         names = () if isinstance(workers, int) else tuple(workers)
         size = workers if isinstance(workers, int) else len(names)
-        self._roster = Roster(size, names, max_steps, previous, refused)
+        self._roster = Roster(size, names, max_steps, previous, refused, strict, [])
         self._literals = LiteralReader()
         self._arrived: list[str] = []
         self._size = 0
         self._brace = False
         self._waiting = 0
         self._position = 0
-        self._rows: list[Step] = []
+        self._rows: list[AnyStep] = []
         self._ids = StepIds()
         self._fences = [_Fence(0)]
         self._is_fenced = False
@@ -149,7 +162,7 @@ class PlanReader:
         self._row_failure: PlanError | None = None
         self._in_thought = False
 
-    def feed(self, chunk: str) -> list[Step]:
+    def feed(self, chunk: str) -> list[AnyStep]:
         """Add a piece of text and return the steps that it completes.
 
         Only rows can be complete before the end of the text.
@@ -175,6 +188,14 @@ class PlanReader:
             PlanSyntaxError: the text contains no readable plan.
             PlanInvalid: the plan breaks a rule.
         """
+        plan = self._close(rest)
+        if len(plan.calls) > self._roster.max_steps:
+            allowed = f"the maximum is {self._roster.max_steps} (Limits.plan_steps or Policy.steps)"
+            message = f"the plan has {len(plan.calls)} steps, also in blocks; {allowed}: merge steps"
+            raise PlanInvalid("too_many_steps", message)
+        return replace(plan, notes=tuple(dict.fromkeys(self._roster.notes)))
+
+    def _close(self, rest: str) -> Plan:
         self._take(rest)
         self._scan(final=True)
         self._end_fence()
@@ -320,7 +341,7 @@ class PlanReader:
     def _add_rows(self, nodes: Sequence[Node]) -> None:
         for node in () if self._row_failure else nodes:
             try:
-                self._rows.append(read_row(node, len(self._rows), self._roster, self._ids))
+                self._rows.append(read_row(node, len(self._rows), self._roster, Place(self._ids)))
             except PlanInvalid as error:
                 self._failure = error
                 self._block_rows(error)
@@ -371,11 +392,11 @@ class _Fence:
         self._count = 0
         self._ids = StepIds()
 
-    def take(self, node: Node, before: Sequence[Step], roster: Roster) -> list[Node]:
+    def take(self, node: Node, before: Sequence[AnyStep], roster: Roster) -> list[Node]:
         """Take the next row after the steps `before`, and return the rows that are further steps."""
         if self.is_plan:
             try:
-                step = read_row(node, self._count, roster, self._ids)
+                step = read_row(node, self._count, roster, Place(self._ids))
             except PlanInvalid:
                 self.is_plan = self._is_again = False
             else:

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal, assert_never
 
-from podium.types.plan import PREVIOUS, Plan, Step, renumbered
+from podium.types.plan import Plan, label_of
+from podium.types.steps import PREVIOUS, AnyStep, Block, Step, numbered, step_to_json
 
 Spelling = Literal["lists", "json", "rows"]
 """The form of a plan's text: three labelled lists, one JSON object, or one JSON object per step."""
@@ -28,14 +29,14 @@ def write_plan(plan: Plan, spelling: Spelling, *, workers: Sequence[str] | None 
 
     Returns:
         The text: `lists` has three lines, `json` one line, `rows` one line per step, each
-        with a newline at its end. `lists` cannot express `enough`: such a plan is written
-        as `json`. Labels are written as ids, except in `lists`, which number steps from 0.
+        with a newline at its end. `lists` cannot express `enough` and keys of workflows: such a plan
+        is written as `json`. Labels are written as ids, except in `lists`, which number steps from 0.
     """
-    steps = [_object(step, plan.labels, workers) for step in plan.steps]
+    steps = written_steps(plan.steps, workers)
     match spelling:
         case "lists":
-            has_enough = any(step.enough is not None for step in plan.steps)
-            return _json({"steps": steps}) if has_enough else _lists(plan, workers)
+            has_more = plan.is_workflow or any(step.enough is not None for step in plan.steps)
+            return _json({"steps": steps}) if has_more else _lists(plan, workers)
         case "json":
             return _json({"steps": steps})
         case "rows":
@@ -51,19 +52,25 @@ def _lists(plan: Plan, workers: Sequence[str] | None) -> str:
         access.append([*step.access_list[: int(step.previous)], "all"] if is_all else step.access_list)
     return "\n".join(
         (
-            f"model_id = {_json([_who(step, workers) for step in plan.steps])}",
-            f"subtasks = {_json([step.subtask for step in plan.steps])}",
+            f"model_id = {_json([_who(step, workers) for step in plan.calls])}",
+            f"subtasks = {_json([step.subtask for step in plan.calls])}",
             f"access_list = {_json(access)}",
         )
     )
 
 
-def _object(step: Step, labels: Sequence[int], workers: Sequence[str] | None) -> dict[str, Any]:
-    enough = {} if step.enough is None else {"enough": step.enough}
-    own = {} if step.label is None else {"id": step.label}
-    subtask = renumbered(step.subtask, lambda index: labels[index])
-    access = [PREVIOUS] * step.previous + [labels[seen] for seen in step.access]
-    return {**own, "worker": _who(step, workers), "subtask": subtask, "access": access, **enough}
+def written_steps(steps: Sequence[AnyStep], workers: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Return steps as in plan text, with their labels in place of their indices."""
+    labels = [label_of(step, index) for index, step in enumerate(steps)]
+    return [_object(step, workers) for step in numbered(steps, labels.__getitem__)]
+
+
+def _object(step: AnyStep, workers: Sequence[str] | None) -> dict[str, Any]:
+    facts = step_to_json(step, workers)
+    own = {} if step.label is None else {"id": facts.pop("label")}
+    if isinstance(step, Block):
+        facts["steps"] = written_steps(step.steps, workers)
+    return own | facts
 
 
 def _who(step: Step, workers: Sequence[str] | None) -> int | str:

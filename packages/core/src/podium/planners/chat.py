@@ -14,7 +14,9 @@ from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.prompts.prompt import fill, mark_of, read_prompt, tagged
 from podium.types.messages import Completion, Constraint, Message, Sampling, usage_or_estimate
 from podium.types.outcome import Outcome
-from podium.types.plan import Plan, Step, renumbered
+from podium.types.plan import Plan
+from podium.types.references import renumbered
+from podium.types.steps import Step, task_of
 from podium.usage import Usage
 from podium.workers.rates import by_similarity, measured_kinds
 from podium.workers.worker import Card, Kind, MeasuredRate, Request, Worker
@@ -166,7 +168,7 @@ def _with_reasons(text: str, plan: Plan, needs: Sequence[str], spelling: Spellin
     """Return a plan with the reason of each step: before its row, or before the whole plan."""
     told = [
         f"Step {index} needs {need}: worker {step.worker}."
-        for index, (step, need) in enumerate(zip(plan.steps, needs, strict=True))
+        for index, (step, need) in enumerate(zip(plan.calls, needs, strict=True))
     ]
     if spelling != "rows":
         return "\n".join([*told, text])
@@ -182,7 +184,7 @@ _MAX_REASON = 300
 def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spelling, may_keep: bool) -> str:
     """Return a prompt with the failed steps, their reasons and the outputs of the other steps."""
     labels = plan.labels
-    subtasks = [renumbered(step.subtask, lambda index: labels[index]) for step in plan.steps]
+    subtasks = [renumbered(task_of(step), lambda index: labels[index]) for step in plan.steps]
     reasons = [_reason(plan, outcome, outcomes) for outcome in outcomes]
     excerpts = [_excerpt(outcome.text) for outcome in outcomes]
     mark = mark_of(*subtasks, *reasons, *excerpts)

@@ -9,7 +9,9 @@ from podium.errors import PlannerError
 from podium.plan_text.literals import words
 from podium.plan_text.writer import write_plan
 from podium.planners.planner import Planner, PlannerAround, PlanRequest, PlanText
-from podium.types.plan import Plan, Step, literal
+from podium.types.plan import Plan
+from podium.types.references import literal
+from podium.types.steps import Step
 from podium.workers import offline, simple as gather
 from podium.workers.offline import computes_quantities, find_expressions
 from podium.workers.rates import kind_of, measured_kinds, rate_on

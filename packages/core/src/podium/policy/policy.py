@@ -10,7 +10,6 @@ from podium.policy.rules import (
     Party,
     Pin,
     Rule,
-    after,
     first_pin,
     labels_of,
     listed,
@@ -23,6 +22,7 @@ from podium.types.messages import Message
 from podium.types.outcome import Action
 from podium.types.plan import Plan, nearest
 from podium.types.result import Forecast
+from podium.types.steps import Step, calls_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +230,7 @@ class Policy:
             told = "the policy's replace returned"
             if not isinstance(given, Plan) or not given.steps:
                 raise ConfigError(f"{told} {given!r:.80}: it must return a plan with steps")
-            if (highest := max(step.worker for step in given.steps)) >= len(cards):
+            if (highest := max(step.worker for step in given.calls)) >= len(cards):
                 told = f"{told} a plan with worker {highest}"
                 raise ConfigError(f"{told}; the workers are 0 to {len(cards) - 1}")
             if given != plan:
@@ -245,9 +245,10 @@ class Policy:
         pins = [pin for part in self.parts for pin in part.pins]
         wanted = frozenset[str]().union(*map(_wanted, self.parts))
         numbers = {card.name: number for number, card in enumerate(cards)}
-        outputs = list[frozenset[str]]()
-        for index, step in enumerate(plan.steps):
-            shown = labels.union(previous if step.previous else (), *(outputs[seen] for seen in step.access))
+        for index, (path, step, _, _) in enumerate(plan.outline):
+            if not isinstance(step, Step):
+                continue
+            shown = labels_of(plan, cards, labels, previous)[index].shown
             pin, worker, why = first_pin(step, pins), step.worker, ""
             if pin is not None:
                 worker, why = numbers.get(pin.worker, worker), "to which such steps are pinned, instead of {}"
@@ -257,10 +258,8 @@ class Policy:
                     worker, why = twins[0], "instead of {}, which may not run it"
             if worker != step.worker:
                 why = why.format(cards[step.worker].name)
-                told = f"the policy gave step {index} to {cards[worker].name}, {why}"
-                steps = (*plan.steps[:index], replace(step, worker=worker), *plan.steps[index + 1 :])
-                plan = replace(plan, steps=steps, why=_joined(plan.why, told))
-            outputs.append(after(cards[worker], shown))
+                told = f"the policy gave step {'.'.join(map(str, path))} to {cards[worker].name}, {why}"
+                plan = replace(plan.with_worker(path, worker), why=_joined(plan.why, told))
         return plan
 
     def _twins(
@@ -291,12 +290,13 @@ class Policy:
         if not breaches:
             return
         told = "; ".join(message for _, message in breaches[:_MOST_TOLD])
-        steps = sorted({step for step, _ in breaches if step is not None})
+        steps, places = sorted({step for step, _ in breaches if step is not None}), plan.outline
         for index in steps[:_MOST_TOLD]:
             able = [card.name for card in cards if self.admits(card, flows[index].shown)]
             rather = f"give it to {listed(able)}" if able else "no worker may see its data, so leave it out"
-            told += f". Step {index}: {rather}, or remove the steps with forbidden data from its access list"
-        raise PlanForbidden(told, step=steps[0] if steps else None)
+            told += f". Step {places[index].name}: {rather}, or remove the steps with forbidden data"
+            told += " from its access list"
+        raise PlanForbidden(told, step=places[steps[0]].path[0] if steps else None)
 
     def guard(self, card: Party, labels: frozenset[str]) -> None:
         """Check before a call that the worker may see its input.
@@ -404,15 +404,18 @@ def _hint(word: str, known: Collection[str], rather: str) -> str:
 def _breaches(
     part: Policy, plan: Plan, cards: Sequence[Party], flows: Sequence[Flow]
 ) -> Iterator[tuple[int | None, str]]:
-    """Yield the breaches of one policy: the step (`None`: the whole plan), and the message."""
-    if part.steps is not None and len(plan.steps) > part.steps:
-        yield None, f"the plan has {len(plan.steps)} steps and the policy allows {part.steps}"
-    for index, step in enumerate(plan.steps):
+    """Yield the breaches of one policy: the place in the outline (`None`: the plan), and the message."""
+    if part.steps is not None and len(plan.calls) > part.steps:
+        yield None, f"the plan has {len(plan.calls)} steps and the policy allows {part.steps}"
+    for index, place in enumerate(plan.outline):
+        step = place.step
+        if not isinstance(step, Step):
+            continue
         card, pin = cards[step.worker], first_pin(step, part.pins)
         if reason := _exclusion(part, card):
-            yield index, f"step {index} ({card.name}): {reason}"
+            yield index, f"step {place.name} ({card.name}): {reason}"
         if pin is not None and card.name != pin.worker:
-            yield index, f"step {index}: the policy pins steps of this kind to {pin.worker}"
+            yield index, f"step {place.name}: the policy pins steps of this kind to {pin.worker}"
         for rule in part.rules:
             if not rule.allows(card, flows[index].shown):
                 yield index, f"{way_of(plan, cards, rule.label, index)}: by the policy, {rule}"
@@ -422,12 +425,12 @@ def _breaches(
 
 def _breaches_together(part: Policy, plan: Plan, cards: Sequence[Party]) -> Iterator[str]:
     """Yield the workers that a plan lacks, and those that must not be together in it."""
-    needed = [cards[plan.steps[index].worker] for index in plan.needed]
+    needed = [cards[step.worker] for index in plan.needed for step in calls_in([plan.steps[index]])]
     for word in sorted(part.required):
         if not any(named(card, (word,)) for card in needed):
             able = listed([card.name for card in cards if named(card, (word,))])
             yield f"the policy requires {word!r}: give {able} a step that the answer depends on"
-    used = {step.worker for step in plan.steps}
+    used = {step.worker for step in plan.calls}
     for pair in part.apart:
         ones, others = ({worker for worker in used if named(cards[worker], (word,))} for word in pair)
         # One worker with both labels is not a pair.

@@ -12,8 +12,9 @@ from podium.errors import ConfigError
 from podium.plan_text.literals import words
 from podium.secrets import Boundary
 from podium.types.messages import Part
-from podium.types.plan import Plan, Step, check_name
+from podium.types.plan import Plan, check_name
 from podium.types.result import LACK
+from podium.types.steps import AnyStep, Step
 
 
 class Party(Protocol):
@@ -43,25 +44,30 @@ def after(party: Party, shown: frozenset[str]) -> frozenset[str]:
 def labels_of(
     plan: Plan, cards: Sequence[Party], labels: frozenset[str], previous: frozenset[str] = frozenset()
 ) -> tuple[Flow, ...]:
-    """Return the labels that flow through each step of a plan."""
-    flows: list[Flow] = []
-    for step in plan.steps:
-        before = previous if step.previous else frozenset[str]()
-        shown = labels.union(before, *(flows[seen].output for seen in step.access))
-        flows.append(Flow(shown, after(cards[step.worker], shown)))
+    """Return the labels that flow through each step of a plan, in the order of its outline."""
+    places = plan.outline
+    flows = [Flow(labels, frozenset[str]())] * len(places)
+    before: list[Flow] = []
+    while before != flows:  # data flows back in loops, and out of blocks
+        before = list(flows)
+        for index, (_, step, sees, sees_round) in enumerate(places):
+            shown = labels.union(previous if sees_round else (), *(flows[seen].output for seen in sees))
+            output = after(cards[step.worker], shown) if isinstance(step, Step) else shown
+            flows[index] = Flow(shown, output)
     return tuple(flows)
 
 
 def route(plan: Plan, cards: Sequence[Party], label: str, step: int) -> tuple[int, ...]:
     """Return the shortest path of steps from the source of a label to a step; empty if that is the query."""
     ways: deque[tuple[int, ...]] = deque([(step,)])
-    met = {step}
+    places, met = plan.outline, {step}
     while ways:
         way = ways.popleft()
-        for seen in plan.steps[way[0]].access:
+        for seen in sorted(places[way[0]].sees):
             if seen in met:
                 continue
-            if named(cards[plan.steps[seen].worker], (label,)):
+            source = places[seen].step
+            if isinstance(source, Step) and named(cards[source.worker], (label,)):
                 return (seen, *way)
             met.add(seen)
             ways.append((seen, *way))
@@ -252,16 +258,24 @@ class Pin:
 
 def way_of(plan: Plan, cards: Sequence[Party], label: str, index: int) -> str:
     """Return the path on which a label reaches a step, as text."""
-    steps = route(plan, cards, label, index)
-    facts = [f"step {number} ({cards[plan.steps[number].worker].name}" for number in steps or (index,)]
-    facts[-1] += f": {', '.join(sorted(cards[plan.steps[index].worker].labels)) or 'no label'}"
+    steps, places = route(plan, cards, label, index), plan.outline
+    chain = [places[number] for number in steps or (index,)]
+    facts = [f"step {each.name} ({_who(each.step, cards)}" for each in chain]
+    last = chain[-1].step
+    own = cards[last.worker].labels if isinstance(last, Step) else ()
+    facts[-1] += f": {', '.join(sorted(own)) or 'no label'}"
     if steps:
         facts[0] += f": {label}"
     told = " → ".join(f"{fact})" for fact in facts)
     if steps:
         return told
-    round_before = "the previous round, " if any(step.previous for step in plan.steps[: index + 1]) else ""
+    sees_round = any(each.previous for each in (*places[:index], places[index]))
+    round_before = "the previous round, " if sees_round else ""
     return f"the query, {round_before}or data that its planner has seen ({label}) → {told}"
+
+
+def _who(step: AnyStep, cards: Sequence[Party]) -> str:
+    return cards[step.worker].name if isinstance(step, Step) else "a block"
 
 
 def first_pin(step: Step, pins: Sequence[Pin]) -> Pin | None:

@@ -13,7 +13,9 @@ from podium.budget.limits import Limits
 from podium.errors import PlanInvalid
 from podium.types.messages import Message, Part
 from podium.types.outcome import Outcome
-from podium.types.plan import Plan, Reference, Step, TextName, names_in, parts_of
+from podium.types.plan import Plan
+from podium.types.references import Reference, names_in, parts_of
+from podium.types.steps import Step, task_of
 from podium.workers.worker import Card, StepInput, VisibleStep, Worker
 
 
@@ -166,8 +168,8 @@ def check_names(subtask: str, texts: Collection[str]) -> None:
 
 def filling(visible: Sequence[VisibleStep], texts: Sequence[tuple[str, str]]) -> dict[Reference, str]:
     """Return the text for each reference: the outputs of visible steps of this round, and named texts."""
-    outputs: dict[Reference, str] = {shown.step: shown.output for shown in visible if not shown.previous}
-    return outputs | {TextName(name): text for name, text in texts}
+    outputs = {Reference(shown.step): shown.output for shown in visible if not shown.previous}
+    return outputs | {Reference(name): text for name, text in texts}
 
 
 def shown_step(
@@ -181,7 +183,7 @@ def shown_step(
 ) -> VisibleStep:
     """Return a step of a plan as other workers see it; `gap` says why it has no output."""
     step = plan.steps[index]
-    subtask = mentioned(step.subtask, dict(enumerate(plan.labels)), names)
+    subtask = mentioned(task_of(step), dict(enumerate(plan.labels)), names)
     return VisibleStep(index, subtask, output, gap, previous, step.label)
 
 
@@ -200,10 +202,12 @@ def mentioned(subtask: str, labels: Mapping[int, int] = _NO_LABELS, names: Colle
         return subtask
     told = ""
     for part in parts_of(subtask, names):
-        if isinstance(part, int):
-            told += f"the output of step {labels.get(part, part)}"
+        if isinstance(part, str):
+            told += part
+        elif isinstance(part.root, int):
+            told += f"the output of step {labels.get(part.root, part.root)}"
         else:
-            told += f"the text {part.name}" if isinstance(part, TextName) else part
+            told += f"the text {part.root}"
     return told
 
 
@@ -222,7 +226,7 @@ def filled_object(subtask: str, filled: Mapping[Reference, str]) -> dict[str, An
 
 
 def _names(filled: Mapping[Reference, str]) -> set[str]:
-    return {reference.name for reference in filled if isinstance(reference, TextName)}
+    return {reference.root for reference in filled if isinstance(reference.root, str)}
 
 
 def _filled(subtask: str, filled: Mapping[Reference, str], most_chars: int) -> str:

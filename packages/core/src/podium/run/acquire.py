@@ -152,7 +152,9 @@ def _asked(run: RunRequest | RunStarted) -> str:
 
 
 def _named(plan: Plan, workers: Sequence[str]) -> str:
-    return scrub(json.dumps([(workers[step.worker], step.subtask, step.access_list) for step in plan.steps]))
+    if plan.is_workflow:
+        return scrub(json.dumps(plan.to_json(workers)["steps"]))
+    return scrub(json.dumps([(workers[step.worker], step.subtask, step.access_list) for step in plan.calls]))
 
 
 def started(request: RunRequest, settings: ConductorSettings) -> RunStarted:

@@ -27,7 +27,9 @@ from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import ActionDecided, ApprovalAsked, ApprovalGiven, Event, RunResumed
 from podium.types.messages import storable
 from podium.types.outcome import Action, Outcome, Problem
-from podium.types.plan import Plan, Step, literal
+from podium.types.plan import Plan
+from podium.types.references import literal
+from podium.types.steps import Step
 from podium.workers.pool import Pool
 from podium.workers.worker import StepInput, Worker
 
@@ -199,6 +201,8 @@ def _checked(context: RunContext, changed: Plan, plan: Plan, labels: frozenset[s
     """Return a changed plan, with the query of the original plan."""
     settings, previous = context.settings, context.previous
     changed.fit(len(settings.pool), settings.limits.plan_steps, previous=bool(previous.visible))
+    changed.check_types([None] * len(settings.pool))
+    changed.check_runs()
     context.policy.verify(changed, settings.pool.cards, labels, previous.labels)
     return replace(changed, query=plan.query)
 

@@ -133,12 +133,12 @@ class _Simulation:
         self._order = [index for layer in plan.layers for index in layer if index in needed]
         """The steps that run, ordered by the length of the longest chain of steps before them."""
         pool, asked = settings.pool, query if settings.show_question else ()
-        numbers = sorted({plan.steps[index].worker for index in self._order})
+        numbers = sorted({plan.calls[index].worker for index in self._order})
         self.habits = {number: _Habit(pool[number], pool.states[number].history.calls) for number in numbers}
         self._prompts: dict[int, float] = {}
         """Tokens of each step's prompt, without the outputs of the plan's own steps."""
         for index in self._order:
-            step = plan.steps[index]
+            step = plan.calls[index]
             visible = tuple(shown_step(plan, seen, "") for seen in step.access)
             visible = previous + visible if step.previous else visible
             worker = pool[step.worker]
@@ -154,7 +154,7 @@ class _Simulation:
         ends: dict[int, float] = {}
         outputs: dict[int, int] = {}
         for index in self._order:
-            step = self._plan.steps[index]
+            step = self._plan.calls[index]
             seen = sorted(ends[other] for other in step.access if other in ends)
             if len(seen) < step.least:
                 continue  # too many of its inputs failed

@@ -41,7 +41,8 @@ from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import storable
 from podium.types.outcome import Problem, Proposal, for_people
-from podium.types.plan import Plan, PlannedBy, Step
+from podium.types.plan import Plan, PlannedBy
+from podium.types.steps import AnyStep, Step, calls_in, with_workers
 from podium.workers.worker import pieces_of
 
 
@@ -51,24 +52,26 @@ class EarlyStart:
     def __init__(self, context: RunContext, start: Callable[[Step], None]) -> None:
         self._context = context
         self._start = start
-        self._read: tuple[Step, ...] = ()
+        self._read: tuple[AnyStep, ...] = ()
         self._started = 0
         self._stopped = bool(context.policy.approvers_of("plans")) or context.policy.needs_whole_plan
 
-    def add(self, step: Step) -> None:
+    def add(self, step: AnyStep) -> None:
         """Add the next step; a step that the policy forbids stops the early start."""
+        self._stopped = self._stopped or not step.is_plain
         if self._stopped:
             return
         context = self._context  # of the first round, so there is no previous round
         self._read = (*self._read, step)
         try:
-            check_names(step.subtask, context.request.context)
+            for call in calls_in([step]):
+                check_names(call.subtask, context.request.context)
             plan = context.policy.check(Plan(self._read), context.settings.pool.cards, context.labels)
         except PodiumError:  # the check of the complete plan raises it again, for the repair
             self._stopped = True
             return
         # Settings of the caller are for the last step: with them, a step waits for the next one.
-        for ready in plan.steps[self._started : len(plan.steps) - context.last_step_differs]:
+        for ready in plan.calls[self._started : len(plan.steps) - context.last_step_differs]:
             self._start(ready)
             self._started += 1
 
@@ -317,9 +320,9 @@ class PlanRequester:
                 for piece in batch:
                     for step in self._take(written, piece, reader):
                         if self.early is not None:
-                            self.early.add(replace(step, worker=order[step.worker]))
+                            self.early.add(with_workers(step, order.__getitem__))
 
-    def _take(self, written: PlannerCall, piece: object, reader: PlanReader) -> Sequence[Step]:
+    def _take(self, written: PlannerCall, piece: object, reader: PlanReader) -> Sequence[AnyStep]:
         """Take a piece of the text, or the whole text; return the steps that the piece completes."""
         context, name = self.context, written.planner.name
         if isinstance(piece, PlanText):
@@ -358,7 +361,9 @@ class PlanRequester:
             raise PlanInvalid("nothing_to_keep", message)
         context = self.context
         cards, previous = context.settings.pool.cards, context.previous.labels
-        for step in plan.steps:
+        plan.check_types([None] * len(cards))
+        plan.check_runs()
+        for step in plan.calls:
             check_names(step.subtask, context.request.context)
         checked = context.policy.check(plan, cards, context.labels, previous)
         if checked is not plan:

@@ -34,7 +34,8 @@ from podium.types.messages import (
     read_conversation,
     storable,
 )
-from podium.types.plan import Plan, check_name, names_in
+from podium.types.plan import Plan, check_name
+from podium.types.references import names_in
 from podium.workers.pool import Pool
 from podium.workers.worker import CallMiddleware, Card, Worker
 
@@ -185,7 +186,9 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     if plan is None:
         return request
     plan.fit(len(pool), (request.limits or settings.limits).plan_steps)
-    for step in plan.steps:
+    plan.check_types([None] * len(pool))
+    plan.check_runs()
+    for step in plan.calls:
         check_names(step.subtask, request.context)
     if rules.silent:
         return request

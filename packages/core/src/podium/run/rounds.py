@@ -445,7 +445,7 @@ class Rounds:
         # New labels can exclude workers from the planner's list, which changes the workers' numbers.
         if own is not None and own.planner == first.name and order == _order(before):
             return own.text
-        if all(step.worker in order for step in plan.steps):
+        if all(step.worker in order for step in plan.calls):
             numbers = [
                 order.index(number) if number in order else 0 for number in range(len(before.settings.pool))
             ]

@@ -36,10 +36,11 @@ class Level(NamedTuple):
 
 def plan_hash(plan: Plan, workers: Sequence[str]) -> str:
     """Return the hash of a plan; secrets are left out, because journals have no secrets."""
-    told = [
-        [workers[step.worker], step.subtask, step.access, step.previous, step.least] for step in plan.steps
-    ]
-    return _hash(told)
+    if plan.is_workflow:
+        return _hash(plan.to_json(workers)["steps"])
+    return _hash(
+        [[workers[step.worker], step.subtask, step.access, step.previous, step.least] for step in plan.calls]
+    )
 
 
 def action_key(worker: str, asked: str) -> str:

@@ -9,6 +9,7 @@ from podium.run_state.actions import Level
 from podium.types import events as told
 from podium.types.outcome import Call, Outcome, Problem, Proposal, StepStatus, totals
 from podium.types.plan import PlannedBy
+from podium.types.steps import Step
 from podium.usage import Usage
 
 UNKNOWN = Problem("unknown", "the run was interrupted during the call, which may be billed")
@@ -124,7 +125,8 @@ class RoundState:
     ) -> tuple[str, Level]:
         """Return the worker that the plan names for a step of which `called` was called, and the step."""
         steps = () if self.ready is None else self.ready.plan.steps
-        own = names[steps[event.step].worker] if event.step < len(steps) else called
+        step = steps[event.step] if event.step < len(steps) else None
+        own = names[step.worker] if isinstance(step, Step) else called
         return own, Level(event.run_id, event.round, event.step, self.plan_hash)
 
     def start(self, event: told.StepStarted) -> None:

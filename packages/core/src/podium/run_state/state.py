@@ -23,6 +23,7 @@ from podium.types.outcome import (
 )
 from podium.types.plan import Plan
 from podium.types.result import Result, conclusion
+from podium.types.steps import worker_of
 from podium.usage import Usage
 
 UNFINISHED = Problem("unfinished", "the run has not ended")
@@ -293,7 +294,7 @@ class RunState:
         own = {index: step.outcome for index, step in steps if step.outcome is not None}
         outcomes = [*own.values()]
         if plan is not None:
-            names = [self.workers[step.worker] for step in plan.steps]
+            names = [worker_of(step, self.workers) for step in plan.steps]
             outcomes = [
                 own.get(index) or _with_calls((number, index), name, UNFINISHED, lost.pop(index, ()))
                 for index, name in enumerate(names)
@@ -387,7 +388,7 @@ def for_pool(plan: Plan, then: Sequence[str], now: Sequence[str]) -> Plan:
     """
     if tuple(then) == tuple(now):
         return plan
-    if gone := {then[step.worker] for step in plan.steps} - set(now):
+    if gone := {then[step.worker] for step in plan.calls} - set(now):
         names = ", ".join(repr(name) for name in sorted(gone))
         raise ConfigError(f"the run's plan names {names}, which the pool lacks: add a worker with that name")
     return plan.renumbered([now.index(name) if name in now else 0 for name in then])

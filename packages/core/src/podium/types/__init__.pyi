@@ -1,3 +1,4 @@
+from .conditions import Condition as Condition
 from .events import (
     ActionDecided as ActionDecided,
     AnswerDelta as AnswerDelta,
@@ -38,10 +39,12 @@ from .outcome import (
     Round as Round,
     StepStatus as StepStatus,
 )
-from .plan import Plan as Plan, PlannedBy as PlannedBy, Step as Step, literal as literal
+from .plan import Plan as Plan, PlannedBy as PlannedBy
+from .references import literal as literal
 from .result import (
     Forecast as Forecast,
     Result as Result,
     RunStatus as RunStatus,
     steps_behind as steps_behind,
 )
+from .steps import Block as Block, Step as Step

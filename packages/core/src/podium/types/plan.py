@@ -1,96 +1,28 @@
-r"""Plans, their steps, and the names of workers.
+"""Plans, and the names of workers."""
 
-References in subtasks: `{{n}}` stands for the output of step n, `{{name}}` for a named text of the run.
-
-A backslash before two braces, `\{{`, makes them literal. Double braces around other text are literal. Double
-braces around a name are literal too, if the run has no text with this name.
-"""
-
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, NamedTuple, Self, TypeGuard
+from typing import Any, Self
 from unicodedata import category, is_normalized, name as unicode_name, normalize
 
-from podium.errors import ConfigError, PlanInvalid, PlanInvalidCode, QueryError
+from podium.errors import ConfigError, PlanInvalid, QueryError
 from podium.types.messages import Message, read_message
-
-_FOUND = re.compile(
-    r"(?P<escape>\\\{\{)"
-    r"|\{\{\s{0,9}(?P<step>[+-]?[0-9]{1,18})\s{0,9}\}\}"
-    # `{{1`, `{{1, 2}}`, `{{1.output}}`, `{{step 1}}`, `{{output_of_step_1}}`: meant as references
-    r"|(?P<malformed>\{\{\s{0,9}(?:(?:the|of|steps?|outputs?|results?)[\s_#:.\[($-]{0,3}){0,5}[#+-]?[0-9]"
-    r"[^{}]{0,20}\}{0,2})"
-    r"|\{\{\s{0,9}(?P<name>[a-z_][a-z0-9_]{0,63})\s{0,9}\}\}",
-    re.IGNORECASE,
+from podium.types.outline import Place, outline
+from podium.types.schemas import Form
+from podium.types.scope import Scope, branches
+from podium.types.steps import (
+    PREVIOUS,
+    AnyStep,
+    Block,
+    Step,
+    calls_in,
+    depends_on,
+    rules_of,
+    step_from_json,
+    step_to_json,
+    with_workers,
 )
-
-
-class TextName(NamedTuple):
-    """A reference to a named text of the run."""
-
-    name: str
-
-
-Reference = int | TextName
-"""A reference: the number of a step, or the name of a text."""
-
-
-def references_in(subtask: str) -> tuple[int, ...]:
-    """Return the steps that a subtask refers to, sorted, each once."""
-    return tuple(sorted({part for part in parts_of(subtask) if isinstance(part, int)}))
-
-
-def parts_of(subtask: str, names: Collection[str] = ()) -> Iterator[str | Reference]:
-    """Yield the parts of a subtask: literal texts and references."""
-    end = 0
-    for found in _FOUND.finditer(subtask) if "{{" in subtask else ():
-        name = found["name"]
-        if found["malformed"] is not None or (name is not None and name not in names):
-            continue
-        if found.start() > end:
-            yield subtask[end : found.start()]
-        yield "{{" if found["escape"] else int(found["step"]) if name is None else TextName(name)
-        end = found.end()
-    if end < len(subtask):
-        yield subtask[end:]
-
-
-def malformed_reference(subtask: str) -> str:
-    """Return the first malformed reference; empty if there is none."""
-    found = _FOUND.finditer(subtask) if "{{" in subtask else ()
-    return next((one["malformed"] for one in found if one["malformed"] is not None), "")
-
-
-def names_in(subtask: str) -> tuple[str, ...]:
-    """Return the names in double braces in a subtask, each once, in order."""
-    found = _FOUND.finditer(subtask) if "{{" in subtask else ()
-    return tuple(dict.fromkeys(one["name"] for one in found if one["name"] is not None))
-
-
-def renumbered(subtask: str, new: Callable[[int], int]) -> str:
-    """Return the subtask with `new` applied to the numbers of its references."""
-    if "{{" not in subtask:
-        return subtask
-    return _FOUND.sub(lambda found: f"{{{{{new(int(found[2]))}}}}}" if found[2] else found[0], subtask)
-
-
-def literal(text: str) -> str:
-    """Escape the double braces in `text`, so that a subtask contains no references."""
-    if "{{" not in text:
-        return text
-    return _FOUND.sub(lambda found: found[0] if found["name"] else "\\" + found[0], text)
-
-
-def bad_reference(step: str, reference: str) -> str:
-    """Return the error message for an invalid reference."""
-    if reference.lstrip("+-").isdecimal():
-        fault = f"{step} refers to {{{{{reference}}}}}, which is not on its access list"
-        return f"{fault}: add the step to the list, or write \\{{{{ for literal braces"
-    fault = f"{step} contains {reference!r}, which is not a valid reference"
-    return f"{fault}: write {{{{n}}}} for the output of step n, or \\{{{{ for literal braces"
-
 
 MOST_CHARS = 100
 """Maximum characters of a name or label."""
@@ -156,76 +88,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 SCHEMA = 1
 """Version of a plan's JSON form; increased when older readers would misread it."""
-PREVIOUS = "previous"
-"""The entry of an access list that means all steps of the previous round."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One subtask, its worker, and the earlier steps that the worker sees."""
-
-    worker: int
-    """Number of the worker in its pool, from 0."""
-    subtask: str
-    """The task of the worker, in natural language. `{{n}}` stands for the output of step n, which must
-    be on the access list; `\\{{` is a literal `{{`."""
-    access: tuple[int, ...] = ()
-    """Indices of the earlier steps whose subtask and output the worker sees; sorted, without duplicates."""
-    enough: int | None = None
-    """Number of steps of the access list that must be `ok` before this step starts; the worker sees only
-    these steps.
-
-    `None` means all steps of the access list. (The length of the access list is stored as `None`.)
-    """
-    previous: bool = False
-    """Whether the worker also sees the subtasks and outputs of all steps of the previous round."""
-    label: int | None = field(default=None, compare=False)
-    """The number that the planner gave the step.
-
-    Workers see this number; with `None`, they see the index. Events, outcomes, approvals and edits always use
-    the index.
-    """
-
-    def __post_init__(self) -> None:
-        if not all(map(_is_number, (self.worker, *self.access))):
-            message = f"worker {self.worker!r}, access {self.access!r}: write integers, counted from 0"
-            raise PlanInvalid("bad_access" if _is_number(self.worker) else "bad_worker", message)
-        if self.worker < 0:
-            raise PlanInvalid("bad_worker", f"worker {self.worker} is negative: workers count from 0")
-        if not self.subtask.strip():
-            raise PlanInvalid("empty_subtask", "the subtask of a step is empty: write the worker's task")
-        object.__setattr__(self, "access", tuple(sorted(set(self.access))))
-        if self.enough is not None:
-            if not _is_number(self.enough) or not 1 <= self.enough <= len(self.access):
-                raise PlanInvalid("bad_enough", _wrong_enough(self.enough, len(self.access)))
-            if self.enough == len(self.access):
-                object.__setattr__(self, "enough", None)
-        self._check_references()
-
-    def _check_references(self) -> None:
-        if wrong := malformed_reference(self.subtask):
-            raise PlanInvalid("bad_reference", bad_reference("a step", wrong))
-        for number in self.references:
-            if number not in self.access:
-                raise PlanInvalid("bad_reference", bad_reference("a step", str(number)))
-        if self.references and self.enough is not None:
-            told = "a step whose subtask refers to outputs waits for all steps on its access list"
-            raise PlanInvalid("bad_enough", f"{told}: leave out enough")
-
-    @property
-    def references(self) -> tuple[int, ...]:
-        """The indices of the steps that the subtask names as `{{n}}`, sorted; all are on the access list."""
-        return references_in(self.subtask)
-
-    @property
-    def access_list(self) -> list[int | str]:
-        """The access list as in plan text: `"previous"` if the step sees the previous round, then indices."""
-        return [PREVIOUS, *self.access] if self.previous else list(self.access)
-
-    @property
-    def least(self) -> int:
-        """How many steps of the access list must be `ok` before this step starts."""
-        return len(self.access) if self.enough is None else self.enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +117,7 @@ class Plan:
         QueryError: the query is not a conversation of `Message`.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[AnyStep, ...]
     query: tuple[Message, ...] = field(default=(), compare=False, repr=False)
     """The conversation that the plan answers, which its workers see; empty if unknown."""
     why: str = field(default="", compare=False, repr=False)
@@ -263,25 +125,55 @@ class Plan:
     planner: PlannedBy | None = field(default=None, compare=False, repr=False)
     """The planner that wrote the plan, if `Conductor.plan` returned it. A run of the plan names this
     planner; if it is the fallback planner, the run is `partial`."""
+    notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """What was ignored in the text of the plan, such as unknown keys."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
         object.__setattr__(self, "query", _conversation(self.query))
-        self._check_labels()
-        for index, step in enumerate(self.steps):
-            if step.access and not 0 <= step.access[0] <= step.access[-1] < index:
-                wrong = next(seen for seen in step.access if not 0 <= seen < index)
-                raise PlanInvalid("forward_access", forward_access(index, wrong), step=index)
+        _check_labels(self.steps)
+        if self.steps:
+            self._scope(None).check()
+        last = branches(self.steps)
+        if len(last) == 1 and self.steps[-1].otherwise is None:
+            told = "the last step has a condition and no else, so there may be no answer"
+            raise PlanInvalid("bad_condition", f"{told}: write else, or a step after it", step=last[0])
 
-    def _check_labels(self) -> None:
-        labels = [step.label for step in self.steps if step.label is not None]
-        if not labels:
-            return
-        for index, label in enumerate(step.label for step in self.steps):
-            if label is None or label in labels[:index]:
-                fault = "has no label" if label is None else f"has the label {label} of an earlier step"
-                message = f"step {index} {fault}: give every step its own label, or give no step a label"
-                raise PlanInvalid("bad_id", message, step=index)
+    def _scope(self, cards: Sequence[Form | None] | None) -> Scope:
+        return Scope(self.steps, cards, is_workflow=self.is_workflow)
+
+    @property
+    def is_workflow(self) -> bool:
+        """Whether a step has a key of workflows, such as `each`."""
+        return not all(step.is_plain for step in self.steps)
+
+    @property
+    def calls(self) -> tuple[Step, ...]:
+        """All steps that call workers, also inside of blocks, in order."""
+        return tuple(calls_in(self.steps)) if self.is_workflow else self.steps  # type: ignore[return-value]
+
+    @property
+    def outline(self) -> tuple[Place, ...]:
+        """All steps, first those of the plan in order, and then those of blocks."""
+        return outline(self.steps)
+
+    def with_worker(self, path: Sequence[int], worker: int) -> Self:
+        """Return the plan with another worker for the step at a path of its outline."""
+
+        def changed(steps: Sequence[AnyStep], path: Sequence[int]) -> tuple[AnyStep, ...]:
+            step = steps[path[0]]
+            if isinstance(step, Block):
+                step = replace(step, steps=changed(step.steps, path[1:]))
+            else:
+                step = replace(step, worker=worker)
+            return (*steps[: path[0]], step, *steps[path[0] + 1 :])
+
+        return replace(self, steps=changed(self.steps, path))
+
+    @property
+    def answers(self) -> tuple[int, ...]:
+        """The indices of the steps that may give the answer: the last, or the row of branches at the end."""
+        return tuple(branches(self.steps)) or tuple(range(len(self.steps))[-1:])
 
     @property
     def labels(self) -> tuple[int, ...]:
@@ -290,20 +182,19 @@ class Plan:
 
     def numbered(self, index: int) -> str:
         """Return the index of a step as text, followed by the planner's number if that is different."""
-        label = self.steps[index].label if index < len(self.steps) else None
-        return str(index) if label in (None, index) else f"{index} (id {label})"
+        return _numbered(self.steps[index], index) if index < len(self.steps) else str(index)
 
     @property
     def needed(self) -> frozenset[int]:
-        """The last step and all steps that it depends on. Of the other steps, only actions run."""
-        return self.reaching(len(self.steps) - 1) if self.steps else frozenset()
+        """The steps that may give the answer, and those that they depend on. Of others, only actions run."""
+        return self.reaching(*self.answers)
 
     def reaching(self, *steps: int) -> frozenset[int]:
         """Return these steps and all steps that they depend on."""
         found = set(steps)
         for index in range(max(steps, default=-1), -1, -1):  # a step depends only on earlier steps
             if index in found:
-                found.update(self.steps[index].access)
+                found |= depends_on(self.steps[index])
         return frozenset(found)
 
     @property
@@ -311,7 +202,7 @@ class Plan:
         """Steps grouped by the longest chain of steps before them; steps of one layer are independent."""
         levels: list[int] = []
         for step in self.steps:
-            levels.append(1 + max((levels[seen] for seen in step.access), default=-1))
+            levels.append(1 + max((levels[seen] for seen in depends_on(step)), default=-1))
         return tuple(
             tuple(i for i, level in enumerate(levels) if level == wanted)
             for wanted in range(max(levels, default=-1) + 1)
@@ -330,21 +221,35 @@ class Plan:
         """
         if not self.steps:
             raise PlanInvalid("nothing_to_keep", "the plan has no steps, and there is no answer to keep")
-        if len(self.steps) > most_steps:
-            message = f"the plan has {len(self.steps)} steps; Limits.plan_steps allows {most_steps}"
+        if len(self.calls) > most_steps:
+            message = f"the plan has {len(self.calls)} steps; Limits.plan_steps allows {most_steps}"
             raise PlanInvalid("too_many_steps", message)
         for index, step in enumerate(self.steps):
-            if step.worker >= workers:
-                message = f"step {index} names worker {step.worker}; the workers are 0 to {workers - 1}"
-                raise PlanInvalid("unknown_worker", message, step=index)
+            for call in calls_in([step]):
+                if call.worker >= workers:
+                    message = f"step {index} names worker {call.worker}; the workers are 0 to {workers - 1}"
+                    raise PlanInvalid("unknown_worker", message, step=index)
             if step.previous and not previous:
                 raise PlanInvalid("no_previous", no_previous(index), step=index)
 
+    def check_types(self, forms: Sequence[Form | None]) -> None:
+        """Check references and conditions against the types of the workers' outputs, `None` for text.
+
+        Raises:
+            PlanInvalid: a step refers to a part of an output that does not exist, or whose type is not known.
+        """
+        if self.steps:
+            self._scope(forms).check()
+
+    def check_runs(self) -> None:
+        """Raise `PlanInvalid` for a plan that is read, and cannot be run yet."""
+        if self.is_workflow:
+            told = "this version reads plans with returns, each, when and steps, and does not run them"
+            raise PlanInvalid("not_run", f"{told}: write steps with worker, subtask and access")
+
     def renumbered(self, workers: Sequence[int]) -> Self:
         """Return the plan with worker `i` replaced by `workers[i]`."""
-        if all(workers[step.worker] == step.worker for step in self.steps):
-            return self
-        return replace(self, steps=tuple(replace(step, worker=workers[step.worker]) for step in self.steps))
+        return replace(self, steps=tuple(with_workers(step, workers.__getitem__) for step in self.steps))
 
     def to_json(self, workers: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the plan as plain JSON data, with the version of its schema.
@@ -355,9 +260,7 @@ class Plan:
         """
         query = {"query": [m.to_wire() for m in self.query]} if self.query else {}
         planner = {} if self.planner is None else {"planner": asdict(self.planner)}
-        steps = [_step_to_json(step) for step in self.steps]
-        if workers is not None:
-            steps = [{**step, "worker": workers[step["worker"]]} for step in steps]
+        steps = [step_to_json(step, workers) for step in self.steps]
         return {"schema": SCHEMA, **query, **planner, "steps": steps}
 
     @classmethod
@@ -372,13 +275,15 @@ class Plan:
             raise PlanInvalid(
                 "unknown_schema", f"plan schema {data.get('schema')!r}: this version reads {SCHEMA}"
             )
+        if unknown := [str(key) for key in data if key not in ("schema", "query", "planner", "steps")]:
+            raise PlanInvalid("unknown_key", f"the plan has the unknown key {unknown[0]!r:.60}: leave it out")
         if "steps" not in data:
             raise PlanInvalid("missing_field", "the plan lacks steps: write a list of steps")
         rows, query = data["steps"], data.get("query", [])
         for name, value in (("steps", rows), ("query", query)):
             if not isinstance(value, list):
                 raise PlanInvalid("bad_shape", f"the plan's {name} must be a list, not {value!r:.60}")
-        steps = tuple(_step_from_json(row, index) for index, row in enumerate(rows))
+        steps = tuple(step_from_json(row, index) for index, row in enumerate(rows))
         query = tuple(read_message(message) for message in query)
         return cls(steps, query, planner=_planner_from_json(data.get("planner")))
 
@@ -389,19 +294,37 @@ class Plan:
             workers: names of the workers, in the pool's order; `None` shows their numbers.
             actions: indices of the steps that are actions, which are marked.
         """
-        lines = ["flowchart TD"]
-        for index, step in enumerate(self.steps):
+        lines = ["flowchart TD", *_drawn(self.steps, "s", 1, workers, actions)]
+        lines += [f"    s{index} --> answer([answer])" for index in self.answers]
+        return "\n".join(lines) + "\n"
+
+
+def _drawn(
+    steps: Sequence[AnyStep], prefix: str, depth: int, workers: Sequence[str] | None, actions: Collection[int]
+) -> Iterator[str]:
+    """Yield the lines of a flowchart for steps; a block is a subgraph."""
+    pad = "    " * depth
+    for index, step in enumerate(steps):
+        name, shown = f"{prefix}{index}", _numbered(step, index)
+        if isinstance(step, Block):
+            yield f'{pad}subgraph {name}["{_label(" ".join([shown + ":", *rules_of(step)]))}"]'
+            yield from _drawn(step.steps, f"{name}_", depth + 1, workers, ())
+            yield f"{pad}end"
+        else:
             who = f"worker {step.worker}" if workers is None else workers[step.worker]
             who += " (action)" if index in actions else ""
             subtask = step.subtask if len(step.subtask) <= 60 else step.subtask[:59] + "…"
-            some = "" if step.enough is None else f"<br/>after {step.enough} of {len(step.access)}"
-            lines.append(f'    s{index}["{self.numbered(index)}: {_label(who)}<br/>{_label(subtask)}{some}"]')
-            lines += [f"    s{seen} --> s{index}" for seen in step.access]
-            if step.previous:
-                lines.append(f"    before([the previous round]) --> s{index}")
-        if self.steps:
-            lines.append(f"    s{len(self.steps) - 1} --> answer([answer])")
-        return "\n".join(lines) + "\n"
+            some = "".join(f"<br/>{_label(rule)}" for rule in rules_of(step))
+            yield f'{pad}{name}["{shown}: {_label(who)}<br/>{_label(subtask)}{some}"]'
+        yield from (f"{pad}{prefix}{seen} --> {name}" for seen in step.access)
+        waited = sorted(depends_on(step) - {*step.access})
+        yield from (f"{pad}{prefix}{seen} -.-> {name}" for seen in waited)
+        if step.previous and depth == 1:
+            yield f"{pad}before([the previous round]) --> {name}"
+
+
+def _numbered(step: AnyStep, index: int) -> str:
+    return str(index) if step.label in (None, index) else f"{index} (id {step.label})"
 
 
 def _conversation(query: object) -> tuple[Message, ...]:
@@ -415,11 +338,6 @@ def _conversation(query: object) -> tuple[Message, ...]:
     raise QueryError(f"the query of a plan is {query!r:.60}: {form}")
 
 
-def _is_number(value: object) -> TypeGuard[int]:
-    """Return whether `value` is an `int` and not a `bool`."""
-    return type(value) is int
-
-
 def _planner_from_json(value: object) -> PlannedBy | None:
     match value:
         case None:
@@ -430,42 +348,9 @@ def _planner_from_json(value: object) -> PlannedBy | None:
     raise PlanInvalid("bad_shape", f"the plan's planner is {value!r:.60}: {told}")
 
 
-def _step_to_json(step: Step) -> dict[str, Any]:
-    enough = {} if step.enough is None else {"enough": step.enough}
-    label = {} if step.label is None else {"label": step.label}
-    return {"worker": step.worker, "subtask": step.subtask, "access": step.access_list, **enough, **label}
-
-
-def _step_from_json(row: object, index: int) -> Step:
-    code: PlanInvalidCode = "bad_shape"
-    if isinstance(row, Mapping):
-        if not row.keys() >= {"worker", "subtask", "access"}:
-            code = "missing_field"
-        worker, subtask, access = row.get("worker"), row.get("subtask"), row.get("access")
-        enough, label = row.get("enough"), row.get("label")
-        if _is_number(worker) and isinstance(subtask, str) and isinstance(access, list):
-            seen = tuple(filter(_is_number, access))
-            previous = PREVIOUS in access
-            others = [entry for entry in access if entry != PREVIOUS]
-            has_numbers = all(value is None or _is_number(value) for value in (enough, label))
-            if len(seen) == len(others) and has_numbers:
-                return Step(worker, subtask, seen, enough, previous, label)
-    message = f"step {index} must have an integer worker, a text subtask and an access list of integers"
-    raise PlanInvalid(code, message, step=index)
-
-
-def label_of(step: Step, index: int) -> int:
+def label_of(step: AnyStep, index: int) -> int:
     """Return the number of a step as workers see it: its label, or its index."""
     return index if step.label is None else step.label
-
-
-def _wrong_enough(enough: object, inputs: int) -> str:
-    """Return the error message for an `enough` that does not fit an access list of `inputs` steps."""
-    if not inputs:
-        return f"enough is {enough!r:.60}, and the access list is empty: leave out enough"
-    return (
-        f"enough is {enough!r:.60}: write a number from 1 to {inputs}, or leave it out to wait for all steps"
-    )
 
 
 def no_previous(step: int) -> str:
@@ -473,14 +358,16 @@ def no_previous(step: int) -> str:
     return f'step {step} lists "{PREVIOUS}", and there is no previous round with an output: leave it out'
 
 
-def forward_access(step: int, seen: int) -> str:
-    """Return the error message for a step that lists a step which is not before it."""
-    allowed = f"write [] or numbers from 0 to {step - 1}" if step else "write [] for the first step"
-    if seen == step:
-        return f"step {step} lists itself, but may list only earlier steps: {allowed}"
-    if seen < 0:
-        return f"step {step} lists {seen}, but steps are numbered from 0: {allowed}"
-    return f"step {step} lists step {seen}, which is not an earlier step: {allowed}"
+def _check_labels(steps: Sequence[AnyStep]) -> None:
+    labels = [step.label for step in steps if step.label is not None]
+    for index, label in enumerate(step.label for step in steps if labels):
+        if label is None or label in labels[:index]:
+            fault = "has no label" if label is None else f"has the label {label} of an earlier step"
+            message = f"step {index} {fault}: give every step its own label, or give no step a label"
+            raise PlanInvalid("bad_id", message, step=index)
+    for step in steps:
+        if isinstance(step, Block):
+            _check_labels(step.steps)
 
 
 def _label(text: str) -> str:

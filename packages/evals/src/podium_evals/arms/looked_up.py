@@ -31,7 +31,7 @@ def looked_up(
         `None` if the plan is of another form, or a worker has no answer to the question. Such a plan needs a
         run.
     """
-    *steps, last = plan.steps
+    *steps, last = plan.calls
     chosen_by = pool[last.worker]
     reducer = chosen_by if isinstance(chosen_by, Reducer) else None
     if reducer is None:

@@ -9,7 +9,7 @@ from podium import Plan, Step
 from podium.plan_text import parse_plan, write_plan
 from podium.planners import Planner, PlanRequest, PlanText
 from podium.types import Message
-from podium.types.plan import literal
+from podium.types.references import literal
 from podium.usage import Usage
 from podium_evals.recorded import Bundle, Part, content_key
 
@@ -73,7 +73,7 @@ def bundle_plan(bundle: Bundle, plans: Iterable[Plan], join: int) -> Plan:
     steps: list[Step] = []
     ends: list[int] = []
     for part, plan in zip(bundle.parts, plans, strict=True):
-        steps += _moved(plan.steps, part, ends, len(steps))
+        steps += _moved(plan.calls, part, ends, len(steps))
         ends.append(len(steps) - 1)
     return Plan((*steps, Step(join, "Join the answers.", tuple(ends))))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from podium import Step
 from podium.types import Outcome, Result
-from podium.types.plan import literal
+from podium.types.references import literal
 from podium_evals.arms.arm import Answered
 from podium_evals.errors import Unrecorded
 from podium_evals.recorded import Bundle, Part, Question, Recordings, Sample
@@ -73,7 +73,7 @@ def _longest_path(result: Result, query: Question | Bundle, recordings: Recordin
         return None
     ends: dict[int, float] = {}
     outcomes = {outcome.step: outcome for outcome in result.rounds[-1].outcomes}
-    for number, step in enumerate(result.plans[-1].steps):
+    for number, step in enumerate(result.plans[-1].calls):
         outcome = outcomes.get(number)
         seconds = 0.0 if outcome is None else _seconds(outcome, step, query, recordings)
         if seconds is None:
@@ -103,7 +103,7 @@ def latency(samples: Sequence[Sample], text: str) -> float | None:
 def _step(result: Result, outcome: Outcome) -> Step:
     plan = result.rounds[outcome.round - 1].plan
     assert plan is not None  # it had an outcome
-    return plan.steps[outcome.step]
+    return plan.calls[outcome.step]
 
 
 def part_asked(step: Step, bundle: Bundle) -> Part | None:

@@ -76,7 +76,7 @@ class _Reader(Planner):
         assert plan is not None  # queries without a plan are not run
         names = [card.name for card in request.cards]
         steps = []
-        for step in plan.steps:
+        for step in plan.calls:
             name = self._plans.about.workers[step.worker]
             if name not in names:
                 told = f"the plan needs the worker {name!r}, which is not in this pool"

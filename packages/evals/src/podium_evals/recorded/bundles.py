@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from podium.types import Completion, Plan, Step
-from podium.types.plan import literal
+from podium.types.references import literal
 from podium.workers import FREE, Card, Request, VisibleStep, Worker, step_input_of
 from podium_evals.errors import Unrecorded
 from podium_evals.recorded.question import Question

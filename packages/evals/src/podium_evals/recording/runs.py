@@ -73,7 +73,7 @@ async def _record(
     started = events[0]
     assert isinstance(started, RunStarted)
     for each in fold(events).result().rounds:
-        steps = () if each.plan is None else each.plan.steps
+        steps = () if each.plan is None or each.plan.is_workflow else each.plan.calls
         for step, outcome in zip(steps, each.outcomes, strict=False):  # superseded events follow these events
             if why := _unfit(started, step, outcome):
                 summary.left_out[why] += 1

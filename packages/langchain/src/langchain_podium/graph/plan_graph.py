@@ -243,7 +243,7 @@ def _node(index: int, name: str) -> Node:
 
 
 def _shape(plan: Plan, workers: tuple[str, ...]) -> Shape:
-    return tuple((workers[step.worker], step.access) for step in plan.steps)
+    return tuple((workers[step.worker], step.access) for step in plan.calls)
 
 
 def _outcomes(data: Mapping[str, Any]) -> dict[int, Outcome]:

@@ -35,7 +35,7 @@ def schema(fields: Mapping[str, Any]) -> type[Any]:
 
 def plan_hash(plan: Plan, workers: Sequence[str]) -> str:
     """Return a hash of a plan's content: workers, subtasks and access lists."""
-    steps = [[workers[s.worker], s.subtask, s.access_list, s.enough] for s in plan.steps]
+    steps = [[workers[s.worker], s.subtask, s.access_list, s.enough] for s in plan.calls]
     return sha256(json.dumps(steps).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -16,10 +16,10 @@ from podium.types import (
     PlannerEnded,
     RunResumed,
     RunStarted,
-    Step,
     StepDelta,
     StepEnded,
 )
+from podium.types.steps import AnyStep
 from podium_server.turn.plan_draft import PlanDraft
 
 Piece = PlanDelta | StepDelta | AnswerDelta
@@ -37,7 +37,7 @@ class Written:
     piece: Piece
     is_whole: bool = False
     """Whether it has all that was written so far, and replaces what the viewer has."""
-    steps: Sequence[Step] = ()
+    steps: Sequence[AnyStep] = ()
     """The steps of the plan that it completes; if it is whole, all complete steps."""
 
 
@@ -63,7 +63,7 @@ class _Run:
     plan_steps: int = Limits().plan_steps
     texts: dict[_Place, _Text] = field(default_factory=dict)
 
-    def steps(self, text: _Text) -> Sequence[Step]:
+    def steps(self, text: _Text) -> Sequence[AnyStep]:
         """Return the steps of a plan that are complete."""
         if isinstance(text.first, PlanDelta) and text.draft is None:
             text.draft = PlanDraft(self.workers, self.plan_steps, previous=text.first.round > 1)
@@ -143,7 +143,7 @@ class LivePieces:
             case PlannerEnded() if run is not None:
                 run.texts.pop((PlanDelta.type, event.round, None), None)
 
-    def _add(self, run: _Run, piece: Piece) -> Sequence[Step]:
+    def _add(self, run: _Run, piece: Piece) -> Sequence[AnyStep]:
         """Add a piece to its text, and return the steps of the plan that it completes."""
         place = _place(piece)
         text = run.texts.get(place)
@@ -154,7 +154,7 @@ class LivePieces:
             return text.draft.add(piece.text)
         return run.steps(text) if self.is_watched(piece.run_id) else ()
 
-    def _pass(self, run: _Run | None, piece: Piece, steps: Sequence[Step]) -> None:
+    def _pass(self, run: _Run | None, piece: Piece, steps: Sequence[AnyStep]) -> None:
         place = _place(piece)
         for viewer in self._viewers.get(piece.run_id, ()):
             written = Written(piece, steps=steps)

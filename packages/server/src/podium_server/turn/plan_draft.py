@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from podium.errors import PlanError
 from podium.plan_text import PlanReader
-from podium.types import Step
+from podium.types.steps import AnyStep
 
 
 class PlanDraft:
@@ -20,9 +20,9 @@ class PlanDraft:
 
     def __init__(self, workers: Sequence[str], most: int, *, previous: bool) -> None:
         self._reader: PlanReader | None = PlanReader(workers=workers, max_steps=most, previous=previous)
-        self.steps: list[Step] = []
+        self.steps: list[AnyStep] = []
 
-    def add(self, text: str) -> Sequence[Step]:
+    def add(self, text: str) -> Sequence[AnyStep]:
         """Add a piece of the text, and return the steps that it completes."""
         if self._reader is None:
             return ()

@@ -8,6 +8,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from podium.journal import Entry
 from podium.types import PlanDelta
+from podium.types.steps import task_of
 from podium_server.api.errors import Fault
 from podium_server.api.runs.index import RunIndex
 from podium_server.api.runs.queued import queued_event
@@ -103,7 +104,7 @@ def _waiting(pieces: MemoryObjectReceiveStream[Written] | None) -> Iterator[byte
 def _of_piece(written: Written) -> bytes:
     data = {**written.piece.to_json(), "is_whole": written.is_whole}
     if isinstance(written.piece, PlanDelta):
-        data["steps"] = [{"subtask": step.subtask, "access": list(step.access)} for step in written.steps]
+        data["steps"] = [{"subtask": task_of(step), "access": list(step.access)} for step in written.steps]
     return _frame(data, event=written.piece.type)
 
 

@@ -20,6 +20,7 @@ from podium.types import (
     RunResumed,
     RunStarted,
 )
+from podium.types.steps import worker_of
 from podium.usage import Usage
 
 State = Literal["queued", "running", "stopped", "dead", "waiting", "ok", "partial", "failed", "damaged"]
@@ -169,7 +170,7 @@ def _waiting(asked: Sequence[ApprovalAsked], workers: Sequence[str]) -> dict[str
         return None
     plan = asked[-1].plan
     actions = [
-        {"step": each.step, "worker": workers[plan.steps[each.step].worker], "asked": each.asked}
+        {"step": each.step, "worker": worker_of(plan.steps[each.step], workers), "asked": each.asked}
         for each in asked
         if each.step is not None
     ]

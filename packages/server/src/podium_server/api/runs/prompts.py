@@ -10,16 +10,17 @@ from podium.errors import PodiumError
 from podium.prompts.prompt import gap_of, shown_step, step_input, worker_messages
 from podium.types import (
     ApprovalGiven,
+    Block,
     Event,
     Message,
     Outcome,
     Plan,
     PlanReady,
     RunStarted,
-    Step,
     StepEnded,
     StepStarted,
 )
+from podium.types.steps import AnyStep
 from podium.workers import VisibleStep
 from podium_server.models import ServedModel
 
@@ -148,7 +149,9 @@ class _Writer:
     ) -> tuple[tuple[Message, ...] | None, str | None]:
         """Return the messages, or why they cannot be made."""
         assert current.plan is not None
-        worker = current.workers[index]
+        worker, step = current.workers[index], current.plan.steps[index]
+        if isinstance(step, Block):
+            return None, "a block of steps is not sent to a worker"
         if self._model is None:
             return None, f"this server does not have the model {self._started.conductor!r} of the run"
         conductor = self._model.conductor
@@ -163,7 +166,7 @@ class _Writer:
         try:
             shown = step_input(
                 called,
-                current.plan.steps[index],
+                step,
                 visible,
                 query if conductor.show_question else (),
                 most_chars=conductor.limits.output_chars,
@@ -175,7 +178,7 @@ class _Writer:
         return (*worker_messages(read, card), *after), None
 
 
-def _seen(step: Step, index: int, current: _Round) -> tuple[int, ...]:
+def _seen(step: AnyStep, index: int, current: _Round) -> tuple[int, ...]:
     """Return the steps that a step saw: those on its access list; with `enough`, those that ended first."""
     outcome = current.ended.get(index)
     if outcome is not None and outcome.shown is not None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from podium.types import Plan, Step
-from podium.types.plan import literal
+from podium.types.references import literal
 from podium_evals.arms import vote_plan
 from podium_evals.recorded import Bundle, Part
 from podium_train.environments.recorded.settings import Asks

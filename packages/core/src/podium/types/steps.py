@@ -1,0 +1,429 @@
+"""The steps of a plan: calls of workers, and blocks of steps.
+
+A step can run once for each item of a list (`each`) and under a condition (`when`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from difflib import get_close_matches
+from re import compile as pattern
+from typing import Any, TypeGuard
+
+from podium.errors import PlanInvalid, PlanInvalidCode
+from podium.types.conditions import Condition, condition_from_json
+from podium.types.references import (
+    RESERVED,
+    Reference,
+    bad_reference,
+    malformed_reference,
+    parts_of,
+    reference_of,
+    references_in,
+    renumbered,
+)
+from podium.types.schemas import check_schema
+
+PREVIOUS = "previous"
+"""The entry of an access list that means all steps of the previous round, or in a loop of the turn before."""
+OUTER = "outer"
+"""The entry of an access list that means all that the access list of the block around the step shows."""
+_NAME = pattern(r"[a-z_][a-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One subtask, its worker, and the earlier steps that the worker sees."""
+
+    worker: int
+    """Number of the worker in its pool, from 0."""
+    subtask: str
+    """The task of the worker, in natural language. `{{n}}` stands for the output of step n, which must
+    be on the access list; `\\{{` is a literal `{{`."""
+    access: tuple[int, ...] = ()
+    """Indices of the earlier steps whose subtask and output the worker sees; sorted, without duplicates."""
+    enough: int | None = None
+    """Number of steps of the access list that must be `ok` before this step starts; the worker sees only
+    these steps. With `each`, number of items that must be `ok`; the others are then stopped.
+
+    `None` means all steps of the access list, or all items. (The length of the list is stored as `None`.)
+    """
+    previous: bool = False
+    """Whether the worker also sees the subtasks and outputs of all steps of the previous round; in a loop, of
+    the turn before."""
+    label: int | None = field(default=None, compare=False)
+    """The number that the planner gave the step.
+
+    Workers see this number; with `None`, they see the index. Events, outcomes, approvals and edits always use
+    the index.
+    """
+    _: KW_ONLY
+    outer: bool = False
+    """Whether the worker also sees all that the access list of the block around the step shows."""
+    returns: dict[str, Any] | None = None
+    """A JSON schema, or its short form, of one output; `None` for any text."""
+    each: str | int | tuple[Any, ...] | None = None
+    """A reference to a list, a literal list, or a number: the step runs once for each item."""
+    item_name: str = ""
+    """A name for the item, besides `item`; `as` in plan text."""
+    when: Condition | None = None
+    """The condition under which the step runs, or else is skipped; `None` for none."""
+    otherwise: int | None = None
+    """The earlier step whose output stands for this one if it is skipped; `else` in plan text."""
+
+    def __post_init__(self) -> None:
+        if not all(map(is_number, (self.worker, *self.access))):
+            message = f"worker {self.worker!r}, access {self.access!r}: write integers, counted from 0"
+            raise PlanInvalid("bad_access" if is_number(self.worker) else "bad_worker", message)
+        if self.worker < 0:
+            raise PlanInvalid("bad_worker", f"worker {self.worker} is negative: workers count from 0")
+        if not self.subtask.strip():
+            raise PlanInvalid("empty_subtask", "the subtask of a step is empty: write the worker's task")
+        if self.returns is not None:
+            object.__setattr__(self, "returns", check_schema(self.returns))
+        _check_common(self)
+        self._check_references()
+
+    def _check_references(self) -> None:
+        if wrong := malformed_reference(self.subtask):
+            raise PlanInvalid("bad_reference", bad_reference("a step", wrong))
+        for number in self.references:
+            if number not in self.access:
+                raise PlanInvalid("bad_reference", bad_reference("a step", str(number)))
+        if self.references and self.enough is not None and self.each is None:
+            told = "a step whose subtask refers to outputs waits for all steps on its access list"
+            raise PlanInvalid("bad_enough", f"{told}: leave out enough")
+
+    @property
+    def references(self) -> tuple[int, ...]:
+        """The indices of the steps that the subtask names as `{{n}}`, sorted; all are on the access list."""
+        return references_in(self.subtask)
+
+    @property
+    def access_list(self) -> list[int | str]:
+        """The access list as in plan text: `"previous"` if the step sees the previous round, then indices."""
+        return access_list(self)
+
+    @property
+    def least(self) -> int:
+        """How many steps of the access list must be `ok` before this step starts."""
+        return len(self.access) if self.enough is None or self.each is not None else self.enough
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no key of workflows."""
+        return self.returns is None and is_unconditional(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A plan within a step, with its own numbers. Its output is the output of its last step.
+
+    With `until`, it is repeated in turns: the last turn gives its output. `Step` describes the others.
+    """
+
+    steps: "tuple[Step | Block, ...]"
+    """The steps of the block, whose access lists have the numbers of the block."""
+    until: Condition | None = None
+    """The condition, on steps of the block, that ends its turns; `None` for one turn."""
+    most: int | None = None
+    """Maximum turns; required with `until`."""
+    access: tuple[int, ...] = ()
+    """Indices of the earlier steps that the steps of the block may see with `"outer"`, or refer to."""
+    enough: int | None = None
+    previous: bool = False
+    label: int | None = field(default=None, compare=False)
+    outer: bool = False
+    each: str | int | tuple[Any, ...] | None = None
+    item_name: str = ""
+    when: Condition | None = None
+    otherwise: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", tuple(self.steps))
+        if not self.steps:
+            raise PlanInvalid("bad_block", "a block has no steps: write at least one step")
+        if (self.until is None) != (self.most is None):
+            lacks = "most, the maximum number of turns" if self.most is None else "until, a condition"
+            raise PlanInvalid("bad_block", f"a loop lacks {lacks}: write until and most together")
+        if self.most is not None and not (is_number(self.most) and self.most >= 1):
+            raise PlanInvalid("bad_block", f"most is {self.most!r:.60}: write a number of turns from 1")
+        if self.enough is not None and self.each is None:
+            raise PlanInvalid("bad_enough", "enough on a block counts items: write each, or leave out enough")
+        _check_common(self)
+
+    @property
+    def access_list(self) -> list[int | str]:
+        """The access list as in plan text."""
+        return access_list(self)
+
+    @property
+    def least(self) -> int:
+        """How many steps of the access list must be `ok` before this block starts."""
+        return len(self.access)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no key of workflows: never."""
+        return False
+
+
+AnyStep = Step | Block
+
+
+def access_list(step: AnyStep) -> list[int | str]:
+    """Return the access list as in plan text: words, then indices."""
+    return [*([PREVIOUS] * step.previous), *([OUTER] * step.outer), *step.access]
+
+
+def is_unconditional(step: AnyStep) -> bool:
+    """Return whether a step runs once, whatever other outputs are."""
+    return step.each is None and step.when is None
+
+
+def worker_of(step: AnyStep, workers: Sequence[str] | None) -> str:
+    """Return the name of a step's worker, or without names its number; "block" for a block."""
+    if isinstance(step, Block):
+        return "block"
+    return str(step.worker) if workers is None else workers[step.worker]
+
+
+def task_of(step: AnyStep) -> str:
+    """Return what a step does, in words: its subtask, and when and how often it runs."""
+    told = f"{len(step.steps)} steps" if isinstance(step, Block) else step.subtask
+    rules = [] if step.is_plain else rules_of(step)
+    return f"{told} ({', '.join(rules)})" if rules else told
+
+
+def rules_of(step: AnyStep) -> list[str]:
+    """Return when and how often a step runs, in words; empty for a step that runs once."""
+    told = []
+    if step.when is not None:
+        told.append(f"if {step.when}")
+    if step.otherwise is not None:
+        told.append(f"else the output of step {step.otherwise}")
+    if step.each is not None:
+        over = step.each if isinstance(step.each, str) else count_of(step.each)
+        told.append(f"for each of {over}")
+    if step.enough is not None:
+        most = len(step.access)
+        told.append(
+            f"until {step.enough} are ok" if step.each is not None else f"after {step.enough} of {most}"
+        )
+    if isinstance(step, Block) and step.until is not None:
+        told.append(f"until {step.until}, at most {step.most} turns")
+    return told
+
+
+def count_of(each: int | tuple[Any, ...] | None) -> int:
+    """Return the number of items of a literal list, or of a number."""
+    return each if isinstance(each, int) else len(each or ())
+
+
+def waits_of(step: AnyStep) -> list[Reference]:
+    """Return the references of `each` and `when`, for whose steps a step waits, besides its access list."""
+    found = [reference_of(step.each)] if isinstance(step.each, str) else []
+    found += [] if step.when is None else [step.when.reference]
+    return [reference for reference in found if reference is not None]
+
+
+def depends_on(step: AnyStep) -> set[int]:
+    """Return the indices of the steps of its plan whose output or status a step needs."""
+    found = {*step.access, *_numbers(waits_of(step)), *outside_of(step)}
+    return found if step.otherwise is None else {*found, step.otherwise}
+
+
+def outside_of(step: AnyStep) -> set[int]:
+    """Return the indices of the steps of its plan to which the steps inside of a block refer as `outer`."""
+    if isinstance(step, Step):
+        return set()
+    found: list[Reference] = [] if step.until is None else [step.until.reference]
+    for inner in step.steps:
+        found += waits_of(inner)
+        if isinstance(inner, Step):
+            found += [part for part in parts_of(inner.subtask) if isinstance(part, Reference)]
+    names = (each.path[0] for each in found if each.root == OUTER and each.path)
+    return {int(name) for name in names if name.isdecimal()}
+
+
+def _numbers(references: Iterable[Reference]) -> set[int]:
+    return {each.root for each in references if isinstance(each.root, int)}
+
+
+def calls_in(steps: Sequence[AnyStep]) -> Iterator[Step]:
+    """Yield the steps that call workers, also inside of blocks, in order."""
+    for step in steps:
+        if isinstance(step, Block):
+            yield from calls_in(step.steps)
+        else:
+            yield step
+
+
+def is_number(value: object) -> TypeGuard[int]:
+    """Return whether `value` is an `int` and not a `bool`."""
+    return type(value) is int
+
+
+def _check_common(step: AnyStep) -> None:
+    """Check and normalize the fields that calls and blocks share."""
+    object.__setattr__(step, "access", tuple(sorted(set(step.access))))
+    each: object = step.each
+    if isinstance(each, list):
+        object.__setattr__(step, "each", tuple(each))
+        each = tuple(each)
+    told = 'write a reference as in "{{0.files}}", a list, or a number'
+    if isinstance(each, str) and reference_of(each) is None:
+        raise PlanInvalid("bad_each", f"each is {each!r:.60}: {told}")
+    if not (each is None or isinstance(each, str | tuple) or (is_number(each) and each >= 0)):
+        raise PlanInvalid("bad_each", f"each is {each!r:.60}: {told}, 0 or more")
+    if step.item_name and (each is None or step.item_name in RESERVED or not _NAME.fullmatch(step.item_name)):
+        why = "name the items of each with at most 64 small letters, digits and _, not with a reserved name"
+        raise PlanInvalid("bad_each", f"as is {step.item_name!r:.60}: {why} ({', '.join(sorted(RESERVED))})")
+    if step.otherwise is not None and (step.when is None or not is_number(step.otherwise)):
+        raise PlanInvalid("bad_condition", "else names the step that stands for this one: write when, too")
+    if step.enough is not None:
+        _check_enough(step, step.enough)
+
+
+def _check_enough(step: AnyStep, least: int) -> None:
+    each = step.each
+    if each is None:
+        if not is_number(least) or not 1 <= least <= len(step.access):
+            raise PlanInvalid("bad_enough", _wrong_enough(least, len(step.access)))
+        if least == len(step.access):
+            object.__setattr__(step, "enough", None)
+        return
+    most = None if isinstance(each, str) else count_of(each)
+    if not is_number(least) or least < 1 or (most is not None and least > most):
+        told = "1" if most is None else f"1 to {most}, the number of items"
+        raise PlanInvalid("bad_enough", f"enough is {least!r:.60}: write a number from {told}")
+
+
+def _wrong_enough(enough: object, inputs: int) -> str:
+    """Return the error message for an `enough` that does not fit an access list of `inputs` steps."""
+    if not inputs:
+        return f"enough is {enough!r:.60}, and the access list is empty: leave out enough"
+    return (
+        f"enough is {enough!r:.60}: write a number from 1 to {inputs}, or leave it out to wait for all steps"
+    )
+
+
+def numbered(steps: Iterable[AnyStep], new: Callable[[int], int]) -> tuple[AnyStep, ...]:
+    """Return steps with `new` applied to all numbers of steps of their plan."""
+    return tuple(_numbered(step, new, None) for step in steps)
+
+
+def _numbered(step: AnyStep, own: Callable[[int], int] | None, outer: Callable[[int], int] | None) -> AnyStep:
+    """Return a step with new numbers in its own references, and in those to the plan around it (`outer`)."""
+
+    def text(value: str) -> str:
+        return renumbered(value, own, outer)
+
+    def condition(value: Condition | None) -> Condition | None:
+        return None if value is None else replace(value, ref=text(value.ref))
+
+    facts: dict[str, Any] = {"when": condition(step.when)}
+    if isinstance(step.each, str):
+        facts["each"] = text(step.each)
+    if own is not None:
+        facts["access"] = tuple(map(own, step.access))
+        facts["otherwise"] = None if step.otherwise is None else own(step.otherwise)
+    if isinstance(step, Step):
+        return replace(step, subtask=text(step.subtask), **facts)
+    inner = tuple(_numbered(each, None, own) for each in step.steps)
+    until = step.until and replace(step.until, ref=renumbered(step.until.ref, None, own))
+    return replace(step, steps=inner, until=until, **facts)
+
+
+def with_workers(step: AnyStep, new: Callable[[int], int]) -> AnyStep:
+    """Return a step with `new` applied to the numbers of its workers, also inside of blocks."""
+    if isinstance(step, Block):
+        return replace(step, steps=tuple(with_workers(each, new) for each in step.steps))
+    return step if new(step.worker) == step.worker else replace(step, worker=new(step.worker))
+
+
+def step_to_json(step: AnyStep, workers: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return a step as plain JSON data; `workers` are names that are written in place of numbers."""
+    facts: dict[str, Any] = {}
+    if isinstance(step, Block):
+        facts["steps"] = [step_to_json(each, workers) for each in step.steps]
+    else:
+        facts["worker"] = step.worker if workers is None else workers[step.worker]
+        facts["subtask"] = step.subtask
+    facts["access"] = step.access_list
+    return facts | {key: value for key, value in _others(step).items() if value is not None}
+
+
+def _others(step: AnyStep) -> dict[str, Any]:
+    """Return the optional keys of a step; `None` for keys that are left out."""
+    facts: dict[str, Any] = {
+        "enough": step.enough,
+        "label": step.label,
+        "each": list(step.each) if isinstance(step.each, tuple) else step.each,
+        "as": step.item_name or None,
+        "when": None if step.when is None else step.when.to_json(),
+        "else": step.otherwise,
+    }
+    if isinstance(step, Block):
+        return facts | {"until": None if step.until is None else step.until.to_json(), "most": step.most}
+    return facts | {"returns": step.returns}
+
+
+_KEYS = ("access", "enough", "label", "each", "as", "when", "else")
+
+
+def step_from_json(row: object, index: int) -> AnyStep:
+    """Read what `step_to_json` returned, with numbers of workers; raise `PlanInvalid` for other data."""
+    if isinstance(row, Mapping):
+        is_block = "steps" in row
+        known = (*_KEYS, *(("steps", "until", "most") if is_block else ("worker", "subtask", "returns")))
+        if unknown := [str(key) for key in row if key not in known]:
+            near = get_close_matches(unknown[0], known, n=1)
+            rather = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(known)}"
+            told = f"step {index} has the unknown key {unknown[0]!r:.60}: {rather}"
+            raise PlanInvalid("unknown_key", told, step=index)
+        if is_block or row.keys() >= {"worker", "subtask", "access"}:
+            try:
+                return _of_json(row, is_block=is_block)
+            except _NotAStep:
+                pass
+    code: PlanInvalidCode = "bad_shape"
+    if isinstance(row, Mapping) and not row.keys() >= {"worker", "subtask", "access"}:
+        code = "missing_field"
+    message = f"step {index} must have an integer worker, a text subtask and an access list of integers"
+    raise PlanInvalid(code, message, step=index)
+
+
+class _NotAStep(Exception):
+    """JSON data has another type than a field of a step."""
+
+
+def _of_json(row: Mapping[str, Any], *, is_block: bool) -> AnyStep:
+    access = row.get("access", [])
+    if not isinstance(access, list):
+        raise _NotAStep
+    seen = tuple(entry for entry in access if entry not in (PREVIOUS, OUTER))
+    numbers = (*seen, *(row[key] for key in ("enough", "label", "else") if row.get(key) is not None))
+    name, each = row.get("as", ""), row.get("each")
+    if not all(map(is_number, numbers)) or not isinstance(name, str):
+        raise _NotAStep
+    if each is not None and not isinstance(each, str | list) and not is_number(each):
+        raise _NotAStep
+    facts: dict[str, Any] = {
+        "access": seen,
+        "enough": row.get("enough"),
+        "previous": PREVIOUS in access,
+        "label": row.get("label"),
+        "outer": OUTER in access,
+        "each": tuple(each) if isinstance(each, list) else each,
+        "item_name": name,
+        "when": condition_from_json(row.get("when")),
+        "otherwise": row.get("else"),
+    }
+    if is_block:
+        if not isinstance(row["steps"], list):
+            raise _NotAStep
+        steps = tuple(step_from_json(inner, number) for number, inner in enumerate(row["steps"]))
+        return Block(steps=steps, until=condition_from_json(row.get("until")), most=row.get("most"), **facts)
+    if not is_number(row["worker"]) or not isinstance(row["subtask"], str):
+        raise _NotAStep
+    return Step(row["worker"], row["subtask"], returns=row.get("returns"), **facts)

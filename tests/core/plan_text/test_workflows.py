@@ -1,0 +1,288 @@
+"""Plans with typed outputs, maps, branches and loops: what is read, written, and refused."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from podium import Plan, parse_plan
+from podium.errors import PlanInvalid
+from podium.plan_text import Spelling, edit_plan, write_plan
+from podium.plan_text.edits import Remove
+from podium.types.schemas import Form
+
+CALL: dict[str, Any] = {"worker": 0, "subtask": "Do it.", "access": []}
+FILES = CALL | {"returns": {"files": ["string"], "verdict": "ok|bad", "count": "integer", "note?": "string"}}
+TEXT = CALL | {"subtask": "Say it."}
+
+
+def call(**keys: Any) -> dict[str, Any]:
+    """Return a step; `as_` is written for `as`."""
+    return CALL | {key.rstrip("_"): value for key, value in keys.items()}
+
+
+def when(ref: str, **tests: Any) -> dict[str, Any]:
+    """Return a condition."""
+    return {"ref": ref} | {key.rstrip("_"): value for key, value in tests.items()}
+
+
+def read(*steps: dict[str, Any], strict: bool = False) -> Plan:
+    """Read a plan of two workers from JSON."""
+    return parse_plan(json.dumps({"steps": steps}), workers=["ann", "bob"], strict=strict)
+
+
+LOOP: dict[str, Any] = {
+    "steps": [call(returns={"done": "boolean"})],
+    "access": [],
+    "until": when("{{0.done}}", is_=True),
+    "most": 3,
+}
+VALID: dict[str, list[dict[str, Any]]] = {
+    "map": [FILES, call(each="{{0.files}}", subtask="Read {{item}}, number {{index}}.", enough=2)],
+    "named item": [FILES, call(each="{{0.files}}", as_="file", subtask="Read {{file}}.")],
+    "literal list": [call(each=["a", None, {"b": 1}], subtask="Read {{item}}.")],
+    "number": [call(each=3, subtask="Try {{item}}.")],
+    "integer output": [FILES, call(each="{{0.count}}", subtask="Try {{item}}.")],
+    "map over a map": [
+        FILES,
+        call(each="{{0.files}}", returns={"hits": [{"line": "integer"}]}),
+        call(each="{{1.hits}}", subtask="Check {{item.line}}."),
+        call(each="{{1}}", access=[1]),
+    ],
+    "item of a map": [
+        FILES,
+        call(each="{{0.files}}", returns={"hit": "string"}),
+        call(access=[1], subtask="{{1.0.hit}} and {{1.hit}}"),
+    ],
+    "branches": [
+        FILES,
+        call(when=when("{{0.verdict}}", is_="bad")),
+        call(when=when("{{0.verdict}}", not_="bad")),
+    ],
+    "else": [FILES, call(when=when("{{0.count}}", more=2, less=9), else_=0)],
+    "exists": [FILES, call(when=when("{{0.note}}", exists=True), else_=0)],
+    "block": [
+        FILES,
+        {
+            "steps": [call(access=["outer"], subtask="{{outer.0.verdict}}"), call(access=[0])],
+            "access": [0],
+            "each": "{{0.files}}",
+            "as": "file",
+        },
+    ],
+    "loop": [LOOP, call(access=[0], subtask="{{0.done}}")],
+    "previous turn": [
+        LOOP
+        | {
+            "steps": [
+                call(returns={"done": "boolean"}, access=["previous"], subtask="It was {{previous.done}}.")
+            ]
+        }
+    ],
+    "filter": [
+        FILES,
+        {
+            "steps": [
+                call(returns="bug|other", subtask="Judge {{item}}."),
+                call(when=when("{{0}}", is_="bug")),
+            ],
+            "access": [],
+            "each": "{{0.files}}",
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize("name", VALID)
+@pytest.mark.parametrize("spelling", ["json", "rows", "lists"])
+def test_a_plan_is_written_as_it_was_read(name: str, spelling: Spelling) -> None:
+    """In each spelling and as JSON data; lists cannot say it, and become JSON."""
+    plan = read(*VALID[name], strict=True)
+    assert plan.is_workflow
+    assert parse_plan(write_plan(plan, spelling, workers=["ann", "bob"]), workers=["ann", "bob"]) == plan
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    assert plan.to_mermaid().startswith("flowchart TD\n")
+
+
+def test_ids_are_the_numbers_of_references() -> None:
+    """In lists, conditions, blocks and `else`."""
+    block = {
+        "id": 9,
+        "steps": [{"id": 4} | call(subtask="{{outer.7.count}}")],
+        "access": [7],
+        "each": "{{7.files}}",
+    }
+    last = {"id": 2} | call(access=[9], subtask="{{9}}", when=when("{{7.count}}", more=1), else_=7)
+    plan = read({"id": 7} | FILES, block, last)
+    _, second, third = plan.steps
+    assert (second.each, third.when and third.when.ref, third.otherwise) == ("{{0.files}}", "{{0.count}}", 0)
+    assert plan.calls[1].subtask == "{{outer.0.count}}"
+    assert json.loads(write_plan(plan, "json"))["steps"][1]["steps"][0]["subtask"] == "{{outer.7.count}}"
+
+
+def test_edits_renumber_all_references() -> None:
+    """A step that another refers to cannot be removed."""
+    plan = read(TEXT, FILES, call(each="{{1.files}}", when=when("{{1.count}}", more=1)), call(access=[2]))
+    without = edit_plan(plan, Remove(step=0))
+    assert (without.steps[1].each, without.steps[1].when and without.steps[1].when.ref) == (
+        "{{0.files}}",
+        "{{0.count}}",
+    )
+    with pytest.raises(PlanInvalid, match="step 1 cannot be removed while step 2 lists it"):
+        edit_plan(plan, Remove(step=1))
+
+
+REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "misspelt type": ([call(returns={"id": "integr"})], "bad_returns: .*did you mean 'integer'"),
+    "one choice": ([call(returns={"id": "good|good"})], "bad_returns: .*different words"),
+    "choice of types": ([call(returns={"id": "string|null"})], "bad_returns: .*for types"),
+    "list of two": ([call(returns=["string", "integer"])], "bad_returns: .*one entry"),
+    "impossible field": (
+        [call(returns={"type": "object", "properties": {"a": False}, "required": ["a"]})],
+        "no output can",
+    ),
+    "impossible number": (
+        [call(returns={"type": "integer", "minimum": 3, "maximum": 2})],
+        "no output can satisfy",
+    ),
+    "endless": (
+        [call(returns={"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})],
+        "no output can",
+    ),
+    "no such field": (
+        [FILES, call(access=[0], subtask="{{0.name}}")],
+        "bad_reference: .*its output has no 'name'",
+    ),
+    "item outside": ([call(subtask="{{item}}")], "bad_reference: .*outside of a step with each"),
+    "index outside": ([call(subtask="{{index}}")], "bad_reference: .*outside of a step with each"),
+    "previous outside": ([call(subtask="{{previous.x}}")], "bad_reference: .*outside of a loop"),
+    "outer outside": ([call(access=["outer"])], "bad_access"),
+    "unknown name": (
+        [FILES, call(each="{{0.files}}", subtask="{{file.path}}")],
+        "bad_reference: .*nothing has",
+    ),
+    "not on the list": ([FILES, call(subtask="{{0.files}}")], "bad_reference: .*not on its access list"),
+    "not on the block's list": (
+        [FILES, {"steps": [call(subtask="{{outer.0.count}}")], "access": [], "each": 2}],
+        "on the access list of its block",
+    ),
+    "no list": ([FILES, call(each="{{0.verdict}}")], "bad_each: .*not a list"),
+    "negative": ([call(each=-1)], "bad_each"),
+    "fraction": ([call(each=2.5)], "bad_each"),
+    "truth": ([call(each=True)], "bad_each"),
+    "text": ([call(each="abc")], "bad_each"),
+    "reserved item": ([call(each=2, as_="index")], "bad_each: .*reserved"),
+    "too many wanted": ([call(each=["a"], enough=2)], "bad_enough: .*number of items"),
+    "no test": ([FILES, call(when="{{0.verdict}}"), TEXT], "bad_condition"),
+    "never": ([FILES, call(when=when("{{0.verdict}}", is_="maybe")), TEXT], "bad_condition: .*never holds"),
+    "number never": ([FILES, call(when=when("{{0.verdict}}", is_=1)), TEXT], "bad_condition: .*never holds"),
+    "no number": ([FILES, call(when=when("{{0.verdict}}", less=1)), TEXT], "bad_condition: .*not a number"),
+    "unknown test": (
+        [FILES, call(when=when("{{0.verdict}}", equals="ok")), TEXT],
+        "bad_condition: .*one of the tests",
+    ),
+    "single branch": (
+        [FILES, TEXT, call(when=when("{{0.verdict}}", is_="bad"))],
+        "bad_condition: .*no answer",
+    ),
+    "else alone": ([FILES, call(else_=0)], "bad_condition: .*write when"),
+    "later else": ([FILES, call(when=when("{{0.count}}", more=1), else_=1)], "forward_access"),
+    "until alone": ([call(until=when("{{0}}", is_=1), most=2)], "bad_block: .*only a step with steps"),
+    "no most": ([{key: value for key, value in LOOP.items() if key != "most"}], "bad_block: .*lacks most"),
+    "no until": ([{key: value for key, value in LOOP.items() if key != "until"}], "bad_block: .*lacks until"),
+    "worker of a block": ([LOOP | {"worker": 0}], "bad_block: .*has no worker"),
+    "type of a block": ([LOOP | {"returns": "string"}], "bad_block: .*has no returns"),
+    "too deep": (
+        [
+            {
+                "steps": [
+                    {
+                        "steps": [
+                            {
+                                "steps": [{"steps": [{"steps": [TEXT], "access": []}], "access": []}],
+                                "access": [],
+                            }
+                        ],
+                        "access": [],
+                    }
+                ],
+                "access": [],
+            }
+        ],
+        "bad_block: .*deeper than 4",
+    ),
+    "near key": ([call(untill=when("{{0}}", is_=1))], "unknown_key: .*did you mean 'until'"),
+    "other language": ([call(foreach="{{0}}")], "unknown_key: .*did you mean 'each'"),
+    "two keys": ([call(each=2) | {"Each": 3}], "duplicate_field"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str) -> None:
+    """Before anything is paid, with a code, the step and the remedy."""
+    steps, told = REFUSED[name]
+    with pytest.raises(PlanInvalid) as caught:
+        read(*steps)
+    assert caught.value.step is not None
+    assert re.search(told, f"{caught.value.code}: {caught.value}")
+
+
+@pytest.mark.parametrize(
+    ("short", "whole"),
+    [
+        ("good|bad", {"type": "string", "enum": ["good", "bad"]}),
+        (["integer"], {"type": "array", "items": {"type": "integer"}}),
+        ({"type": "string"}, {"type": "string"}),
+        (
+            {"title": "string"},
+            {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]},
+        ),
+        (
+            {"type": "string", "size": "integer"},
+            {
+                "type": "object",
+                "properties": {"type": {"type": "string"}, "size": {"type": "integer"}},
+                "required": ["type", "size"],
+            },
+        ),
+        ({"note?": "string"}, {"type": "object", "properties": {"note": {"type": "string"}}, "required": []}),
+        ({"type": "integer", "minimum": 0}, {"type": "integer", "minimum": 0}),
+    ],
+)
+def test_the_short_form_of_a_schema(short: Any, whole: dict[str, Any]) -> None:
+    """A schema is taken as it is; further fields are allowed."""
+    plan = read(call(returns=short))
+    assert plan.calls[0].returns == whole
+    assert Form.of(whole).misfit(7.0) == "" or whole["type"] != "integer"
+
+
+def test_unknown_keys() -> None:
+    """A planner's are noted and ignored; in files they are errors, also beside `steps`."""
+    assert read(call(reason="It is best.")).notes == (
+        "step 0 has the unknown key 'reason', which was ignored",
+    )
+    for text in (json.dumps({"steps": [call(reason="x")]}), json.dumps({"steps": [CALL], "name": "x"})):
+        with pytest.raises(PlanInvalid, match="unknown key") as caught:
+            parse_plan(text, workers=1, strict=True)
+        assert caught.value.code == "unknown_key"
+
+
+def test_the_types_of_workers_are_checked_with_the_pool() -> None:
+    """A reference into an output needs its type, of the step or of its worker's card."""
+    plan = read(CALL, call(each="{{0.files}}"))
+    plan.check_types([Form.of({"type": "object", "properties": {"files": {"type": "array"}}}), None])
+    with pytest.raises(PlanInvalid, match="text without a type"):
+        plan.check_types([None, None])
+
+
+VALUES = st.sampled_from([None, "a", 1, 2.5, True])
+
+
+@given(st.lists(st.recursive(VALUES, lambda inner: st.lists(inner, max_size=3), max_leaves=6), max_size=3))
+def test_any_literal_list_is_read_again(items: Any) -> None:
+    """Its values keep their types."""
+    plan = read(call(each=items))
+    text = write_plan(plan, "rows")
+    assert json.dumps(parse_plan(text, workers=1).steps[0].each) == json.dumps(plan.steps[0].each)
