@@ -2,11 +2,14 @@
 
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 from unittest.mock import patch
 
 import pytest
+from openai import OpenAI
 
 _HOME = mkdtemp(prefix="crewai-")
 os.environ |= {
@@ -41,3 +44,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the seconds for which CrewAI itself waits before it repeats a call that met a rate limit."""
     monkeypatch.setattr("crewai.llms.retry.get_retry_delay_seconds", lambda **_: 0.01)
+
+
+@pytest.fixture(autouse=True)
+def close_clients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close the clients of models, which CrewAI leaves to the garbage collector of another test."""
+    made: list[OpenAI] = []
+    begin = OpenAI.__init__
+
+    def init(client: OpenAI, *args: Any, **options: Any) -> None:
+        begin(client, *args, **options)
+        made.append(client)
+
+    monkeypatch.setattr(OpenAI, "__init__", init)
+    yield
+    for client in made:
+        client.close()
