@@ -1,4 +1,4 @@
-"""Mutation testing: changes the code of four folders of core, and counts the changes that no test detects.
+"""Mutation testing: changes the code of five folders of core, and counts the changes that no test detects.
 
     uv run python -m scripts.mutation [--sample 400] [--seed 0] [--processes 2] [NAME ...]
 
