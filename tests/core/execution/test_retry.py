@@ -165,6 +165,8 @@ def test_a_wait_can_be_repeated() -> None:
     assert retry.wait_after(DOWN, 1, "run/0/1", 60) == retry.wait_after(DOWN, 1, "run/0/1", 60)
     assert retry.wait_after(DOWN, 1, "run/0/1", 60) != retry.wait_after(DOWN, 1, "run/0/2", 60)
     assert retry.wait_after(DOWN, 10_000, "run/0/1", 60)[0] <= retry.max_wait
+    waits = [retry.wait_after(DOWN, failures, "run/0/1", 60)[0] for failures in (1, 2, 3)]
+    assert [wait / waits[0] for wait in waits] == pytest.approx([1, 2, 4])
 
 
 async def test_retry_after_is_honoured() -> None:

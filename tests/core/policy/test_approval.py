@@ -298,12 +298,19 @@ async def test_resuming_what_nobody_has_decided_waits_on(desk: Desk) -> None:
 
 
 async def test_the_labels_of_a_run_are_there_when_it_goes_on(desk: Desk) -> None:
-    """A plan that was changed meanwhile is checked for the query it is about."""
-    desk.policy &= Policy(labels="confidential", rules=[Rule("confidential", never="mailer")])
+    """A plan that was changed meanwhile is checked for its query, and again before it is carried out."""
+    known = desk.policy & Policy(labels="confidential")
+    desk.policy = strict = known & Policy(rules=[Rule("confidential", never="mailer")])
     await desk.conductor().run("Why?", run_id="r1", labels={"confidential"})
     changed = edit_plan(PLAN, Change(step=1, worker=2, subtask="mail it"))
     with pytest.raises(PlanForbidden):
         await desk.conductor().decide("r1", approved=True, plan=changed)
+    desk.policy = known
+    await desk.conductor().decide("r1", approved=True, plan=changed)
+    desk.policy = strict
+    result = await desk.conductor().resume("r1")
+    assert result.problem is not None
+    assert result.problem.code == "policy"
     assert desk.calls() == [0, 0, 0]
 
 

@@ -14,6 +14,7 @@ from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PlanForbidden, PlannerError, WorkerUnavailable
 from podium.execution import Retry
+from podium.journal import MemoryJournal
 from podium.plan_text.writer import KEEP
 from podium.planners import FixedPlanner, RulePlanner
 from podium.policy import Pin, Policy, Rule
@@ -302,7 +303,12 @@ def test_no_run_shows_a_worker_what_a_rule_keeps_from_it(
             assert all(rule.allows(one.card, shown) for rule in rules)
 
 
-def test_a_policy_for_another_pool_is_refused_at_once() -> None:
-    """Nobody finds out in the middle of a run."""
+async def test_a_policy_for_another_pool_is_refused_at_once() -> None:
+    """Nobody finds out in the middle of a run, nor when a run is resumed."""
+    policy = Policy(pins=[Pin("mail", "nobody")])
     with pytest.raises(ConfigError, match=r"Policy.pins names 'nobody'"):
-        Conductor(boss(GOOD), team(), policy=Policy(pins=[Pin("mail", "nobody")]))
+        Conductor(boss(GOOD), team(), policy=policy)
+    conductor = Conductor(boss(GOOD), team(), journal=MemoryJournal())
+    await conductor.run("Why?", run_id="r1")
+    with pytest.raises(ConfigError, match=r"Policy.pins names 'nobody'"):
+        await conductor.resume("r1", policy=policy)

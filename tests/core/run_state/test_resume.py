@@ -88,6 +88,10 @@ async def test_what_is_read_back_is_what_was_returned() -> None:
     assert second == first
     with pytest.raises(RunExists):
         await conductor(workers, journal).run("Something else?", run_id="x")
+    given = await conductor(workers, journal).run(DIAMOND, run_id="y")
+    assert await conductor(workers, journal).run(DIAMOND, run_id="y") == given
+    with pytest.raises(RunExists):
+        await conductor(workers, journal).run(Plan(DIAMOND.steps[:3]), run_id="y")
 
 
 async def test_two_at_the_same_time_are_one_run() -> None:
