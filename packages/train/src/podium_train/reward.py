@@ -73,7 +73,8 @@ def read_plan(text: str, episode: Episode, *, max_steps: int, previous: bool = F
         PlanError: the text has no valid plan.
     """
     plan = parse_plan(text, workers=len(episode.cards), max_steps=max_steps, previous=previous)
-    if not plan.steps and not previous:
+    plan.check_runs()
+    if not plan.calls and not previous:
         raise PlanInvalid("nothing_to_keep", "the plan has no steps, and there is no answer to keep")
     return plan
 
@@ -83,7 +84,7 @@ def keeps(plan: Plan, earlier: Plan) -> bool:
 
     It has no steps, or it repeats the first plan and its steps do not see the first round.
     """
-    return not plan.steps or (plan == earlier and not any(step.previous for step in plan.steps))
+    return not plan.calls or (plan == earlier and not any(step.previous for step in plan.calls))
 
 
 def graded(outcome: PlanOutcome) -> float:

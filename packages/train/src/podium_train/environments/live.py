@@ -159,7 +159,7 @@ class LivePool(Environment):
         if len(result.rounds) <= (earlier is not None):
             return None
         outcomes = result.rounds[-1].outcomes
-        names = [self._conductor.pool.names[step.worker] for step in asked.steps]
+        names = [self._conductor.pool.names[step.worker] for step in asked.calls]
         if any(_is_outage(outcome, names[outcome.step], self._free) for outcome in outcomes):
             return None
         grader = self._grader_of(row.row)

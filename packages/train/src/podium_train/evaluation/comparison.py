@@ -146,7 +146,7 @@ def _figures(
         failed=len(failures) / len(trials),
         failure=failures[0] if failures else "",
         valid=len(plans) / len(trials),
-        steps=_mean([len(plan.steps) for plan in plans]),
+        steps=_mean([len(plan.calls) for plan in plans]),
         calls=_mean([outcome.calls for outcome in outcomes]),
         cost=_cost([outcome.cost for outcome in outcomes]),
         kinds={kind: fmean(each) for kind, each in sorted(of_kind.items())},

@@ -50,6 +50,6 @@ def _recorded(key: str, trial: Trial, environment: RecordedAnswers, workers: Seq
         why: tuple[NoPlan, str] = ("planner_unusable", trial.reward.problem)
         return RecordedPlan(query=key, plan=None, text=trial.text, problem=why, cost=None)
     places = [workers.index(name) for name in trial.episode.workers]
-    asked = environment.as_recorded(trial.episode, plan).steps
+    asked = environment.as_recorded(trial.episode, plan).calls
     steps = tuple(replace(step, worker=places[step.worker]) for step in asked)
     return RecordedPlan(query=key, plan=Plan(steps), text=trial.text, cost=None)

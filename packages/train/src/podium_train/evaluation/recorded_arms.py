@@ -189,7 +189,7 @@ async def _route(planner: Planner, question: str, cards: tuple[Card, ...]) -> Se
     request = PlanRequest(query=(Message("user", question),), cards=cards, max_steps=1, stream=False)
     async with aclosing(planner.plan(request)) as pieces:
         found = [piece.text async for piece in pieces if isinstance(piece, PlanText)]
-    return [step.worker for step in parse_plan(found[-1], workers=len(cards), max_steps=1).steps]
+    return [step.worker for step in parse_plan(found[-1], workers=len(cards), max_steps=1).calls]
 
 
 def _models(episode: Episode) -> int:

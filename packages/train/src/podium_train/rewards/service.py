@@ -187,7 +187,7 @@ class RewardService(Scorer):
 
 def _scored(plan: Plan, found: _Found) -> Score:
     """Return the score of a plan."""
-    workers = tuple(step.worker for step in plan.steps)
+    workers = tuple(step.worker for step in plan.calls)
     if found.outcome is None:
         return Score(value=None, why_unknown=found.why_unknown, workers=workers, cost=None)
     return Score(
@@ -204,5 +204,5 @@ def _scored(plan: Plan, found: _Found) -> Score:
 def _steps(plan: Plan) -> list[list[object]]:
     return [
         [step.worker, step.subtask, step.access, step.enough, step.previous, plan.labels[index]]
-        for index, step in enumerate(plan.steps)
+        for index, step in enumerate(plan.calls)
     ]

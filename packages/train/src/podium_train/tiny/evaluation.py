@@ -117,7 +117,7 @@ def _entropy(episodes: Sequence[Episode], plans: Sequence[Plan | None]) -> float
     counts = Counter(
         episode.workers[step.worker]
         for episode, plan in zip(episodes, plans, strict=True)
-        for step in (plan.steps if plan else ())
+        for step in (plan.calls if plan else ())
     )
     total = counts.total()
     return -sum(count / total * log(count / total) for count in counts.values())

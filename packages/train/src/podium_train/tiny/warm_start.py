@@ -46,14 +46,14 @@ class Draft:
     @property
     def strategy(self) -> tuple[object, ...]:
         """What remains of the draft without its workers."""
-        return (self.skills, *((step.subtask, step.access) for step in self.plan.steps))
+        return (self.skills, *((step.subtask, step.access) for step in self.plan.calls))
 
     @property
     def text(self) -> str:
         """The lines of reasoning and the plan."""
         lines = [
             f"{step.subtask} {skill}:{evidence(self.episode, skill)} so {step.worker}"
-            for step, skill in zip(self.plan.steps, self.skills, strict=True)
+            for step, skill in zip(self.plan.calls, self.skills, strict=True)
         ]
         return "\n".join((*lines, plan_lists(self.plan)))
 
@@ -83,7 +83,7 @@ def right_texts(episode: Episode, random: Random, count: int) -> list[str]:
     for draft in right:
         group = groups[draft.strategy]
         share = sum(each.is_right for each in group) / (len(group) + 1)
-        steps = len(draft.plan.steps)
+        steps = len(draft.plan.calls)
         weights.append(share**SHARPNESS / steps**2 / max(1, sum(each.is_right for each in group)))
     if not any(weights):
         weights = [1.0] * len(right)
@@ -102,9 +102,9 @@ def _drawn(episode: Episode, random: Random) -> Draft:
 
 def plan_lists(plan: Plan) -> str:
     """Return a plan as the three lists that the tiny model writes."""
-    workers = ", ".join(str(step.worker) for step in plan.steps)
-    subtasks = ", ".join(f'"{step.subtask}"' for step in plan.steps)
-    access = ", ".join(str(list(step.access)) for step in plan.steps)
+    workers = ", ".join(str(step.worker) for step in plan.calls)
+    subtasks = ", ".join(f'"{step.subtask}"' for step in plan.calls)
+    access = ", ".join(str(list(step.access)) for step in plan.calls)
     return f"model_id = [{workers}]\nsubtasks = [{subtasks}]\naccess_list = [{access}]"
 
 

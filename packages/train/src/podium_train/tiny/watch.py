@@ -117,7 +117,7 @@ class Watch:
 
 def score_of(reward: Reward) -> Score:
     """Return a reward with the facts that guards need."""
-    steps = reward.plan.steps if reward.plan else ()
+    steps = reward.plan.calls if reward.plan else ()
     outcome = reward.outcome
     return Score(
         value=reward.value,

@@ -54,7 +54,7 @@ def _rank(trial: Trial) -> tuple[float, float, int]:
     plan, outcome = trial.reward.plan, trial.reward.outcome
     assert plan is not None
     cost = float("inf") if outcome is None or outcome.cost is None else outcome.cost
-    return -(trial.reward.value or 0.0), cost, len(plan.steps)
+    return -(trial.reward.value or 0.0), cost, len(plan.calls)
 
 
 def _example(trial: Trial, arm: PlanArm, style: PromptStyle, source: str) -> Example:

@@ -99,9 +99,9 @@ def _example(
     only = result.rounds[0]
     assert only.plan is not None
     assert only.planner is not None
-    if len(only.plan.steps) > style.max_steps:
+    if len(only.plan.calls) > style.max_steps:
         return f"the plan has more than {style.max_steps} steps"
-    plan = Plan(only.plan.steps)
+    plan = Plan(only.plan.calls)
     return Example(
         messages=messages(_episode(started, pool, score, shows_question), style),
         completion=write_plan(plan, style.spelling).strip(),

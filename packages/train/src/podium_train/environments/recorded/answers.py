@@ -124,12 +124,12 @@ class RecordedAnswers(Environment):
         first round was not recorded.
         """
         query = self.query_of(episode)
-        if any(step.enough is not None for step in plan.steps):
+        if any(step.enough is not None for step in plan.calls):
             return None
         plan = self.as_recorded(episode, plan)
         texts = dict(episode.texts)
         try:
-            for step in plan.steps:
+            for step in plan.calls:
                 check_names(step.subtask, texts)
         except PlanInvalid:
             return PlanOutcome(score=0.0)
@@ -226,15 +226,15 @@ class RecordedAnswers(Environment):
         self, episode: Episode, plan: Plan, ends: Mapping[int, StepEnd], score: float
     ) -> PlanOutcome:
         models = self.models_of(episode)
-        called = [number for number in ends if ends[number].is_called and plan.steps[number].worker < models]
-        asked = [(self._cards[episode.workers[plan.steps[at].worker]], ends[at].usage) for at in called]
+        called = [number for number in ends if ends[number].is_called and plan.calls[number].worker < models]
+        asked = [(self._cards[episode.workers[plan.calls[at].worker]], ends[at].usage) for at in called]
         costs = [card.price.cost(usage) for card, usage in asked if card.price is not None]
         return PlanOutcome(
             score=score,
             cost=sum(costs) if len(costs) == len(asked) else None,
             calls=len(asked),
             tokens=sum(usage.total_tokens for _, usage in asked),
-            outputs=tuple(ends[at].text if at in ends else None for at in range(len(plan.steps))),
+            outputs=tuple(ends[at].text if at in ends else None for at in range(len(plan.calls))),
         )
 
 

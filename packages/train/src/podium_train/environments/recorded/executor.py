@@ -54,7 +54,7 @@ async def run_steps(
     ends: dict[int, StepEnd] = {}
     before = () if earlier is None else earlier.visible(texts)
     for number in sorted(plan.needed):
-        step = plan.steps[number]
+        step = plan.calls[number]
         good = [seen for seen in step.access if ends[seen].text is not None]
         previous = before if step.previous else ()
         if (step.access and not good and not previous) or any(
@@ -76,7 +76,7 @@ async def run_steps(
 
 
 def _shown(plan: Plan, number: int, end: StepEnd) -> VisibleStep:
-    step = plan.steps[number]
+    step = plan.calls[number]
     gap = "" if end.text is not None else "it failed"
     return VisibleStep(number, step.subtask, end.text or "", gap, label=step.label)
 

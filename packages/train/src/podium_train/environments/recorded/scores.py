@@ -30,7 +30,7 @@ class RecordedScores:
             plan: the plan.
             ends: how its needed steps ended.
         """
-        answer = ends[len(plan.steps) - 1].text or ""
+        answer = ends[len(plan.calls) - 1].text or ""
         allowed: Part | None = None
         if isinstance(query, Bundle):
             scores = query.score(answer, self._of_answer)
@@ -39,7 +39,7 @@ class RecordedScores:
             score = self._of_answer(query.text, answer)
         for number, end in ends.items():
             if end.is_unrecorded:
-                asked = part_asked(plan.steps[number], query) if isinstance(query, Bundle) else None
+                asked = part_asked(plan.calls[number], query) if isinstance(query, Bundle) else None
                 if asked is None or asked is not allowed:
                     return None
         return score

@@ -29,7 +29,7 @@ def asked_alone(plan: Plan, bundle: Bundle, models: int) -> Plan:
         bundle: the bundle.
         models: number of workers that answer questions; they come first in the pool.
     """
-    steps = tuple(_alone(step, bundle) if step.worker < models else step for step in plan.steps)
+    steps = tuple(_alone(step, bundle) if step.worker < models else step for step in plan.calls)
     return replace(plan, steps=steps)
 
 

@@ -78,11 +78,11 @@ def oracle(episode: Episode) -> Plan:
 def expected_score(episode: Episode, plan: Plan) -> float:
     """Return how often a plan of the oracle's three forms is right, over all questions of the kind."""
     pool = _skills(episode)
-    first = pool[plan.steps[0].worker]
-    if len(plan.steps) == 1:
+    first = pool[plan.calls[0].worker]
+    if len(plan.calls) == 1:
         return _alone(episode.kind, first)
-    second = pool[plan.steps[1].worker]
-    if plan.steps[0].subtask == "Retrieve":
+    second = pool[plan.calls[1].worker]
+    if plan.calls[0].subtask == "Retrieve":
         both = probability(first, "lookup") * probability(second, "arith")
         return both if episode.kind == "multi" else 0.0
     solved = _alone(episode.kind, first) / ((1 - UNTESTED) if episode.kind == "code" else 1)

@@ -96,13 +96,13 @@ def outcome_of(episode: Episode, plan: Plan, earlier: EarlierRound | None = None
     task = questions.read_task(episode.reference)
     answers: list[str] = []
     cost = 0
-    for step in plan.steps:
+    for step in plan.calls:
         skills = workers.skills_of(episode.workers[step.worker])
         seen = answers[step.access[-1]] if step.access else before if step.previous else None
         answers.append(calls.answer(task, skills, calls.operation_of(step.subtask), seen))
         cost += workers.cost_of(skills)
     score = float(answers[-1] == task.answer)
-    return PlanOutcome(score=score, cost=cost, calls=len(plan.steps), outputs=tuple(answers))
+    return PlanOutcome(score=score, cost=cost, calls=len(plan.calls), outputs=tuple(answers))
 
 
 def world_hash() -> str:

@@ -101,7 +101,7 @@ def _lost(environment: RecordedAnswers, episodes: Sequence[Episode], plans: Sequ
     lost = parts = 0
     for episode, plan in zip(episodes, plans, strict=True):
         count = len(parts_of(environment.query_of(episode)))
-        asked = {step.subtask for step in plan.steps} if plan else set()
+        asked = {step.subtask for step in plan.calls} if plan else set()
         one = "Answer the question." in asked
         found = [f"Answer part {number}." in asked for number in range(1, count + 1)]
         parts += count

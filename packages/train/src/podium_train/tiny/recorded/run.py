@@ -135,7 +135,7 @@ def _validate(world: RecordedWorld, settings: Settings, conductor: TinyConductor
         for temperature in (1.0, 0.0)
     )
     plans = [reward.plan for reward in greedy.rewards]
-    steps = fmean(len(plan.steps) if plan else 0 for plan in plans)
+    steps = fmean(len(plan.calls) if plan else 0 for plan in plans)
     valid = fmean(plan is not None for plan in plans)
     return Validation(
         HeldOut(sampled=fmean(sampled.grades), greedy=fmean(greedy.grades)),
