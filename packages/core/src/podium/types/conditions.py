@@ -11,17 +11,6 @@ OPERATORS = ("is", "in", "not", "less", "more", "exists")
 """The tests of a condition; all of them must hold."""
 
 
-def same(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are equal: 1 equals 1.0, and neither `"1"` nor `true`."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    return bool(one == other)
-
-
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A condition on a typed output. It holds if all its tests hold.
@@ -54,28 +43,6 @@ class Condition:
         found = reference_of(self.ref)
         assert found is not None
         return found
-
-    def holds(self, value: Any, *, exists: bool) -> bool:
-        """Return whether the condition holds for a value; `exists` tells whether there is one.
-
-        Raises:
-            ValueError: there is no value, or it has the wrong type for a test.
-        """
-        if self.tests.get("exists", exists) is not exists:
-            return False
-        others = [(name, operand) for name, operand in self.tests.items() if name != "exists"]
-        if others and not exists:
-            raise ValueError(f"{self.ref} does not exist")
-        return all(self._passes(name, operand, value) for name, operand in others)
-
-    def _passes(self, name: str, operand: Any, value: Any) -> bool:
-        if name in ("less", "more"):
-            if not _is_quantity(value):
-                raise ValueError(f"{self.ref} is {value!r:.60}, and {name} compares numbers")
-            return bool(value < operand if name == "less" else value > operand)
-        if name == "in":
-            return any(same(value, one) for one in operand)
-        return same(value, operand) is (name == "is")
 
     def __str__(self) -> str:
         return f"{self.ref} {', '.join(f'{name} {operand!r}' for name, operand in self.tests.items())}"

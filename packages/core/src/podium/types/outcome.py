@@ -274,6 +274,7 @@ def explain_round(current: Round) -> list[str]:
         lines.append("  The previous answer was kept.")
     elif not current.proposals:
         lines.append(f"  The plan of {len(current.plan.steps)} step(s) was given by the user.")
+    lines += [] if current.plan is None else [f"  In the plan's text, {note}." for note in current.plan.notes]
     lines += [f"  {_outcome(outcome, current)}" for outcome in current.outcomes]
     if current.check is not None:
         verdict = " ".join(current.check.text.split())[:200]

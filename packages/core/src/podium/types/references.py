@@ -8,10 +8,9 @@ A backslash before two braces, `\{{`, makes them literal. Double braces around o
 braces around a name are literal too, if nothing has this name.
 """
 
-import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
 
 RESERVED = frozenset(("item", "index", "outer", "previous"))
 """Names that no named text and no item may have."""
@@ -139,80 +138,3 @@ def bad_reference(step: str, reference: str) -> str:
         return f"{fault}: add the step to the list, or write \\{{{{ for literal braces"
     fault = f"{step} contains {reference!r}, which is not a valid reference"
     return f"{fault}: write {{{{n}}}} for the output of step n, or \\{{{{ for literal braces"
-
-
-def filled(subtask: str, names: Collection[str], value_of: Callable[[Reference], Any]) -> str:
-    """Return a subtask with the values of its references; a value's own double braces are literal.
-
-    In a subtask that is a JSON object or list, a string that is exactly one reference becomes the value.
-
-    Args:
-        subtask: the subtask.
-        names: the names that are references, besides the reserved ones.
-        value_of: returns the value of a reference; a reference for which it returns a `Reference` stays.
-    """
-    kept: list[str] = []
-
-    def value_in(part: Reference) -> Any:
-        value = value_of(part)
-        if isinstance(value, Reference):
-            kept.append(str(value))
-            return f"\0{len(kept) - 1}\0"  # stored texts have no NUL
-        return value
-
-    def in_data(data: Any) -> Any:
-        if isinstance(data, dict):
-            return {key: in_data(each) for key, each in data.items()}
-        if isinstance(data, list):
-            return [in_data(each) for each in data]
-        parts = list(parts_of(data, names)) if isinstance(data, str) else ()
-        if len(parts) == 1 and isinstance(parts[0], Reference):
-            return value_in(parts[0])
-        return in_text(parts) if isinstance(data, str) else data
-
-    def in_text(parts: Iterable[str | Reference]) -> str:
-        return "".join(part if isinstance(part, str) else written(value_in(part)) for part in parts)
-
-    if "{{" not in subtask:
-        return subtask
-    data = json_in(subtask)
-    if data is None:
-        text = in_text(parts_of(subtask, names))
-    else:
-        text = json.dumps(in_data(data), ensure_ascii=False)
-    marked = re.compile(r"(?:\0|\\u0000)([0-9]+)(?:\0|\\u0000)")
-    return marked.sub(lambda found: kept[int(found[1])], _FOUND.sub(lambda found: "\\" + found[0], text))
-
-
-def written(value: Any) -> str:
-    """Return a value as text: a string as it is, other values as compact JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def json_in(text: str) -> Any:
-    """Return the JSON object or list that a text is, bare or in a code fence; `None` for another text."""
-    bare = text.strip()
-    if bare.startswith("```") and bare.endswith("```"):
-        bare = bare.strip("`").removeprefix("json").strip()
-    if not bare.startswith(("{", "[")):
-        return None
-    try:
-        return json.loads(bare, strict=False)
-    except (ValueError, RecursionError):
-        return None
-
-
-def value_at(value: Any, path: tuple[str, ...]) -> Any:
-    """Return the part of a value at a path.
-
-    Raises:
-        KeyError: there is no such part; the argument is the key.
-    """
-    for key in path:
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
-            value = value[int(key)]
-        else:
-            raise KeyError(key)
-    return value

@@ -36,7 +36,11 @@ _OF_PATTERNS = ("additionalProperties", "unevaluatedProperties")
 """Keywords whose meaning depends on `patternProperties`."""
 
 
-class TooComplex(Exception):
+class NotChecked(Exception):
+    """A value was not checked; the argument says what its schema does."""
+
+
+class _TooComplex(Exception):
     """A schema needs too many steps for a value."""
 
 
@@ -86,8 +90,11 @@ class Form(NamedTuple):
         return any(kind in _types(part.schema) for part in map(Form.resolved, self.parts))
 
     def misfit(self, value: Any) -> str:
-        """Return why a value does not have the form; empty if it has."""
-        return _misfit(self.schema, self.root, value)
+        """Return why a value does not have the form; empty if it has, or if that cannot be checked."""
+        try:
+            return fault_of(self.schema, self.root, value)
+        except NotChecked:
+            return ""
 
 
 ANY = Form.of({})
@@ -319,15 +326,20 @@ def _lacks_values(form: Form, kind: str, met: frozenset[int]) -> bool:
     return False
 
 
-def _misfit(schema: Any, root: Any, value: Any) -> str:
+def fault_of(schema: Any, root: Any, value: Any) -> str:
+    """Return why a value does not fit a schema, which may be a part of `root`; empty if it fits.
+
+    Raises:
+        NotChecked: the schema needs too many steps, or has a reference that cannot be resolved.
+    """
     from jsonschema.exceptions import best_match  # noqa: PLC0415 - jsonschema is slow to import
     from referencing.exceptions import Unresolvable  # noqa: PLC0415
 
     try:
         found = best_match(_validator(root).descend(value, schema))
-    except (TooComplex, RecursionError, Unresolvable) as error:
-        why = {TooComplex: "needs too many steps", RecursionError: "is nested too deeply"}
-        return f"it was not checked, because its schema {why.get(type(error), 'has an unknown reference')}"
+    except (_TooComplex, RecursionError, Unresolvable) as error:
+        why = {_TooComplex: "needs too many steps", RecursionError: "is nested too deeply"}
+        raise NotChecked(why.get(type(error), "has a reference that cannot be resolved")) from error
     return "" if found is None else f"{found.json_path}: {found.message:.300}"
 
 
@@ -343,7 +355,7 @@ def _validator(root: Any) -> Any:
     def counted(check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
         def run(*arguments: Any) -> Iterator[Any]:
             if next(left, None) is None:
-                raise TooComplex
+                raise _TooComplex
             yield from check(*arguments) or ()
 
         return run
