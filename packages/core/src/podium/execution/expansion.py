@@ -4,14 +4,14 @@ import json
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podium.execution.node import Frame, Lineage, StepNode, Unmet, Value
 from podium.types.outcome import CONDITION, NO_BRANCH, Outcome, Problem, StepStatus
 from podium.types.references import BadValue, reference_of
 from podium.types.scope import chain_of, own_elements, source_of
-from podium.types.steps import AnyStep, Block, calls_in, named_in_step
+from podium.types.steps import Block, calls_in, inner_of, named_in_step
 
 if TYPE_CHECKING:
     from podium.execution.graph import DependencyGraph
@@ -456,11 +456,6 @@ class Turns(Expansion):
     @property
     def is_whole(self) -> bool:  # noqa: D102 - see the base class
         return self.frame is not None and self.frame.answer.is_whole
-
-
-def inner_of(step: AnyStep) -> AnyStep:
-    """Return what a map does with each item."""
-    return replace(step, each=None, item_name="", when=None, otherwise=None, enough=None)
 
 
 def compact(value: Any) -> str:

@@ -9,7 +9,7 @@ from podium.errors import PlanInvalid, PlanInvalidCode
 from podium.types.conditions import Condition
 from podium.types.references import Reference, named_in, parts_of, reference_of
 from podium.types.schemas import ANY, Form
-from podium.types.steps import OUTER, AnyStep, Block, Step, depends_on
+from podium.types.steps import OUTER, AnyStep, Block, Step, depends_on, inner_of
 
 MOST_DEPTH = 4
 """Maximum nesting of blocks."""
@@ -340,7 +340,7 @@ def own_elements(steps: Sequence[AnyStep], number: int) -> dict[int, bool]:
     if steps[number].each is None:
         return {}
     own, found = chain_of(steps, number), dict[int, bool]()
-    for seen in depends_on(replace(steps[number], each=None, when=None, otherwise=None, enough=None)):
+    for seen in depends_on(inner_of(steps[number])):
         if seen < number and steps[seen].each is not None:
             other = chain_of(steps, seen)
             if own[: len(other)] == other or other[: len(own)] == own:

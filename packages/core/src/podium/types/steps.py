@@ -233,6 +233,11 @@ def waits_of(step: AnyStep) -> list[Reference]:
     return [reference for reference in found if reference is not None]
 
 
+def inner_of(step: AnyStep) -> AnyStep:
+    """Return what a map does with each item."""
+    return replace(step, each=None, item_name="", when=None, otherwise=None, enough=None)
+
+
 def named_in_step(step: AnyStep) -> set[str]:
     """Return the names to which a step and the steps inside of it refer."""
     found = waits_of(step)
