@@ -316,7 +316,7 @@ class RunContext:
         request = self.request
         return request.tools is not None or bool(request.tool_messages) or request.sampling != _PLAIN
 
-    def tell(self, kind: Callable[..., Event], **facts: object) -> None:
+    def tell(self, kind: Callable[..., Event], /, **facts: object) -> None:
         """Emit an event of this run, if there are listeners."""
         if self.emit is not None:
             self.emit(kind(run_id=self.request.run_id, at=self.now(), **facts))

@@ -34,8 +34,9 @@ class Batch:
     node: StepNode
     """The map or block."""
     nodes: list[StepNode] = field(default_factory=list)
-    ready: list[StepNode] | None = None
-    """Those that wait at the gate; `None` before it was asked, and after."""
+    ready: list[StepNode] = field(default_factory=list)
+    """The steps that wait at its gate, also those inside of items."""
+    is_asked: bool = False
     is_open: bool = False
 
 
@@ -192,8 +193,6 @@ class Items(Expansion):
         self._graph.due[self.node] = None
 
     def advance(self) -> Sequence[StepNode]:  # noqa: D102 - see the base class
-        if self.node.unmet is not None:
-            raise Unmet(*self.node.unmet)
         self._check_size(self._arrived)
         if self._has_source_ended and not self._is_joined:
             gaps, self._gaps = self._gaps, []
@@ -203,9 +202,8 @@ class Items(Expansion):
         for item in self._taken():
             made += [] if (node := self._made(item)) is None else [node]
         batch.nodes = made
-        if self.source is None or self._is_joined:
-            for node in made:
-                node.batch = batch
+        for node in made:
+            node.batch = batch if self.source is None or self._is_joined else self.node.batch
         return made
 
     def _taken(self) -> Iterator[Item]:
@@ -397,10 +395,9 @@ class Turns(Expansion):
         self._graph.end_unseen(self.frame, () if block.until is None else [block.until.reference])
         self.children += made
         self.left = len(made)
-        if self.turn > 1:
-            batch = Batch(node, made)
-            for each in made:
-                each.batch = batch
+        batch = Batch(node, made) if self.turn > 1 else node.batch
+        for each in made:
+            each.batch = batch
         return made
 
     @property

@@ -21,6 +21,7 @@ from podium.execution.graph import DependencyGraph
 from podium.execution.node import StepNode
 from podium.planners.planner import Planner, PlanRequest, asked_steps
 from podium.types.messages import Message, estimate_usage
+from podium.types.references import Reference, filled, parts_of
 from podium.types.steps import Step, calls_in, static_place
 from podium.usage import Usage, estimate_tokens
 from podium.workers.worker import Card, Request, VisibleStep, most_tokens
@@ -200,6 +201,10 @@ def need_of_step(context: RunContext, step: Step, seen: Sequence[VisibleStep] = 
     """Return what a call for a step needs, beside the outputs of the steps `seen`."""
     worker = context.settings.pool.workers[step.worker]
     before = context.previous.visible if step.previous else ()
+    numbers = {each.step for each in seen}
+    references = [part for part in parts_of(step.subtask) if isinstance(part, Reference)]
+    if unknown := [each for each in references if each.path or each.root not in numbers]:
+        step = replace(step, subtask=filled(step.subtask, dict.fromkeys(unknown, "")))
     try:
         shown = context.input_of(worker, step, [*before, *seen])
     except PlanInvalid:  # the step fails when it starts
@@ -344,6 +349,10 @@ class Fit:
         except LimitExceeded:
             self._context.ledger.spare(*enough, steps=steps, what=what)
             raise
+
+    def floor(self, state: StepNode) -> Spend:
+        """Return the least that a call of a step needs."""
+        return self._need(state).floor
 
     def kept(self) -> Kept:
         """Return the least that the steps without a call need, which nested runs leave to them."""

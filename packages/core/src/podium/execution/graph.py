@@ -247,10 +247,12 @@ class DependencyGraph:
 
     def verdict(self, state: StepNode) -> Verdict:
         """Return what to do with a step, based on the steps that have ended."""
-        if state.visible is not None or state.outcome is not None or state.reason is not None:
+        if state.outcome is not None or state.reason is not None:
             return "wait"
         if state.unmet is not None:
             return "end"
+        if state.visible is not None:
+            return "wait"
         is_free = state.acts or state.expands or state.step.when is not None
         if self.plan is None and is_free:
             return "wait"

@@ -229,6 +229,15 @@ class StepNode:
         return self.step
 
     @property
+    def closed_batch(self) -> "Batch | None":
+        """The outermost batch around the step whose gate has not let it in; `None` if it may start."""
+        batch, found = self.batch, None
+        while batch is not None:
+            found = found if batch.is_open else batch
+            batch = batch.node.batch
+        return found
+
+    @property
     def needs_call(self) -> bool:
         """Whether the step must still call a worker, and no call for it is running."""
         if self.outcome is not None or self.reason is not None:

@@ -12,8 +12,9 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from podium.aio.sync import interrupt_of
 from podium.errors import ConfigError, WorkerActs
 from podium.execution.context import NO_OUTCOMES, HostExit, Pause, RunContext, StepStarter
-from podium.execution.expansion import NOT_NEEDED, Ending
+from podium.execution.expansion import NOT_NEEDED, Batch, Ending
 from podium.execution.fit import Fit
+from podium.execution.gate import Gate, Slots
 from podium.execution.graph import (
     ABORTED,
     ENOUGH,
@@ -52,6 +53,7 @@ class RoundScheduler:
         may_replan: bool = False,
         paid: PaidResults | None = None,
         approve: Approver | None = None,
+        approve_fan_out: Approver | None = None,
     ) -> None:
         self.run_id = context.request.run_id
         self.round = number
@@ -79,7 +81,9 @@ class RoundScheduler:
         self._is_hosted = context.request.step_starter is not None
         """Whether a host starts the steps. Before the plan is complete, the run starts them itself."""
         self._tasks = anyio.create_task_group()
-        self._room = anyio.Semaphore(context.settings.limits.concurrency, fast_acquire=True)
+        most = [card.concurrency for card in context.settings.pool.cards]
+        self._slots = Slots(context.settings.limits.concurrency, most)
+        self._gate = Gate(context, self._graph, self._fit, approve_fan_out, number)
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -253,8 +257,40 @@ class RoundScheduler:
         return ready
 
     def _start(self, ready: Iterable[StepNode]) -> None:
-        for state in ready:
+        for state in self._let_in(ready):
             self._tasks.start_soon(self._work, state)
+
+    def _let_in(self, ready: Iterable[StepNode]) -> list[StepNode]:
+        """Return the steps that may start now; the others wait at the gates of the items around them."""
+        free: list[StepNode] = []
+        for state in ready:
+            if (batch := state.closed_batch) is None:
+                free.append(state)
+                continue
+            batch.ready.append(state)
+            if not batch.is_asked:
+                batch.is_asked = True
+                self._tasks.start_soon(self._ask, batch)
+        return free
+
+    async def _ask(self, batch: Batch) -> None:
+        """Start the steps that wait at a gate, or end the map or the loop."""
+        try:
+            problem = await self._gate.passes(batch)
+        except BUGS as bug:
+            self.stop(bug)
+            return
+        if problem is not None and problem.code == WAITING:
+            self.waits[batch.node.index] = problem
+            return
+        if problem is None:
+            batch.is_open = True
+        elif batch.node.outcome is None:
+            batch.node.unmet = "failed", problem
+            self._graph.due[batch.node] = None
+        ready, batch.ready = batch.ready, []
+        decided = self._decide(each for each in batch.nodes if each.unmet is not None)
+        self._start(self._settle([*decided, *(each for each in ready if each.outcome is None)]))
 
     async def _work(self, state: StepNode) -> None:
         """Run a step, then the steps that it releases: the first in this task, the others in new tasks."""
@@ -277,6 +313,7 @@ class RoundScheduler:
             if current.outcome is None or self.broke is not None:  # left to the host, or a bug
                 return
             ready = self._admitted(self._settle(self._release(current)))
+            ready = self._let_in(ready)
             current = ready.pop(0) if ready else None
             self._start(ready)
 
@@ -338,6 +375,8 @@ class RoundScheduler:
             return ()
         found: list[StepNode] = []
         try:
+            if state.unmet is not None:
+                raise Unmet(*state.unmet)
             found += expansion.advance()
             ending = expansion.ending()
         except Unmet as unmet:
@@ -433,13 +472,15 @@ class RoundScheduler:
             repeats=None if state.action is None else self._paid.repeats(state),
             offers_tools=self._graph.has_whole_inputs(state),
         )
-        deadline = min(context.ledger.deadline, context.clock() + context.settings.limits.step_seconds)
+        deadline = context.ledger.deadline
         outcome, is_left = None, False
         with anyio.CancelScope(deadline=deadline) as scope:
             state.scope = scope
             try:
-                async with self._room:
+                async with self._slots.slot(state):
                     await checkpoint_if_cancelled()  # a slot can become free at the moment of a cancellation
+                    deadline = min(deadline, context.clock() + context.settings.limits.step_seconds)
+                    scope.deadline = deadline
                     outcome = await runner.run(deadline)
             except HostExit as left:
                 if state.early is None:

@@ -1,6 +1,6 @@
 """The class `Policy`: rules for plans and for the data that workers see."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
@@ -56,7 +56,7 @@ Approve = Asked | Literal["later"]
 """A function that decides, or `"later"`: the run stops and waits in its journal for `Conductor.decide`."""
 
 
-Ask = Literal["plans", "actions"]
+Ask = Literal["plans", "actions", "fan-outs"]
 """What an approval is for: see `Policy.ask`."""
 _MOST_TOLD = 5
 """Maximum number of breaches in an error message."""
@@ -96,7 +96,14 @@ class Policy:
     """Approves plans or actions before they start; `None` means no approval."""
     ask: Ask = "plans"
     """What `approve` approves: each plan before it runs, or each action at its arguments, while the other
-    steps run. A decision counts for this step with these arguments."""
+    steps run, or only items and turns above `ask_above`. A decision counts for this step with these arguments
+    or items."""
+    ask_above: Mapping[str, float] = field(default_factory=dict)
+    """Maximum `calls` and `cost` in USD of a run without approval: before items of a map or a further turn
+    would exceed one of them, `approve` is asked. Without `approve`, the run ends then."""
+    fan_out: Literal["fit"] | None = None
+    """With `"fit"`, as many items of a map start as the limits allow, in order. By default, a map whose items
+    do not fit the limits fails."""
     labels: Collection[str] = ()
     """Labels that no worker of the pool has: those of queries, and of workers inside nested conductors. With
     rules, a run accepts only these labels and those of the pool."""
@@ -135,9 +142,19 @@ class Policy:
         if not (self.approve is None or self.approve == "later" or callable(self.approve)):
             raise ConfigError(f"Policy.approve is {self.approve!r:.80}: set a function, or 'later'")
         if self.ask not in get_args(Ask):
-            raise ConfigError(f"Policy.ask is {self.ask!r:.40}: write 'plans' or 'actions'")
+            raise ConfigError(f"Policy.ask is {self.ask!r:.40}: write 'plans', 'actions' or 'fan-outs'")
         if self.ask == "actions" and self.approve is None:
             raise ConfigError("Policy.ask is 'actions', but nobody approves them: set Policy.approve")
+        if self.ask == "fan-outs" and not self.ask_above:
+            raise ConfigError(
+                "Policy.ask is 'fan-outs', and no amount needs an approval: set Policy.ask_above"
+            )
+        for name, most in {**self.ask_above}.items():
+            if name not in ("calls", "cost") or isinstance(most, bool) or not most >= 0:
+                told = 'write numbers, as in {"calls": 25, "cost": 1.0}'
+                raise ConfigError(f"Policy.ask_above has {name!r:.40}: {most!r:.40}: {told}")
+        if self.fan_out not in (None, "fit"):
+            raise ConfigError(f"Policy.fan_out is {self.fan_out!r:.40}: write 'fit', or leave it out")
 
     @property
     def parts(self) -> tuple["Policy", ...]:
@@ -173,9 +190,21 @@ class Policy:
         return frozenset().union(*(part.unknown for part in self.parts))
 
     def approvers_of(self, ask: Ask) -> tuple[Approve, ...]:
-        """The approvals that a plan, or an action, needs, in order; `"later"` is last."""
-        asked = [part.approve for part in self.parts if part.approve is not None and part.ask == ask]
+        """The approvals that a plan, an action or a fan-out needs, in order; `"later"` is last."""
+        parts = [part for part in self.parts if part.ask == ask or (ask == "fan-outs" and part.ask_above)]
+        asked = [part.approve for part in parts if part.approve is not None]
         return tuple(sorted(asked, key=lambda approve: approve == "later"))
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """The lowest `ask_above` of all parts."""
+        given = [(name, most) for part in self.parts for name, most in part.ask_above.items()]
+        return {name: min(most for other, most in given if other == name) for name, _ in given}
+
+    @property
+    def takes_what_fits(self) -> bool:
+        """Whether `fan_out` of a part is `"fit"`."""
+        return any(part.fan_out == "fit" for part in self.parts)
 
     @property
     def waits(self) -> bool:

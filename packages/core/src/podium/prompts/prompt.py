@@ -162,10 +162,10 @@ def named_texts(subtask: str, texts: Mapping[str, str]) -> tuple[tuple[str, str]
     return tuple((name, texts[name]) for name in (names_in(subtask) if texts else ()) if name in texts)
 
 
-def check_names(subtask: str, texts: Collection[str]) -> None:
-    """Raise `PlanInvalid` if a subtask names a text that a run with texts does not have."""
+def check_names(subtask: str, texts: Collection[str], items: Collection[str] = ()) -> None:
+    """Raise `PlanInvalid` if a subtask names a text that a run with texts does not have, and no item has."""
     for name in names_in(subtask) if texts else ():
-        if name not in texts:
+        if name not in texts and name not in items:
             known = ", ".join(texts)
             raise PlanInvalid(
                 "bad_reference",

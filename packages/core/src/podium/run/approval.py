@@ -19,7 +19,7 @@ from podium.execution.node import StepNode
 from podium.execution.step import StepRunner
 from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest
-from podium.policy.policy import Asked
+from podium.policy.policy import Ask, Asked
 from podium.prompts.prompt import judge_prompt
 from podium.run.forecast import forecast_plan
 from podium.run_state.paid import step_key
@@ -102,7 +102,12 @@ def _on_end(given: ActionDecided, state: RunState) -> ActionDecided:
 
 
 async def request_approval(
-    context: RunContext, number: int, plan: Plan, labels: frozenset[str], action: Action | None = None
+    context: RunContext,
+    number: int,
+    plan: Plan,
+    labels: frozenset[str],
+    action: Action | None = None,
+    kind: Ask = "actions",
 ) -> Plan | Problem:
     """Return the approved plan, which may be changed; the problem if it or the action is not approved."""
     known, policy = context.paid_results, context.policy
@@ -113,19 +118,23 @@ async def request_approval(
         recorded = known.round(number)
         was_asked, decided = recorded.is_asked, recorded.decision
     else:
-        what, asked = f"the action of step {action.step}", action.asked
-        waits = f"step {action.step} waits for approval: {action.worker} {asked}"
+        name = action.path or str(action.step)
+        what, asked = f"the action of step {name}", action.asked
+        waits = f"step {name} waits for approval: {action.worker} {asked}"
+        if kind == "fan-outs":
+            what, waits = f"the fan-out of step {name}", f"step {name} waits for approval: {asked}"
         where |= {"step": action.step, "action": action.key}
         place = action.round, action.step, action.key
         was_asked, decided = place in known.approvals, known.approvals.get(place)
-    asks = policy.approvers_of("plans" if action is None else "actions")
+    kind = "plans" if action is None else kind
+    asks = policy.approvers_of(kind)
     if not plan.steps or not (asks or was_asked or decided is not None):
         return plan
     try:
         if decided is None:
             context.tell(ApprovalAsked, plan=plan, asked=asked, **where)
             if asks:  # without an approver, it keeps waiting
-                decided = await _decide(context, number, plan, labels, action)
+                decided = await _decide(context, number, plan, labels, action, kind)
             if decided is None:
                 return Problem(WAITING, waits)
             facts = {"approved": decided.approved, "plan": decided.plan, "why": decided.why}
@@ -139,12 +148,12 @@ async def request_approval(
 
 
 async def _decide(
-    context: RunContext, number: int, plan: Plan, labels: frozenset[str], action: Action | None = None
+    context: RunContext, number: int, plan: Plan, labels: frozenset[str], action: Action | None, kind: Ask
 ) -> ApprovalGiven | None:
     """Ask all approvers in order, each for the plan that the earlier ones approved; `None` means to wait."""
     given = partial(ApprovalGiven, run_id=context.request.run_id, at=context.now(), round=number)
     current = plan
-    for approve in context.policy.approvers_of("plans" if action is None else "actions"):
+    for approve in context.policy.approvers_of(kind):
         if approve == "later":
             if context.request.caller is not None:
                 return given(approved=False, why="the approval is 'later', and a nested run cannot wait")

@@ -364,7 +364,7 @@ class PlanRequester:
         plan.check_types([None] * len(cards))
         plan.check_runs()
         for step in plan.calls:
-            check_names(step.subtask, context.request.context)
+            check_names(step.subtask, context.request.context, plan.item_names)
         checked = context.policy.check(plan, cards, context.labels, previous)
         if checked is not plan:
             written.changed = checked.why

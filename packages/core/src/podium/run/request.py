@@ -189,7 +189,7 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     plan.check_types([None] * len(pool))
     plan.check_runs()
     for step in plan.calls:
-        check_names(step.subtask, request.context)
+        check_names(step.subtask, request.context, plan.item_names)
     if rules.silent:
         return request
     return replace(request, plan=rules.check(plan, pool.cards, request.labels))

@@ -176,10 +176,15 @@ class Rounds:
         context, why = self.context, begun.why
         last = not self._improvements and context.settings.accept is None
         context.tell(RoundStarted, round=number, why=why)
-        asks = context.paid_results.approvals or context.policy.approvers_of("actions")
-        approve = self._approve if asks else None
+        approvals, policy = context.paid_results.approvals, context.policy
         execution = RoundScheduler(
-            context, number, last=last, may_replan=self._replans > 0, paid=begun.paid, approve=approve
+            context,
+            number,
+            last=last,
+            may_replan=self._replans > 0,
+            paid=begun.paid,
+            approve=self._approve if approvals or policy.approvers_of("actions") else None,
+            approve_fan_out=self._approve_fan_out if policy.approvers_of("fan-outs") else None,
         )
         proposals: list[Proposal] = []
         plan, refused = given, None
@@ -231,6 +236,11 @@ class Rounds:
     async def _approve(self, action: Action, plan: Plan, labels: frozenset[str]) -> Problem | None:
         """Return why an action may not start; `None` if it is approved."""
         given = await request_approval(self.context, action.round, plan, labels, action)
+        return given if isinstance(given, Problem) else None
+
+    async def _approve_fan_out(self, action: Action, plan: Plan, labels: frozenset[str]) -> Problem | None:
+        """Return why items or a turn may not start; `None` if they are approved."""
+        given = await request_approval(self.context, action.round, plan, labels, action, "fan-outs")
         return given if isinstance(given, Problem) else None
 
     def _stop(self, execution: RoundScheduler, number: int) -> None:

@@ -50,18 +50,19 @@ def group_of(path: str) -> str:
 def plan_hash(plan: Plan, workers: Sequence[str]) -> str:
     """Return the hash of a plan; secrets are left out, because journals have no secrets."""
     if plan.is_workflow:
-        return _hash(plan.to_json(workers)["steps"])
-    return _hash(
+        return hash_of(plan.to_json(workers)["steps"])
+    return hash_of(
         [[workers[step.worker], step.subtask, step.access, step.previous, step.least] for step in plan.calls]
     )
 
 
 def action_key(worker: str, asked: str) -> str:
     """Return the hash of an action; secrets are left out, because journals have no secrets."""
-    return _hash([worker, asked])
+    return hash_of([worker, asked])
 
 
-def _hash(told: object) -> str:
+def hash_of(told: object) -> str:
+    """Return the hash of JSON data without secrets."""
     return sha256(scrub(json.dumps(told)).encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -131,7 +131,13 @@ class RunState:
             case told.RunStopped():
                 self.end, self.settled = event, len(self.ends)
                 self._interrupt()
-            case told.NestedRunEnded() | told.PlanDelta() | told.StepDelta() | told.AnswerDelta():
+            case (
+                told.FanOut()
+                | told.NestedRunEnded()
+                | told.PlanDelta()
+                | told.StepDelta()
+                | told.AnswerDelta()
+            ):
                 pass
             case _:
                 assert_never(event)

@@ -6,7 +6,7 @@ An event has the ids of its run, round, step and attempt. A nested run has its o
 
 import re
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from podium.budget.limits import Limits, Spend
 from podium.secrets import scrub_data
@@ -187,6 +187,24 @@ class ApprovalGiven(_OfRound):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FanOut(_OfStep):
+    """Items of a map, or a further turn of a loop, are about to start; recorded items are not counted."""
+
+    path: str = ""
+    """The name of the map or the loop inside of maps and blocks; see `Outcome.path`."""
+    kind: Literal["items", "turn"]
+    count: int
+    """The number of items; 1 for a turn."""
+    expected: Spend
+    """What they, and the maps over their outputs, are expected to need: by the latest answers of their
+    workers, and without answers the least. A loop counts with all its turns."""
+    worst: Spend
+    """What they need at most."""
+    first: tuple[str, ...] = ()
+    """The first items, shortened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActionDecided(_OfStep):
     """A person said whether an action was carried out."""
 
@@ -320,6 +338,7 @@ Event = (
     | PlanReady
     | ApprovalAsked
     | ApprovalGiven
+    | FanOut
     | ActionDecided
     | StepStarted
     | StepDelta

@@ -153,6 +153,11 @@ class Plan:
         return tuple(calls_in(self.steps)) if self.is_workflow else self.steps  # type: ignore[return-value]
 
     @property
+    def item_names(self) -> frozenset[str]:
+        """The names that maps of the plan give to their items (`as`)."""
+        return frozenset(place.step.item_name for place in self.outline) if self.is_workflow else frozenset()
+
+    @property
     def outline(self) -> tuple[Place, ...]:
         """All steps, first those of the plan in order, and then those of blocks."""
         return outline(self.steps)

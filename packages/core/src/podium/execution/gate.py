@@ -1,0 +1,328 @@
+"""What lets steps start: the gate before items and turns, and the slots of the run."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import ceil
+from typing import NamedTuple
+
+import anyio
+
+from podium.budget.limits import NOTHING, Spend
+from podium.errors import LimitExceeded
+from podium.execution.context import RunContext
+from podium.execution.expansion import Batch, Items, Turns
+from podium.execution.fit import LEAST, Fit, need_of_step
+from podium.execution.graph import DependencyGraph
+from podium.execution.node import StepNode
+from podium.execution.reuse import Approver
+from podium.run_state.actions import hash_of
+from podium.types.events import FanOut
+from podium.types.outcome import Action, Problem, total_cost
+from podium.types.references import written
+from podium.types.scope import source_of
+from podium.types.steps import AnyStep, Block, Step, calls_in, count_of
+from podium.usage import Usage
+
+_FIRST = 3
+"""The number of items that are told."""
+_MOST_CHARS = 200
+"""Maximum characters of an item that is told."""
+_MEDIAN = 0.5
+
+
+class Slots:
+    """The slots of a run: the steps of earlier items go first, and no worker has more than it can run."""
+
+    def __init__(self, size: int, most: Sequence[int | None]) -> None:
+        self._free = size
+        self._of_workers = list(most)
+        """For each worker: the number of its free slots; `None` for no limit."""
+        self._numbers = count()
+        self._waiting: list[tuple[tuple[int, ...], int, int, anyio.Event]] = []
+
+    @asynccontextmanager
+    async def slot(self, state: StepNode) -> AsyncIterator[None]:
+        """Wait for a slot, and hold it in the block."""
+        worker = state.call.worker
+        if self._waiting or not self._free or self._of_workers[worker] == 0:
+            await self._wait(worker, state.order)
+        else:
+            self._enter(worker)
+        try:
+            yield
+        finally:
+            self._leave(worker)
+
+    async def _wait(self, worker: int, order: tuple[int, ...]) -> None:
+        event = anyio.Event()
+        entry = order, next(self._numbers), worker, event
+        heappush(self._waiting, entry)
+        self._admit()
+        try:
+            await event.wait()
+        except anyio.get_cancelled_exc_class():
+            if event.is_set():
+                self._leave(worker)
+            else:
+                self._waiting.remove(entry)
+                heapify(self._waiting)
+            raise
+
+    def _enter(self, worker: int) -> None:
+        self._free -= 1
+        if (free := self._of_workers[worker]) is not None:
+            self._of_workers[worker] = free - 1
+
+    def _leave(self, worker: int) -> None:
+        self._free += 1
+        if (free := self._of_workers[worker]) is not None:
+            self._of_workers[worker] = free + 1
+        self._admit()
+
+    def _admit(self) -> None:
+        """Give the free slots to the first steps whose workers have free slots."""
+        passed = []
+        while self._free and self._waiting:
+            first = heappop(self._waiting)
+            if self._of_workers[first[2]] == 0:
+                passed.append(first)
+                continue
+            self._enter(first[2])
+            first[3].set()
+        for each in passed:
+            heappush(self._waiting, each)
+
+
+class Amount(NamedTuple):
+    """What executions are expected to need, and what they need at most."""
+
+    expected: Spend = NOTHING
+    worst: Spend = NOTHING
+
+    def times(self, number: int, most: int | None = None) -> "Amount":
+        """Return the amount of several executions."""
+        return Amount(_times(self.expected, number), _times(self.worst, most or number))
+
+
+class Gate:
+    """Checks that items or a turn fit what is left of the limits, and asks for approval above thresholds."""
+
+    def __init__(
+        self, context: RunContext, graph: DependencyGraph, fit: Fit, approve: Approver | None, number: int
+    ) -> None:
+        self._context = context
+        self._graph = graph
+        self._fit = fit
+        self._approve = approve
+        self._round = number
+        self._approved = NOTHING
+        """The highest total that was approved."""
+        self._amounts: dict[tuple[int, bool], Amount] = {}
+
+    async def passes(self, batch: Batch) -> Problem | None:
+        """Return why the executions of a batch may not start; `None` if they may."""
+        nodes = [each for each in batch.nodes if each.outcome is None and each.reason is None]
+        if not nodes:
+            return None
+        fewest, all_turns = (
+            self._total(batch, nodes, is_one_turn=True),
+            self._total(batch, nodes, is_one_turn=False),
+        )
+        self._tell(batch, nodes, all_turns)
+        try:
+            self._check(batch, nodes, fewest.expected)
+        except LimitExceeded as error:
+            fitting = self._fitting(batch, nodes)
+            if not fitting:
+                return Problem.of(error)
+            for each in nodes[fitting:]:
+                each.unmet = "skipped", Problem(error.code, f"it does not fit the limits: {error}")
+            nodes = nodes[:fitting]
+            all_turns = self._total(batch, nodes, is_one_turn=False)
+        return await self._asked(batch, nodes, all_turns)
+
+    def _fitting(self, batch: Batch, nodes: Sequence[StepNode]) -> int:
+        """Return how many of the first items fit the limits; 0 if not all of them may be left out."""
+        if not self._context.policy.takes_what_fits or not isinstance(batch.node.expansion, Items):
+            return 0
+        low, high = 0, len(nodes) - 1
+        while low < high:
+            middle = ceil((low + high) / 2)
+            try:
+                self._check(
+                    batch, nodes[:middle], self._total(batch, nodes[:middle], is_one_turn=True).expected
+                )
+                low = middle
+            except LimitExceeded:
+                high = middle - 1
+        return low
+
+    def _check(self, batch: Batch, nodes: Sequence[StepNode], expected: Spend) -> None:
+        """Raise `LimitExceeded` if an amount, and what the other steps need, is more than is left."""
+        besides = [
+            _times(self._fit.floor(each), sum(1 for _ in calls_in([each.step])))
+            for each in self._graph.states
+            if each.expansion is None and each.needs_call and each not in batch.node.followers
+        ]
+        what = (
+            f"{self._told(batch, nodes)}, and the steps that the answer needs besides, are expected to need"
+        )
+        self._context.ledger.spare(expected, *besides, what=what)
+
+    async def _asked(self, batch: Batch, nodes: Sequence[StepNode], amount: Amount) -> Problem | None:
+        """Ask for approval if the total of the run is above a threshold, and was not approved."""
+        above, context = self._context.policy.thresholds, self._context
+        spent = context.ledger.spent
+        total = Spend(
+            spent.calls + amount.expected.calls, cost=total_cost([spent.cost, amount.expected.cost])
+        )
+        over = [
+            name
+            for name, most in above.items()
+            if (found := getattr(total, name)) is None
+            or found > max(most, getattr(self._approved, name) or 0)
+        ]
+        if not over:
+            return None
+        told = self._told(batch, nodes)
+        asked = f"{told}: {_words(amount.expected)} expected, {_words(amount.worst)} at most"
+        key = hash_of([batch.node.name, [written(self._data(each)) for each in nodes]])
+        action = Action(
+            run_id=context.request.run_id,
+            round=self._round,
+            step=batch.node.index,
+            path=batch.node.path,
+            worker="",
+            asked=asked,
+            key=key,
+        )
+        plan = self._graph.plan
+        assert plan is not None
+        if self._approve is None:
+            limits = " and ".join(f"{name} {above[name]:g}" for name in over)
+            why = f"{asked}; the run would need {_words(total)}, and Policy.ask_above is {limits}"
+            return Problem(LimitExceeded.code, f"{why}: raise it, or set an approver (Policy.approve)")
+        problem = await self._approve(action, plan, batch.node.labels)
+        if problem is None:
+            self._approved = total
+        return problem
+
+    def _tell(self, batch: Batch, nodes: Sequence[StepNode], amount: Amount) -> None:
+        is_turn = isinstance(batch.node.expansion, Turns)
+        self._context.tell(
+            FanOut,
+            round=self._round,
+            step=batch.node.index,
+            path=batch.node.path,
+            kind="turn" if is_turn else "items",
+            count=1 if is_turn else len(nodes),
+            expected=amount.expected,
+            worst=amount.worst,
+            first=()
+            if is_turn
+            else tuple(written(self._data(each))[:_MOST_CHARS] for each in nodes[:_FIRST]),
+        )
+
+    def _told(self, batch: Batch, nodes: Sequence[StepNode]) -> str:
+        expansion = batch.node.expansion
+        if isinstance(expansion, Turns):
+            return f"turn {expansion.turn} of step {batch.node.name}"
+        return f"{len(nodes)} item{'' if len(nodes) == 1 else 's'} of step {batch.node.name}"
+
+    def _data(self, node: StepNode) -> object:
+        return node.names["item"].data if "item" in node.names else None
+
+    def _total(self, batch: Batch, nodes: Sequence[StepNode], *, is_one_turn: bool) -> Amount:
+        """Return what the executions of a batch, and of the maps over their outputs, need."""
+        node, expansion = batch.node, batch.node.expansion
+        own = _sum([self._left(each, is_one_turn=is_one_turn) for each in nodes])
+        if isinstance(expansion, Items):
+            return _sum([own, _sum(self._later(node, is_one_turn=is_one_turn)).times(len(nodes))])
+        assert isinstance(node.step, Block) and isinstance(expansion, Turns)
+        more = 0 if is_one_turn else (node.step.most or 1) - expansion.turn
+        turn = _sum([self._of(step, is_one_turn=is_one_turn) for step in node.step.steps])
+        return _sum([own, turn.times(more)])
+
+    def _left(self, node: StepNode, *, is_one_turn: bool) -> Amount:
+        """Return what an item, or a step of a turn, still needs; what is recorded has ended."""
+        if node.outcome is not None:
+            return Amount()
+        if node.expansion is None:
+            return self._of(node.step, is_one_turn=is_one_turn)
+        frame = node.expansion.frame if isinstance(node.expansion, Turns) else None
+        children = node.expansion.children if frame is None else frame.nodes
+        return _sum([self._left(each, is_one_turn=is_one_turn) for each in children])
+
+    def _later(self, node: StepNode, *, is_one_turn: bool) -> list[Amount]:
+        """Return what an item needs in the maps over the outputs of a map."""
+        found = []
+        for follower in node.followers:
+            if source_of(follower.frame.steps, follower.number) == node.number:
+                found.append(self._of(follower.step, is_one_turn=is_one_turn, is_item=True))
+                found += self._later(follower, is_one_turn=is_one_turn)
+        return found
+
+    def _of(self, step: AnyStep, *, is_one_turn: bool, is_item: bool = False) -> Amount:
+        """Return what a step needs; a list that is not known yet counts with one item, and at most all."""
+        key = id(step), is_one_turn
+        if key not in self._amounts:
+            self._amounts[key] = (
+                self._priced(step) if isinstance(step, Step) else self._inside(step, is_one_turn)
+            )
+        amount = self._amounts[key]
+        if step.each is None or is_item:
+            return amount
+        known = None if isinstance(step.each, str) else count_of(step.each)
+        most = self._graph.limits.items if known is None else known
+        return amount.times(1 if known is None else known, most)
+
+    def _inside(self, step: Block, is_one_turn: bool) -> Amount:
+        turns, most = 1, step.most or 1
+        amount = _sum([self._of(inner, is_one_turn=is_one_turn) for inner in step.steps])
+        return amount.times(turns if is_one_turn else most, most)
+
+    def _priced(self, step: Step) -> Amount:
+        """Return what a call needs, by the latest answers of its worker; without them the least."""
+        pool, limits = self._context.settings.pool, self._graph.limits
+        need, card = need_of_step(self._context, step), pool.cards[step.worker]
+        worst = Spend(1, need.least.input_tokens, need.most)
+        if not pool.workers[step.worker].uses_tokens:
+            return Amount(Spend(1, cost=need.least.cost), Spend(1, cost=need.least.cost))
+        usual = pool.states[step.worker].history.output_tokens(_MEDIAN)
+        written_tokens = min(usual or LEAST, need.most or LEAST)
+        expected = Spend(1, need.expected, written_tokens)
+        if card.price is None:
+            return Amount(_with_cost(expected, limits.unpriced), _with_cost(worst, limits.unpriced))
+        likely = card.price.cost(Usage(need.expected, written_tokens))
+        return Amount(
+            _with_cost(expected, likely), _with_cost(worst, card.price.most(worst.input_tokens, need.most))
+        )
+
+
+def _with_cost(spend: Spend, cost: float | None) -> Spend:
+    return Spend(spend.calls, spend.input_tokens, spend.output_tokens, cost)
+
+
+def _times(spend: Spend, number: int) -> Spend:
+    cost = None if spend.cost is None else spend.cost * number
+    return Spend(spend.calls * number, spend.input_tokens * number, spend.output_tokens * number, cost)
+
+
+def _sum(amounts: Sequence[Amount]) -> Amount:
+    return Amount(_added([each.expected for each in amounts]), _added([each.worst for each in amounts]))
+
+
+def _added(spends: Sequence[Spend]) -> Spend:
+    return Spend(
+        sum(each.calls for each in spends),
+        sum(each.input_tokens for each in spends),
+        sum(each.output_tokens for each in spends),
+        total_cost(each.cost for each in spends),
+    )
+
+
+def _words(spend: Spend) -> str:
+    cost = "cost unknown" if spend.cost is None else f"${spend.cost:.4f}"
+    return f"{spend.calls} call{'' if spend.calls == 1 else 's'}, {cost}"
