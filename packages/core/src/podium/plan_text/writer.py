@@ -145,13 +145,14 @@ def _definitions() -> dict[str, Any]:
     simple = [string, {"type": "number"}, {"type": "boolean"}, {"type": "null"}]
     flat = {"type": "array", "items": {"anyOf": simple}}
     value = {"anyOf": [*simple, flat, any_object]}
-    values = {"type": "array", "items": value}
-    tests = {"is": value, "in": values, "not": value, "less": {"type": "number"}, "more": {"type": "number"}}
+    values, number = {"type": "array", "items": value}, {"type": "number"}
+    tests = {"is": value, "in": values, "not": value, "less": number, "more": number}
     tests["exists"] = {"type": "boolean"}
     # Each option has one test, and perhaps later ones: not all decoders know `minProperties`.
-    later = [dict(list(tests.items())[first:]) for first in range(len(tests))]
+    names = list(tests)
     conditions = [
-        _closed({"ref": string, name: rest.pop(name)}, rest) for name, rest in zip(tests, later, strict=True)
+        _closed({"ref": string, name: tests[name]}, {other: tests[other] for other in names[at + 1 :]})
+        for at, name in enumerate(names)
     ]
     return {
         "condition": {"anyOf": conditions},
