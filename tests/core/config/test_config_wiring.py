@@ -132,6 +132,7 @@ ALL, NAMES = [True, True, True], ("Worker 2", "charlie", "Speaks of 2")
             [False, True],
             [True, False],
         ),
+        ({"planner": "workflows = true"}, {}, told("{{item}}"), [False], [True]),
         ({"planner": "constrain = false"}, {}, told(GRAMMAR), [True], [False]),
         ({"tables": "[policy]\ndenied = ['alpha']\n"}, {}, calls_of("alpha"), 1, 0),
         ({"tables": "[policy]\nallowed = ['bravo']\n"}, {}, calls_of("alpha"), 1, 0),

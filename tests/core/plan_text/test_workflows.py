@@ -4,13 +4,17 @@ import json
 import re
 from typing import Any
 
+import jsonschema
 import pytest
+from core.actors import boss, told
+from core.plan_text.grammar import Grammar
 from hypothesis import given, strategies as st
 
 from podium import Conductor, Plan, ScriptedWorker, parse_plan
 from podium.errors import PlanInvalid
 from podium.plan_text import Spelling, edit_plan, write_plan
 from podium.plan_text.edits import Remove
+from podium.plan_text.writer import plan_grammar, plan_schema
 from podium.planners import FixedPlanner
 from podium.types.schemas import Form
 
@@ -105,6 +109,59 @@ def test_a_plan_is_written_as_it_was_read(name: str, spelling: Spelling) -> None
     assert parse_plan(write_plan(plan, spelling, workers=["ann", "bob"]), workers=["ann", "bob"]) == plan
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     assert plan.to_mermaid().startswith("flowchart TD\n")
+
+
+def nested(depth: int) -> list[dict[str, Any]]:
+    """Return a plan of blocks in blocks."""
+    return [TEXT] if depth == 0 else [{"steps": nested(depth - 1), "access": []}]
+
+
+@pytest.mark.parametrize("steps", [*VALID.values(), nested(4)], ids=[*VALID, "nested"])
+def test_decoders_can_write_all_keys(steps: list[dict[str, Any]]) -> None:
+    """Held to the grammar or the schema: in the short form of types, and as `write_plan` writes it."""
+    valid = jsonschema.Draft202012Validator(plan_schema(2, 4, workflows=True)).is_valid
+    texts = [json.dumps({"steps": steps}, ensure_ascii=False), write_plan(read(*steps), "json").strip()]
+    for text in texts:
+        assert valid(json.loads(text))
+    grammar = Grammar(plan_grammar("json", 2, 4, workflows=True))
+    assert grammar.accepts(texts[1])
+    assert Grammar(plan_grammar("rows", 2, 4, workflows=True)).accepts(write_plan(read(*steps), "rows"))
+    is_flat = jsonschema.Draft202012Validator(plan_schema(2, 4)).is_valid(json.loads(texts[1]))
+    assert not is_flat
+    assert not Grammar(plan_grammar("json", 2, 4)).accepts(texts[1])
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        nested(5),
+        [FILES, call(when="{{0.verdict}}")],
+        [FILES, call(when={"ref": "{{0.verdict}}"})],
+        [call(each=-1)],
+        [call(each=True)],
+        [call(untill=3)],
+        [call(until=when("{{0.a}}", is_=1), most=2)],
+        [LOOP | {"worker": 0}],
+        [LOOP | {"most": 0}],
+        [LOOP | {"steps": []}],
+        [call(access=["outer"])],
+    ],
+)
+def test_decoders_write_no_other_keys(steps: list[dict[str, Any]]) -> None:
+    """Unknown keys, keys in the wrong place, and deeper blocks."""
+    data = {"steps": steps}
+    assert not jsonschema.Draft202012Validator(plan_schema(2, 4, workflows=True)).is_valid(data)
+    assert not Grammar(plan_grammar("json", 2, 4, workflows=True)).accepts(json.dumps(data))
+
+
+@pytest.mark.anyio
+async def test_a_repair_names_the_step_in_a_block() -> None:
+    """By the numbers of the block and the step."""
+    wrong = json.dumps({"steps": [TEXT, LOOP | {"steps": [call(access=[3])]}]})
+    planner = boss(wrong, json.dumps({"steps": [TEXT]}), spelling="json", workflows=True)
+    result = await Conductor(planner, [ScriptedWorker("ann", "done")]).run("What?")
+    assert result.answer == "done"
+    assert "That plan cannot be carried out: step 1.0 lists step 3, which" in told(planner)
 
 
 def test_ids_are_the_numbers_of_references() -> None:

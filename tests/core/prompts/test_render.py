@@ -16,6 +16,7 @@ from podium.planners import ChatPlanner, PlanRequest, Turn
 from podium.planners.chat import MAX_EXAMPLES, Show, round_feedback
 from podium.prompts.prompt import judge_prompt, worker_messages
 from podium.types import Message, Plan, Step
+from podium.usage import estimate_tokens
 from podium.workers import Card, Price, ScriptedWorker, StepInput, VisibleStep
 
 pytestmark = pytest.mark.anyio
@@ -196,6 +197,40 @@ async def test_a_planner_that_reasons_is_not_constrained() -> None:
     plain = _Constrained("boss", "".join(rows))
     await Conductor(ChatPlanner(plain), [ScriptedWorker("a", "A")]).run("Why?")
     assert plain.requests[0].sampling.constraint is not None
+
+
+@pytest.mark.parametrize("spelling", ["json", "rows"])
+def test_a_planner_is_told_of_workflows_if_it_is_asked_for_them(spelling: Spelling) -> None:
+    """With one example, for the workers of the pool, in at most 350 tokens more.
+
+    cl100k_base and o200k_base count at most 347; the estimate is higher.
+    """
+    request = _request(left=Remaining(calls=9))
+    flat, told = (
+        ChatPlanner(ScriptedWorker("boss", ""), spelling=spelling, workflows=workflows)
+        .messages(request)[1]
+        .text
+        for workflows in (False, True)
+    )
+    start = flat.index("Examples, from other teams")
+    head, tail = flat[: start - 1], flat[start - 1 :]
+    assert told.startswith(head)
+    assert told.endswith(tail)
+    assert "9 call(s) of workers" in tail
+    more = told[len(head) : -len(tail)]
+    assert estimate_tokens(more) < 440
+    keys = ("returns", "each", "as", "enough", "when", "else", "steps", "until", "most", "outer", "previous")
+    assert [key for key in keys if key not in more] == []
+    example = "\n".join(line for line in more.splitlines() if line.startswith("{"))
+    plan = parse_plan(example, workers=len(CARDS), strict=True)
+    assert plan.is_workflow
+    assert len(plan.calls) <= 3
+
+
+def test_lists_cannot_have_workflows() -> None:
+    """The error names the remedy."""
+    with pytest.raises(ConfigError, match="set spelling to 'rows' or 'json'"):
+        ChatPlanner(ScriptedWorker("boss", ""), spelling="lists", workflows=True)
 
 
 def test_examples_longer_than_the_limit_are_left_out() -> None:

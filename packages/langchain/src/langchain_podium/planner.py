@@ -24,6 +24,7 @@ def as_planner(  # noqa: PLR0913 - the arguments of ChatPlanner
     show: Show = "cards",
     examples: int | None = None,
     reasons: bool = False,
+    workflows: bool = False,
     constrain: bool = True,
     sampling: Sampling | None = None,
 ) -> ChatPlanner:
@@ -38,6 +39,7 @@ def as_planner(  # noqa: PLR0913 - the arguments of ChatPlanner
         show: how workers are shown.
         examples: the number of example plans in the prompt, from 0 to 4; `None` means the default.
         reasons: ask for a line with the reason of each step; the text is then not constrained.
+        workflows: whether the model may write maps, conditions, blocks and loops.
         constrain: whether the server constrains the text to the spelling, if it can.
         sampling: the sampling; `None` leaves it to the model.
 
@@ -59,6 +61,7 @@ def as_planner(  # noqa: PLR0913 - the arguments of ChatPlanner
         show=show,
         examples=examples,
         reasons=reasons,
+        workflows=workflows,
         constrain=constrain,
         sampling=sampling,
     )

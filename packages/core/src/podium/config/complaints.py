@@ -240,6 +240,9 @@ def _wrong_planner(planner: ChatPlannerSection, sections: Sections) -> Iterator[
                 yield ("planner", key), f"{key!r} in [planner] is set by the worker: leave it out"
     elif planner.endpoint is None or planner.model is None:
         yield ("planner",), "[planner] has no model: write worker, or endpoint and model"
+    if planner.workflows and planner.spelling == "lists":
+        remedy = "set spelling to 'rows' or 'json'"
+        yield ("planner", "workflows"), f"plans in lists cannot have workflows: {remedy}"
     if planner.endpoint is not None:
         yield from _known(("planner", "endpoint"), planner.endpoint, sections.endpoints, "endpoints")
 

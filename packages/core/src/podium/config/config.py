@@ -93,7 +93,7 @@ _OF_PLACE = {"off", "path", "url", "url_env"}
 """Keys of `[journal]` that define its place."""
 _OF_CARD = {"description", "context_window", "parts", "labels", "concurrency", "free_errors"}
 """Keys of a worker that its card has."""
-_OF_CHAT_PLANNER = {"spelling", "show", "examples", "reasons", "constrain"}
+_OF_CHAT_PLANNER = {"spelling", "show", "examples", "reasons", "workflows", "constrain"}
 
 
 class Config:

@@ -263,6 +263,8 @@ class ChatPlannerSection(PlannerTable):
     """Number of example plans in the prompt, 0 to 4; default: 4 for `lists` and 2 otherwise."""
     reasons: bool = False
     """Whether the model writes the reason of each step, in a line that is not part of the plan."""
+    workflows: bool = False
+    """Whether the model is asked for workflows too: typed outputs, maps, conditions, blocks and loops."""
     constrain: bool = True
     """Whether requests have a schema or grammar for the plan, if the server supports it."""
     cache: bool = False

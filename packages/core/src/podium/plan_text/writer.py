@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from itertools import product
 from typing import Any, Literal, assert_never
 
 from podium.types.plan import Plan, label_of
-from podium.types.steps import PREVIOUS, AnyStep, Block, Step, numbered, step_to_json
+from podium.types.scope import MOST_DEPTH
+from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, numbered, step_to_json
 
 Spelling = Literal["lists", "json", "rows"]
 """The form of a plan's text: three labelled lists, one JSON object, or one JSON object per step."""
@@ -81,28 +83,84 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def plan_schema(workers: int, max_steps: int, *, keep: bool = False) -> dict[str, Any]:
-    """Return the JSON schema of a plan in the spelling `json`; with `keep`, a plan may be empty."""
+def plan_schema(
+    workers: int, max_steps: int, *, keep: bool = False, workflows: bool = False
+) -> dict[str, Any]:
+    """Return the JSON schema of a plan in the spelling `json`.
+
+    Args:
+        workers: the number of workers.
+        max_steps: maximum number of steps, also of each block.
+        keep: whether a plan may be empty, and a step may see the previous round.
+        workflows: whether steps may have the keys of workflows.
+    """
+    words = (PREVIOUS,) if keep else ()
     # No `maxLength` of subtasks: decoders then accept raw control characters, and vLLM refuses long patterns.
+    task = {"worker": {"type": "integer", "enum": list(range(workers))}, "subtask": {"type": "string"}}
+    if workflows:
+        step = _any_step(task, max_steps, words)
+    else:
+        step = _closed(task | {"access": _access(max_steps, words)})
+    steps = {"type": "array", "items": step, "minItems": 0 if keep else 1, "maxItems": max_steps}
+    return _closed({"steps": steps}) | ({"$defs": _definitions()} if workflows else {})
+
+
+def _access(max_steps: int, words: Sequence[str]) -> dict[str, Any]:
     entry: dict[str, Any] = {"type": "integer"}
     if max_steps > 1:
         entry |= {"minimum": 0, "maximum": max_steps - 2}
-    if keep:
-        entry = {"anyOf": [entry, {"type": "string", "enum": [PREVIOUS]}]}
-    access = {"type": "array", "items": entry, "maxItems": max_steps - 1 + keep}
-    fields = {
-        "worker": {"type": "integer", "enum": list(range(workers))},
-        "subtask": {"type": "string"},
-        "access": access,
+    if words:
+        entry = {"anyOf": [entry, {"type": "string", "enum": list(words)}]}
+    return {"type": "array", "items": entry, "maxItems": max_steps - 1 + len(words)}
+
+
+def _closed(fields: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the schema of an object with exactly these fields, and any of the optional ones."""
+    known = fields | (optional or {})
+    return {"type": "object", "properties": known, "required": list(fields), "additionalProperties": False}
+
+
+def _any_step(task: dict[str, Any], max_steps: int, words: Sequence[str], depth: int = 0) -> dict[str, Any]:
+    """Return the schema of a step with any keys of workflows, in `depth` blocks."""
+    condition, count = {"$ref": "#/$defs/condition"}, {"type": "integer", "minimum": 1}
+    access = {"access": _access(max_steps, words)}
+    keys = {
+        "enough": count,
+        "each": {"$ref": "#/$defs/each"},
+        "as": {"type": "string"},
+        "when": condition,
+        "else": {"type": "integer", "minimum": 0},
     }
-    step = _closed(fields)
-    steps = {"type": "array", "items": step, "minItems": 0 if keep else 1, "maxItems": max_steps}
-    return _closed({"steps": steps})
+    kinds = [_closed(task | access, keys | {"returns": {"$ref": "#/$defs/returns"}})]
+    if depth < MOST_DEPTH:  # not a recursive schema, which some servers refuse
+        inner = _any_step(task, max_steps, (PREVIOUS, OUTER), depth + 1)
+        steps = {"steps": {"type": "array", "items": inner, "minItems": 1, "maxItems": max_steps}}
+        kinds.append(_closed(steps | access, keys | {"until": condition, "most": count}))
+    return {"anyOf": kinds}
 
 
-def _closed(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object with exactly these fields."""
-    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+def _definitions() -> dict[str, Any]:
+    """Return the schemas of the values of keys of workflows."""
+    string, any_object = {"type": "string"}, {"type": "object", "additionalProperties": True}
+    simple = [string, {"type": "number"}, {"type": "boolean"}, {"type": "null"}]
+    flat = {"type": "array", "items": {"anyOf": simple}}
+    value = {"anyOf": [*simple, flat, any_object]}
+    values, number = {"type": "array", "items": value}, {"type": "number"}
+    tests = {"is": value, "in": values, "not": value, "less": number, "more": number}
+    tests["exists"] = {"type": "boolean"}
+    # Each option has one test, and perhaps later ones: not all decoders know `minProperties`.
+    names = list(tests)
+    conditions = [
+        _closed({"ref": string, name: tests[name]}, {other: tests[other] for other in names[at + 1 :]})
+        for at, name in enumerate(names)
+    ]
+    return {
+        "condition": {"anyOf": conditions},
+        "each": {"anyOf": [string, {"type": "integer", "minimum": 0}, values]},
+        "returns": {
+            "anyOf": [string, any_object, {"type": "array", "items": {"anyOf": [string, any_object]}}]
+        },
+    }
 
 
 _STRING = r"""
@@ -112,17 +170,52 @@ visible ::= [^"\\\x00-\x20] | "\\" ["\\/] | "\\u" hex hex hex hex
 blank ::= " " | "\\" [bfnrt]
 hex ::= [0-9a-fA-F]
 """.strip()
+_OF_WORKFLOWS = r"""
+map ::= (", \"enough\": " count)? ", \"each\": " each (", \"as\": " name)?
+each ::= ref | "0" | count | list
+when ::= ", \"when\": " condition
+else ::= ", \"else\": "
+returns ::= ", \"returns\": " (string | list | object)
+loop ::= ", \"until\": " condition ", \"most\": " count
+around ::= "\"previous\"" (", \"outer\"")? | "\"outer\""
+condition ::= "{\"ref\": " ref test test? test? "}"
+test ::= ", \"" operator | ", \"exists\": " ("true" | "false")
+operator ::= ("is" | "not") "\": " value | "in\": " list | ("less" | "more") "\": " number
+ref ::= "\"{{" path path* "}}\""
+path ::= [^"\\{}\x00-\x20]
+name ::= "\"" [a-z_] [a-z0-9_]* "\""
+count ::= [1-9] [0-9]? [0-9]? [0-9]?
+value ::= string | number | "true" | "false" | "null" | list | object
+list ::= "[" (value (", " value)*)? "]"
+object ::= "{" (string ": " value (", " string ": " value)*)? "}"
+string ::= "\"" char* "\""
+number ::= "-"? ("0" | [1-9] [0-9]*) ("." [0-9] [0-9]*)?
+""".strip()
 
 
-def plan_grammar(spelling: Spelling, workers: int, max_steps: int, *, keep: bool = False) -> str:
-    """Return a grammar of the plans that `write_plan` writes without `enough`, in GBNF."""
-    rules = _lists_rules(max_steps) if spelling == "lists" else _object_rules(spelling, max_steps)
+def plan_grammar(
+    spelling: Spelling, workers: int, max_steps: int, *, keep: bool = False, workflows: bool = False
+) -> str:
+    """Return a grammar of the plans that `write_plan` writes, in GBNF.
+
+    Args:
+        spelling: the spelling; `lists` cannot express workflows.
+        workers: the number of workers.
+        max_steps: maximum number of steps, also of each block.
+        keep: whether a plan may be empty, and a step may see the previous round.
+        workflows: whether steps may have the keys of workflows. `enough` is in the grammar only with `each`.
+    """
+    if spelling == "lists":
+        rules = _lists_rules(max_steps)
+    else:
+        rules = _object_rules(spelling, max_steps, workflows=workflows)
     root = "plan"
     if keep:
         root += " | " + _terminal(keep_text(spelling) + ("\n" if spelling == "rows" else ""))
     ids = " | ".join(_terminal(str(number)) for number in range(workers))
     access = [line for index in range(max_steps) for line in _access_rules(index, spelling, keep=keep)]
-    return "\n".join([f"root ::= {root}", *rules, f"worker ::= {ids}", *access, _STRING]) + "\n"
+    rules = [f"root ::= {root}", *rules, f"worker ::= {ids}", *access, _STRING]
+    return "\n".join([*rules, *([_OF_WORKFLOWS] if workflows else [])]) + "\n"
 
 
 def _terminal(text: str) -> str:
@@ -130,7 +223,7 @@ def _terminal(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def _object_rules(spelling: Spelling, max_steps: int) -> list[str]:
+def _object_rules(spelling: Spelling, max_steps: int, *, workflows: bool) -> list[str]:
     """Return the rules for steps as objects: step `i + 1` may follow step `i`, up to the last."""
     is_json, end = spelling == "json", [] if spelling == "json" else [_terminal("\n")]
     head, tail = _terminal('{"steps": ['), _terminal("]}")
@@ -141,7 +234,29 @@ def _object_rules(spelling: Spelling, max_steps: int) -> list[str]:
         rules.append(f"steps-{index} ::= {' '.join(parts)}")
     head, middle, tail = (_terminal(part) for part in ('{"worker": ', ', "subtask": ', ', "access": '))
     step = f"{head} worker {middle} subtask {tail}"
+    if workflows:
+        return [*rules, f"call ::= {step}", *_workflow_rules(max_steps)]
     return rules + [f'step-{index} ::= {step} access-{index} "}}"' for index in range(max_steps)]
+
+
+def _workflow_rules(max_steps: int) -> list[str]:
+    """Return the rules for steps with keys of workflows; in blocks, names of rules end in the depth."""
+    rules, indices = list[str](), range(max_steps)
+    for index in indices:
+        seen = f"seen-{index}-0"
+        access = f'(around (", " {seen})? | {seen})?' if index else "around?"
+        earlier = " | ".join(_terminal(str(number)) for number in range(index))
+        other = f" (else ({earlier}))?" if index else ""
+        rules += [f'inside-{index} ::= "[" {access} "]"', f"also-{index} ::= map? (when{other})?"]
+    head, tail = _terminal('{"steps": ['), _terminal('], "access": ')
+    for depth, index in product(range(MOST_DEPTH + 1), indices):
+        at, keys = f"-{depth}" if depth else "", f"{'inside' if depth else 'access'}-{index} also-{index}"
+        if depth:
+            more = f' (", " steps-{index + 1}{at})?' if index + 1 < max_steps else ""
+            rules.append(f"steps-{index}{at} ::= step-{index}{at}{more}")
+        block = f' | {head} steps-0-{depth + 1} {tail} {keys} loop? "}}"' if depth < MOST_DEPTH else ""
+        rules.append(f'step-{index}{at} ::= call {keys} returns? "}}"{block}')
+    return rules
 
 
 def _lists_rules(max_steps: int) -> list[str]:

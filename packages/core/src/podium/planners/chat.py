@@ -1,6 +1,7 @@
 """A planner that calls a chat model, and the messages that it sends."""
 
 import json
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import replace
@@ -175,6 +176,16 @@ def _with_reasons(text: str, plan: Plan, needs: Sequence[str], spelling: Spellin
     return "\n".join(line for pair in zip(told, text.splitlines(), strict=True) for line in pair)
 
 
+_WORKER = re.compile(r'(?<="worker": )[0-9]+')
+
+
+def _workflows(spelling: Spelling, workers: int) -> str:
+    """Return the prompt on the keys of workflows, with an example that has workers of this pool."""
+    rows = _WORKER.sub(lambda found: str(int(found[0]) % workers), read_prompt("workflow.jsonl").strip())
+    example = f'{{"steps": [{", ".join(rows.splitlines())}]}}' if spelling == "json" else rows
+    return "\n\n" + fill("workflows", example=example)
+
+
 MAX_EXCERPT = 1_000
 """Maximum number of characters of an output in the prompt, from its beginning."""
 _MAX_REASON = 300
@@ -235,11 +246,13 @@ class ChatPlanner(Planner):
         reasons: ask for a line with the reason of each step before the step, or before the plan if its
             spelling is not `rows`. Decoding is then not constrained, because grammars of plans have no
             reasons.
+        workflows: explain typed outputs, maps, conditions, blocks and loops to the model, and let it write
+            them. Plans in `lists` cannot have them.
         constrain: use constrained decoding if the server supports it.
         sampling: the sampling settings; `None` means the worker's.
 
     Raises:
-        ConfigError: `spelling`, `show` or `examples` is invalid.
+        ConfigError: `spelling`, `show` or `examples` is invalid, or `workflows` is used with `lists`.
     """
 
     worker: Worker
@@ -252,6 +265,7 @@ class ChatPlanner(Planner):
         show: Show = "cards",
         examples: int | None = None,
         reasons: bool = False,
+        workflows: bool = False,
         constrain: bool = True,
         sampling: Sampling | None = None,
     ) -> None:
@@ -259,12 +273,15 @@ class ChatPlanner(Planner):
         _check("show", show, get_args(Show))
         if examples is not None and (type(examples) is not int or not 0 <= examples <= MAX_EXAMPLES):
             raise ConfigError(f"examples is {examples!r:.40}: use a whole number from 0 to {MAX_EXAMPLES}")
+        if workflows and spelling == "lists":
+            raise ConfigError("plans in lists cannot have workflows: set spelling to 'rows' or 'json'")
         self.name = worker.card.name
         self.worker = worker
         self.spelling = spelling
         self._show = show
         self._examples = _EXAMPLES[spelling] if examples is None else examples
         self._reasons = reasons
+        self._workflows = workflows
         self._constrain = constrain and not reasons
         self._sampling = sampling or Sampling()
 
@@ -279,7 +296,7 @@ class ChatPlanner(Planner):
         task = fill(
             "conductor",
             sees=_SEES[request.shows_question],
-            spelling=fill(spelling),
+            spelling=fill(spelling) + (_workflows(spelling, len(request.cards)) if self._workflows else ""),
             examples=_examples(
                 spelling, len(request.cards), steps, count=self._examples, reasons=self._reasons
             ),
@@ -335,12 +352,13 @@ class ChatPlanner(Planner):
         kinds = self.worker.constraint_kinds if self._constrain else frozenset()
         # `asked_steps`, not `max_steps`: a grammar is sent with each call and grows with the square of
         # its steps (rows with 20 workers: 1.5 kB at 5 steps, 29 kB at 32).
-        size, steps, keep = len(request.cards), request.asked_steps, request.may_keep
+        size, steps = len(request.cards), request.asked_steps
+        also = {"keep": request.may_keep, "workflows": self._workflows}
         constraint = None
         if "grammar" in kinds:  # only a grammar can restrict access lists to earlier steps
-            constraint = Constraint("grammar", plan_grammar(self.spelling, size, steps, keep=keep))
+            constraint = Constraint("grammar", plan_grammar(self.spelling, size, steps, **also))
         elif self.spelling == "json" and "json" in kinds:
-            constraint = Constraint("json", plan_schema(size, steps, keep=keep))
+            constraint = Constraint("json", plan_schema(size, steps, **also))
         return self._sampling if constraint is None else replace(self._sampling, constraint=constraint)
 
     def _parts(self) -> Sequence[AbstractAsyncContextManager[Any]]:
