@@ -264,7 +264,7 @@ async def test_what_needs_no_planning_is_not_reserved() -> None:
     assert await round_.make() is not None
     assert round_.reserved == [Spend()]
     round_ = Round(DirectPlanner(_planner(GOOD)))
-    assert round_.context.ledger.left == Remaining(steps=32, calls=128)
+    assert round_.context.ledger.left == Remaining(steps=32, calls=1000)
     await round_.make()
     assert round_.reserved[0].calls == 1
 

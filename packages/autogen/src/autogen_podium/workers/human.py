@@ -9,6 +9,7 @@ from autogen_agentchat.agents import UserProxyAgent
 
 from autogen_podium.workers.members import members_of
 from podium.secrets import printable
+from podium.prompts.prompt import WHERE
 from podium.types import Message
 from podium.workers import StepInput, VisibleStep
 
@@ -43,7 +44,7 @@ def human_prompt(step_input: StepInput) -> str:
 
 def _shown(shown: VisibleStep) -> str:
     number = shown.step if shown.label is None else shown.label
-    step = f"Step {number} of the round before" if shown.previous else f"Step {number}"
+    step = f"Step {number}{WHERE[shown.where]}"
     ended = f"has no output: {shown.gap}" if shown.gap else f"returned:\n{shown.output}"
     return f"{step} ({shown.subtask}) {ended}"
 

@@ -80,7 +80,11 @@ class Limits:
     """Maximum nesting depth of conductors as workers; 1 means no nesting."""
     steps: int = 32
     """Maximum started steps of the whole run, including all rounds and nested runs."""
-    calls: int = 128
+    items: int = 256
+    """Maximum items of one map: of a step with `each`."""
+    turns: int = 20
+    """Maximum turns of one loop: of a step with `until`."""
+    calls: int = 1_000
     """Maximum calls of workers and planners in the whole run, including retries."""
     input_tokens: int | None = None
     """Maximum tokens read by all calls of the run; `None` means no limit."""

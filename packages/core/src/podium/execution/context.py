@@ -24,7 +24,7 @@ from podium.types.events import Event, StepEnded
 from podium.types.messages import Message, Sampling, Tools
 from podium.types.outcome import Action, Outcome
 from podium.types.plan import Plan
-from podium.types.steps import Step, calls_in
+from podium.types.steps import AnyStep, Step, calls_in
 from podium.usage import Usage
 from podium.workers.pool import Overlong, Pool
 from podium.workers.worker import Caller, CallMiddleware, Card, StepInput, VisibleStep, Worker
@@ -162,10 +162,11 @@ class ConductorSettings:
 
     def actions_of(self, plan: Plan) -> tuple[int, ...]:
         """Return the indices of the steps of a plan that are actions, or blocks with actions."""
-        steps = enumerate(plan.steps)
-        return tuple(
-            [index for index, step in steps if any(self.acts(each.worker) for each in calls_in([step]))]
-        )
+        return tuple(self.actions_in(plan.steps))
+
+    def actions_in(self, steps: Sequence[AnyStep]) -> list[int]:
+        """Return the numbers of the steps that are actions, or blocks with actions."""
+        return [n for n, step in enumerate(steps) if any(self.acts(each.worker) for each in calls_in([step]))]
 
     @cached_property
     def planners(self) -> tuple[Planner, ...]:

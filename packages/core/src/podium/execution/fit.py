@@ -17,10 +17,11 @@ from podium.budget.ledger import TOGETHER, Kept, Reservation
 from podium.budget.limits import Remaining, Spend
 from podium.errors import LimitExceeded, PlanInvalid
 from podium.execution.context import RunContext
-from podium.execution.graph import DependencyGraph, StepNode
+from podium.execution.graph import DependencyGraph
+from podium.execution.node import StepNode
 from podium.planners.planner import Planner, PlanRequest, asked_steps
 from podium.types.messages import Message, estimate_usage
-from podium.types.steps import Step
+from podium.types.steps import Step, calls_in, static_place
 from podium.usage import Usage, estimate_tokens
 from podium.workers.worker import Card, Request, VisibleStep, most_tokens
 
@@ -233,11 +234,13 @@ class Fit:
 
     def __init__(self, context: RunContext, graph: DependencyGraph | None = None) -> None:
         self._context = context
-        self._all: list[StepNode] = [] if graph is None else graph.states
+        self._graph = graph
         self._is_metered = is_metered(context)
         self._is_planned = graph is None
         self._planned = anyio.Event()
         self._needs: dict[tuple[int, int], Need] = {}
+        self._counted: set[str] = set()
+        """The steps inside of maps and blocks of which an execution has started."""
         self._longest = 0
         """The longest cap of a step that started before the plan is complete."""
         self.refusal: LimitExceeded | None = None
@@ -292,11 +295,17 @@ class Fit:
             unstarted = following + sum([not each.has_started for each in others])
         request = self.capped(state, number, request, is_repeated=is_repeated)
         besides = [*([Spend(calls)] if calls else []), *context.earlier.amounts]
-        starts = 0 if state.has_started else 1
+        starts = 0 if state.has_started or self._is_counted(state) else 1
         worst = worst_case(context, number, request)
         reservation = context.ledger.reserve(worst, *besides, starts=starts, steps=unstarted)
         state.has_started = True
+        if state.path:
+            self._counted.add(static_place(state.path))
         return request, reservation
+
+    def _is_counted(self, state: StepNode) -> bool:
+        """Return whether another execution of the same step of the plan has started."""
+        return bool(state.path) and static_place(state.path) in self._counted
 
     def capped(self, state: StepNode, number: int, request: Request, *, is_repeated: bool = False) -> Request:
         """Return the request of a call with its cap; raise `LimitExceeded` if it does not fit."""
@@ -343,7 +352,8 @@ class Fit:
 
     def _calling(self, but: StepNode | None = None) -> list[StepNode]:
         """Return the steps that must still call a worker, without the step `but`."""
-        return [each for each in self._all if each is not but and each.needs_call]
+        found = [] if self._graph is None else self._graph.live
+        return [each for each in found if each is not but and each.needs_call and each.expansion is None]
 
     def _open(self, but: StepNode | None = None) -> list[Need]:
         """Return what the steps without a call need, seen from the step `but`."""
@@ -354,18 +364,18 @@ class Fit:
 
     def _need(self, state: StepNode) -> Need:
         """Return what a step needs, beside the outputs that it sees."""
-        step = replace(state.step, worker=state.order[0])
+        call = next(calls_in([state.step]))
+        step = call if state.expands else replace(call, worker=state.workers[0])
         key = state.index, step.worker
         if key not in self._needs:
-            seen = [VisibleStep(index, self._all[index].subtask, "") for index in step.access]
+            seen = [VisibleStep(each.number, each.subtask, "") for each in state.inputs]
             self._needs[key] = need_of_step(self._context, step, seen)
         return self._needs[key]
 
     def _seeing(self, state: StepNode, but: StepNode | None) -> Need:
         """Return what a step needs, with the outputs that it sees, and the caps of those to come."""
         seen = most = coming = 0
-        for index in state.step.access:
-            other = self._all[index]
+        for other in state.inputs:
             if other is but or other.needs_call:
                 coming += 1
             elif other.outcome is None:
@@ -386,7 +396,7 @@ class Fit:
         price = sum([self._need(each).reads for each in state.dependents if each.needs_call])
         readers = [] if but is None else [each for each in but.dependents if each.needs_call]
         dearest = max(readers, key=lambda each: self._need(each).reads, default=None)
-        if but is not None and dearest is not None and state.index in dearest.step.access:
+        if but is not None and dearest is not None and state in dearest.inputs:
             cut, bound = but.calls[-1].completion if but.calls else None, float(_BOUND)
             if cut is not None and cut.usage.total_output_tokens:
                 bound = most_tokens([Message("user", cut.text)]) / cut.usage.total_output_tokens
@@ -396,7 +406,7 @@ class Fit:
     def _following(self) -> int:
         """Return how many steps of an incomplete plan, or of its repair, may still be read."""
         asked = asked_steps(self._context.most_steps, len(self._context.settings.pool))
-        return max(asked - len(self._all), min(asked, _UNSEEN))
+        return max(asked - (0 if self._graph is None else len(self._graph.states)), min(asked, _UNSEEN))
 
     def _unseen(self) -> list[Need]:
         """Return what the steps may need that are not read yet: they call all workers in turn."""

@@ -1,19 +1,22 @@
 """The steps of a round and their dependencies."""
 
-from collections.abc import Collection, Iterator, Sequence, Set as AbstractSet
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypedDict, Unpack
 
-import anyio
-
-from podium.execution.attempt import Attempt
-from podium.execution.context import HostExit, RunContext
+from podium.budget.limits import Limits
+from podium.errors import AnswerTooLong
+from podium.execution.context import PreviousRound, RunContext
+from podium.execution.expansion import Expansion, Item, Items, Turns
+from podium.execution.node import Frame, Lineage, StepNode, Unmet, Value
 from podium.execution.retry import OnFailure
-from podium.prompts.prompt import NOT_RUN, gap_of, mentioned
+from podium.prompts.prompt import mentioned
 from podium.run_state.actions import AGAIN
-from podium.types.outcome import Action, Outcome, Problem
+from podium.types.outcome import CONDITION, Problem, StepStatus
 from podium.types.plan import Plan, label_of
-from podium.types.steps import Step
+from podium.types.references import BadValue, Reference, filled, parts_of
+from podium.types.scope import branches, own_elements, reaching, source_of
+from podium.types.steps import AnyStep, Step, depends_on, task_of, waits_of
 from podium.workers.worker import VisibleStep
 
 SUPERSEDED = Problem("superseded", "the step's plan was replaced")
@@ -25,164 +28,138 @@ ABORTED = Problem("aborted", "another step failed, and on_failure is fail")
 WAITING = "waiting"
 """Problem code: a plan or an action waits for approval."""
 
-
-@dataclass(slots=True, eq=False)
-class StepNode:
-    """A step and its state in a round."""
-
-    index: int
-    """Its index in its plan, from 0."""
-    step: Step
-    following: int = 1
-    """Number of the next call of its worker."""
-    subtask: str = ""
-    """The subtask as other steps see it."""
-    acts: bool = False
-    """Whether the step is an action."""
-    action: Action | None = None
-    """What the action is asked to do; `None` for other steps, until its inputs are known, and for an input
-    that is too long."""
-    took: Action | None = None
-    """The action that it takes, or waits for, because an equal one was begun before; else `None`."""
-    is_whole: bool = False
-    """Whether its output is complete, and was made from complete inputs."""
-    least: int = field(init=False)
-    """Number of steps of the access list that must be `ok` before this step starts."""
-    blocked: int = 0
-    """Number of steps of the access list that have not ended."""
-    good: int = 0
-    """Number of steps of the access list that are `ok`; for an action, that are also complete."""
-    dependents: list["StepNode"] = field(default_factory=list)
-    """The steps that depend on this step."""
-    visible: tuple[VisibleStep, ...] | None = None
-    """The steps that its worker sees; `None` until the step can start."""
-    shown: tuple[int, ...] | None = None
-    """The steps whose output the worker sees; `None` means all steps on the access list."""
-    labels: frozenset[str] = frozenset()
-    """The labels of all data that its worker sees."""
-    written: frozenset[str] = frozenset()
-    """The labels of its output."""
-    exact: str = ""
-    """Hash of its input with secrets; empty if not needed."""
-    key: str = ""
-    """Hash of its input without secrets; empty if not needed."""
-    scope: anyio.CancelScope | None = None
-    """The scope in which it runs; `None` while it does not run."""
-    calls: list[Attempt] = field(default_factory=list)
-    """Its calls in this process."""
-    order: list[int] = field(init=False)
-    """The numbers of the workers that it may call; the next worker is first."""
-    has_started: bool = False
-    """Whether the ledger has counted its start."""
-    early: anyio.Event | None = None
-    """Set when the step has ended, if the run started it before the plan was given to the host."""
-    left: HostExit | None = None
-    """The exception of a step that started early, until the host runs the step."""
-    reason: Problem | None = None
-    """Why the step was cancelled or skipped by the scheduler."""
-    outcome: Outcome | None = None
-    rank: int = 0
-    """Number of steps of the round that ended before it."""
-
-    def __post_init__(self) -> None:
-        self.least, self.order = self.step.least, [self.step.worker]
-
-    @property
-    def needs_call(self) -> bool:
-        """Whether the step must still call a worker, and no call for it is running."""
-        if self.outcome is not None or self.reason is not None:
-            return False
-        return not self.calls or self.calls[-1].problem is not None
-
-    @property
-    def text(self) -> str:
-        """The text that the latest call has sent so far."""
-        return "".join(self.calls[-1].pieces) if self.calls else ""
-
-    @property
-    def is_undecided(self) -> bool:
-        """Whether the step waits for inputs."""
-        return self.visible is None and self.outcome is None
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether another step waits for this step, or was made without it in an earlier process."""
-        return any(state.is_undecided or state.lacks(self.index) for state in self.dependents)
-
-    def lacks(self, index: int) -> bool:
-        """Return whether the step has ended, and was made without a step that it needed."""
-        if not self.is_good or self.shown is None or len(self.shown) >= self.least:
-            return False
-        return index not in self.shown
-
-    def takes(self, other: "StepNode") -> bool:
-        """Return whether another step gives this step an input: an action needs a complete one."""
-        return other.is_whole if self.acts else other.is_good
-
-    @property
-    def is_good(self) -> bool:
-        """Whether the step is `ok`."""
-        return self.outcome is not None and self.outcome.status == "ok"
-
-    def released(self) -> "list[StepNode]":
-        """Update the counts of the steps that depend on this step after its end, and return them."""
-        for state in self.dependents:
-            state.blocked -= 1
-            state.good += state.takes(self)
-        return self.dependents
-
-    def as_shown(self, *, has_output: bool) -> VisibleStep:
-        """Return the step as other steps see it, with its output or the reason why it has none."""
-        outcome, text, gap = self.outcome, "", ""
-        if not has_output:
-            gap = (gap_of(outcome) if outcome is not None else "") or NOT_RUN
-        elif outcome is not None:
-            text = outcome.text
-        return VisibleStep(self.index, self.subtask, text, gap, label=self.step.label)
-
-
-Verdict = Literal["wait", "start", "skip", "abort"]
+Verdict = Literal["wait", "start", "skip", "end", "stand", "abort"]
 
 _ENDS = {"failed": "failed", "cancelled": "was cancelled", "skipped": "was skipped"}
+
+
+class _Place(TypedDict, total=False):
+    """Where an execution inside of a map or a block is; see `StepNode`."""
+
+    path: str
+    parent: Expansion
+    names: Mapping[str, Value]
+    lineage: Lineage
+    order: tuple[int, ...]
+    elements: Mapping[int, StepNode]
+    origin: StepNode | None
 
 
 class DependencyGraph:
     """The steps of a round, in the plan's order. Steps can be added before the plan is complete."""
 
-    def __init__(self, context: RunContext, on_failure: OnFailure) -> None:
+    def __init__(
+        self, context: RunContext, on_failure: OnFailure, places: Mapping[str, int] | None = None
+    ) -> None:
         self._context = context
         self._on_failure = on_failure
-        self._previous = context.previous
-        self.states: list[StepNode] = []
+        self._places = {} if places is None else {**places}
+        """By path: the numbers of executions inside of maps and blocks, which a resumed run keeps; from 10,000."""
+        self._next = 0
+        self._root = Frame(())
+        self.states: list[StepNode] = self._root.nodes
         """The steps of the plan, in order."""
+        self.parts: dict[int, StepNode] = {}
+        """By number: the executions inside of maps and blocks, as they were made."""
+        self.due: dict[StepNode, None] = {}
+        """The maps and blocks that can go on."""
+        self.recheck: list[StepNode] = []
+        """The steps to decide on again, because a later branch was decided."""
+        self._waiting: dict[StepNode, dict[Lineage, list[tuple[Items, Item]]]] = {}
+        """By map and lineage: the items of other maps that wait for elements of the map."""
         self._superseded: list[StepNode] = []
         self.plan: Plan | None = None
         """The complete plan; `None` until it is known."""
 
     @property
+    def limits(self) -> Limits:
+        """The limits of the run."""
+        return self._context.settings.limits
+
+    def acts(self, step: Step) -> bool:
+        """Return whether a call of a step is an action."""
+        return self._context.settings.acts(step.worker)
+
+    @property
     def last(self) -> StepNode | None:
-        """The state of the plan's last step; `None` until the plan is complete."""
-        return self.states[-1] if self.plan is not None and self.states else None
+        """The step that gives the answer, if the plan is complete and has one such step; else `None`."""
+        if self.plan is None or not self.states or len(self.plan.answers) > 1:
+            return None
+        return None if self.states[-1].expands else self.states[-1]
 
     @property
     def all(self) -> list[StepNode]:
-        """The plan's steps in order, then the steps that a new plan superseded."""
-        return [*self.states, *self._superseded]
+        """The plan's steps in order, then items and turns, then the steps that a new plan superseded."""
+        return [*self.states, *self.parts.values(), *self._superseded]
 
-    def append(self, step: Step) -> StepNode:
-        """Add the next step and return its state."""
-        index, context = len(self.states), self._context
+    @property
+    def live(self) -> list[StepNode]:
+        """The plan's steps, and the items and turns."""
+        return [*self.states, *self.parts.values()]
+
+    @property
+    def answer(self) -> int:
+        """The index of the step that gives the answer."""
+        return self._root.answer.index
+
+    def append(self, step: AnyStep) -> StepNode:
+        """Add the next step of the plan and return its state."""
+        self._root.steps = (*self._root.steps, step)
+        return self.add(step, self._root, len(self.states))
+
+    def add(self, step: AnyStep, frame: Frame, number: int, **place: Unpack[_Place]) -> StepNode:
+        """Add a step of a plan or block, or an item, and return its state."""
+        path, settings = place.get("path", ""), self._context.settings
+        index = self._index_of(path) if path else number
         following = max([1, *(other.following for other in self._superseded if other.index == index)])
-        labels = {seen: label_of(self.states[seen].step, seen) for seen in step.references}
-        subtask = mentioned(step.subtask, labels, context.request.context)
-        state = StepNode(index, step, following, subtask, context.settings.acts(step.worker))
+        state = StepNode(index, step, following, frame=frame, number=number, **place)
+        state.acts = not state.expands and settings.acts(state.call.worker)
+        self._connect(state)
+        labels = (
+            {seen: label_of(frame.steps[seen], seen) for seen in range(number)}
+            if "{{" in task_of(step)
+            else {}
+        )
+        state.subtask = mentioned(task_of(step), labels, self._context.request.context)
+        if not place.get("lineage"):
+            frame.nodes.append(state)
+        if path:
+            self.parts[index] = state
+        return state
+
+    def _index_of(self, path: str) -> int:
+        if path not in self._places:
+            if not self._next:
+                first = 10 ** max(4, len(str(len(self.states))))  # so that no step of a plan has this number
+                self._next = max([first, *(1 + each for each in self._places.values())])
+            self._places[path], self._next = self._next, self._next + 1
+        return self._places[path]
+
+    def _connect(self, state: StepNode) -> None:
+        """Make a step wait for the steps that it depends on."""
+        step, steps = state.step, state.frame.steps
+        if step.is_plain and not state.path:
+            own, others = set[int](), set[int]()
+        else:
+            own = set(own_elements(steps, state.number)) if step.each is not None else set()
+            source = source_of(steps, state.number) if step.each is not None else None
+            own |= set() if source is None else {source}
+            others = depends_on(step) - {*step.access}
+        for seen in own:  # its items wait
+            state.frame.nodes[seen].followers.append(state)
         for seen in step.access:
-            before = self.states[seen]
+            if seen in own:
+                continue
+            before = state.seen(seen)
+            state.inputs.append(before)
             before.dependents.append(state)
             state.blocked += before.outcome is None
             state.good += state.takes(before)
-        self.states.append(state)
-        return state
+        state.awaits = [state.seen(seen) for seen in others - own if seen != step.otherwise]
+        for seen in others - own:
+            state.seen(seen).waiters.append(state)
+        dropped = sum(each.is_dropped for each in state.inputs)
+        state.least = min(state.least, len(state.inputs) - dropped)
 
     def take(self, plan: Plan) -> list[StepNode]:
         """Set the complete plan, and return the states of added steps that the plan does not have."""
@@ -192,74 +169,211 @@ class DependencyGraph:
         others = self.states[same:]
         self._superseded += others
         del self.states[same:]
-        for step in plan.calls[same:]:
+        self._root.steps = plan.steps[:same]
+        for step in plan.steps[same:]:
             self.append(step)
         self.plan = plan
         return others
 
+    def expand(self, state: StepNode) -> None:
+        """Begin the items of a map, or the turns of a block; raise `Unmet` if it cannot run."""
+        self.due[state] = None
+        state.expansion = Items(self, state) if state.step.each is not None else Turns(self, state)
+        self._wake(state)
+
     def renew(self, state: StepNode) -> StepNode:
         """Put the same step in the place of a step whose worker turned out to act, after that has ended."""
-        again = StepNode(state.index, state.step, state.following, state.subtask, acts=True)
-        again.blocked, again.dependents = 1 + state.blocked, state.dependents
-        again.good = sum(again.takes(self.states[seen]) for seen in state.step.access)
-        self.states[state.index] = again
+        again = replace(
+            state, acts=True, blocked=1 + state.blocked, visible=None, calls=[], scope=None, key="", exact=""
+        )
+        again.good = sum(again.takes(each) for each in again.inputs)
+        if state.path:
+            self.parts[state.index] = again
+        if state.parent is not None:
+            state.parent.replaces(state, again)
+        if not state.lineage:
+            state.frame.nodes[state.number] = again
         self._superseded.append(state)
-        state.dependents = [again]
+        state.dependents, state.waiters, state.parent = [again], [], None
         return again
+
+    def end_unseen(self, frame: Frame, references: Iterable[Reference] = ()) -> None:
+        """Skip the steps of a frame that cannot reach its answer, and are no actions."""
+        steps = frame.steps
+        ends = [
+            *(branches(steps) or [len(steps) - 1]),
+            *(each.root for each in references if isinstance(each.root, int)),
+        ]
+        ends += self._context.settings.actions_in(steps)
+        needed = reaching(steps, ends)
+        for state in frame.nodes:
+            if state.number not in needed and state.outcome is None:
+                state.unmet = "skipped", UNSEEN
+
+    def wait_for(self, other: StepNode, lineage: Lineage, items: Items, item: Item) -> None:
+        """Take an item again when elements of another map are known, or the map has ended."""
+        self._waiting.setdefault(other, {}).setdefault(lineage, []).append((items, item))
+
+    def touch(self, state: StepNode, lineage: Lineage) -> None:
+        """Let the items go on that wait for elements of a map with this lineage."""
+        waiting = self._waiting.get(state)
+        for length in range(1, len(lineage) + 1) if waiting else ():
+            assert waiting is not None
+            for items, item in waiting.pop(lineage[:length], ()):
+                items.again(item)
+
+    def _wake(self, state: StepNode) -> None:
+        """Let all items go on that wait for elements of a map, which has begun or ended."""
+        for waiting in self._waiting.pop(state, {}).values():
+            for items, item in waiting:
+                items.again(item)
+
+    def ended(self, state: StepNode) -> None:
+        """Take note of the end of a step in the map or block around it, and in those that follow it."""
+        self._wake(state)
+        for follower in state.followers:
+            if follower.expansion is not None:
+                self.due[follower] = None
+        if state.parent is not None:
+            state.parent.ended(state)
+            self.due[state.parent.node] = None
+        if state.step.when is not None:
+            self._recheck(state)
+
+    def _recheck(self, state: StepNode) -> None:
+        row = branches(state.frame.steps)
+        if state.number in row:
+            self.recheck += [state.frame.nodes[index] for index in row if index < state.number]
 
     def verdict(self, state: StepNode) -> Verdict:
         """Return what to do with a step, based on the steps that have ended."""
-        if state.visible is not None or state.outcome is not None or (state.acts and self.plan is None):
+        if state.visible is not None or state.outcome is not None or state.reason is not None:
             return "wait"
-        if state.acts and state.step.previous and not self._previous.is_whole:
+        if state.unmet is not None:
+            return "end"
+        is_free = state.acts or state.expands or state.step.when is not None
+        if self.plan is None and is_free:
+            return "wait"
+        if not state.step.is_plain and (ruled := self._ruled(state)) is not None:
+            return ruled
+        previous = self._before(state)
+        if state.acts and state.step.previous and not previous.is_whole:
             return "wait" if state.blocked else "skip"
+        if self.plan is not None and self.plan.is_workflow and self._lacks_reference(state):
+            return "end"
         if state.good >= state.least or self._bridges(state):
             return "start"
         if state.good + state.blocked >= state.least or self.plan is None:
             return "wait"
-        ends = [self.states[seen].outcome for seen in state.step.access]
+        ends = [each.outcome for each in state.inputs]
         if self._on_failure == "fail" and any(end is not None and end.status != "ok" for end in ends):
             return "abort"
         return "wait" if state.blocked else "skip"
+
+    def _ruled(self, state: StepNode) -> Verdict | None:
+        """Return what the condition and the list of a step say; `None` if its inputs decide."""
+        step = state.step
+        try:
+            if step.when is not None and state.holds is None:
+                target = state.target(step.when.reference)
+                if target is not None and target[0].outcome is None:
+                    return "wait"
+                state.holds = step.when.holds(state.value_of(step.when.reference, may_lack=True).data)
+                self._recheck(state)
+        except Unmet as unmet:
+            return self._unmet(state, unmet.status, unmet.problem)
+        except BadValue as error:
+            return self._unmet(state, "failed", Problem("bad_value", f"its condition: {error}"))
+        if state.holds is False and step.otherwise is None:
+            return self._unmet(
+                state, "skipped", Problem(CONDITION, f"its condition does not hold: {step.when}")
+            )
+        if state.holds is False and step.otherwise is not None:
+            other = state.frame.nodes[step.otherwise]
+            return "wait" if other.outcome is None else "stand"
+        for later in state.frame.later_branches(state):
+            if later.holds or (later.holds is None and later.outcome is not None):
+                return self._unmet(
+                    state, "skipped", Problem(CONDITION, f"a later branch, step {later.name}, runs")
+                )
+            if later.holds is None:
+                return "wait"
+        return "wait" if any(each.outcome is None for each in state.awaits) else None
+
+    def _lacks_reference(self, state: StepNode) -> bool:
+        """Return whether a step ends, because what it refers to, or all that it sees, has no output."""
+        seen = [each for each in state.inputs if each.outcome is not None]
+        numbers = state.step.references if isinstance(state.step, Step) else ()
+        for number in numbers:
+            other = state.elements.get(number) or state.frame.nodes[number]
+            if other in seen and not other.is_good:
+                try:
+                    other.value  # noqa: B018 - raises why there is none
+                except Unmet as unmet:
+                    self._unmet(state, unmet.status, unmet.problem)
+                    return True
+        others = state.step.previous or state.step.outer
+        if state.inputs and not others and all(each.is_dropped for each in state.inputs):
+            self._unmet(state, "skipped", Problem(CONDITION, "all steps on its access list were skipped"))
+            return True
+        return False
+
+    def _unmet(self, state: StepNode, status: StepStatus, problem: Problem) -> Verdict:
+        state.unmet = status, problem
+        return "end"
+
+    def _before(self, state: StepNode) -> PreviousRound:
+        """Return what a step with "previous" on its access list sees: the turn or the round before."""
+        if not state.frame.in_loop:
+            return self._context.previous
+        if (frame := state.frame.before) is None:
+            return PreviousRound()
+        good = [each for each in frame.nodes if each.is_good]
+        visible = tuple(replace(each.as_shown(has_output=True), where="turn") for each in good)
+        labels = frozenset[str]().union(*(each.written for each in good))
+        return PreviousRound(visible, labels, frame.answer.is_whole)
 
     def _bridges(self, state: StepNode) -> bool:
         """Return whether a step runs with a note on its missing inputs."""
         if self._on_failure != "note" or state.acts or state.blocked:
             return False
-        if not all(self.states[seen].is_good for seen in state.step.references):
+        numbers = state.step.references if isinstance(state.step, Step) else ()
+        if not all(state.seen(number).is_good for number in numbers):
             return False
-        return bool(state.good) or (state.step.previous and bool(self._previous.visible))
+        return bool(state.good) or (state.step.previous and bool(self._before(state).visible))
 
     @property
-    def able(self) -> AbstractSet[int]:
+    def able(self) -> set[int]:
         """The indices of the steps that have an output, or may get one without the failed steps."""
         able = set[int]()
         for state in self.states:
             inputs = [
-                seen
-                for seen in state.step.access
-                if seen in able and (self.states[seen].outcome is None or state.takes(self.states[seen]))
+                each
+                for each in state.inputs
+                if each.index in able and (each.outcome is None or state.takes(each))
             ]
             fewest = state.least
             if not state.acts:
-                fewest = min(fewest, 0 if state.step.previous and self._previous.visible else 1)
-            may_run = len(inputs) >= fewest and able.issuperset(state.step.references)
+                fewest = min(fewest, 0 if state.step.previous and self._before(state).visible else 1)
+            named = state.step.references if isinstance(state.step, Step) else ()
+            needed = {*named, *(each.index for each in state.awaits)}
+            may_run = len(inputs) >= fewest and able.issuperset(needed)
             if state.is_good if state.outcome is not None else may_run:
                 able.add(state.index)
         return able
 
     def lack(self, state: StepNode) -> Problem:
         """Return why a step is skipped: the steps that it depends on and that have no output."""
-        inputs = [self.states[seen] for seen in state.step.access]
-        outcomes = [each.outcome for each in inputs if each.outcome is not None]
-        bad = [f"step {one.step} {_ENDS[one.status]}" for one in outcomes if one.status != "ok"]
+        inputs = state.inputs
+        ended = [(each, each.outcome) for each in inputs if each.outcome is not None and not each.is_dropped]
+        bad = [f"step {each.name} {_ENDS[end.status]}" for each, end in ended if end.status != "ok"]
         if not state.acts:
             return Problem("dependency", f"it lacks an input: {', '.join(bad)}")
-        bad += [f"step {each.index} is incomplete" for each in inputs if each.is_good and not each.is_whole]
-        if state.step.previous and not self._previous.is_whole:
+        bad += [f"step {each.name} is incomplete" for each in inputs if each.is_good and not each.is_whole]
+        if state.step.previous and not self._before(state).is_whole:
             bad.append("the previous round is incomplete")
         told = f"an action is carried out only from complete inputs: {', '.join(bad)}"
-        kept = [str(each.index) for each in self.states if any(map(each.lacks, each.step.access))]
+        kept = [each.name for each in self.states if any(each.lacks(seen.index) for seen in each.inputs)]
         if kept and any(each.outcome.reused for each in inputs if each.outcome):
             told += f"; to make step {', '.join(kept)} again, resume the run with refresh=True (--refresh)"
         return Problem("dependency", told)
@@ -271,37 +385,96 @@ class DependencyGraph:
             return False
         if outcome.problem is not None and outcome.problem.code != AGAIN:
             return False
+        if state.stand_in is not None:
+            return state.stand_in.is_whole
+        if state.expansion is not None and not state.expansion.is_whole:
+            return False
         return self.has_whole_inputs(state)
 
     def has_whole_inputs(self, state: StepNode) -> bool:
         """Return whether all that a step sees is complete, and was made from complete inputs."""
-        shown = state.step.access if state.shown is None else state.shown
-        whole = not state.step.previous or self._previous.is_whole
-        return whole and len(shown) >= state.least and all(self.states[seen].is_whole for seen in shown)
+        shown = state.inputs
+        if state.shown is not None:
+            shown = [each for each in state.inputs if each.index in state.shown]
+        whole = not state.step.previous or self._before(state).is_whole
+        if state.origin is not None:
+            whole = whole and state.origin.is_whole
+        if state.step.outer and state.frame.outer is not None:
+            whole = whole and self.has_whole_inputs(state.frame.outer)
+        return whole and len(shown) >= state.least and all(each.is_whole for each in shown)
 
     def show(self, state: StepNode, kept: Sequence[int] | None = None) -> None:
         """Set what a step that can start sees; with `enough`, the steps that ended first."""
-        step, states = state.step, self.states
-        good: Sequence[int] = step.access if kept is None else kept
+        step, inputs = state.step, state.inputs
+        good = inputs if kept is None else [each for each in inputs if each.index in kept]
         if kept is None and state.good < len(good):
-            good = [seen for seen in good if state.takes(states[seen])]
-        if step.enough is not None and len(good) > step.enough:
-            good = sorted(sorted(good, key=lambda seen: states[seen].rank)[: step.enough])
-        state.visible = self.seen(state, good)
-        before = self._previous.labels if step.previous else frozenset[str]()
-        state.labels = self._context.labels.union(before, *[states[index].written for index in good])
-        if len(good) < len(step.access):
-            state.shown = tuple(good)
+            good = [each for each in good if state.takes(each)]
+        if step.enough is not None and step.each is None and len(good) > step.enough:
+            first = sorted(good, key=lambda each: each.rank)[: step.enough]
+            good = [each for each in good if each in first]
+        visible, outer = self.seen(state, good), state.frame.outer
+        state.reach = state.reach | state.reads(waits_of(step))
+        around = outer.labels if outer is not None and step.outer else frozenset[str]()
+        before = self._before(state).labels if step.previous else frozenset[str]()
+        parts = [each.written for each in good]
+        state.labels = self._context.labels.union(before, around, state.reach, *parts)
+        if isinstance(step, Step) and not state.expands:
+            self._fill(state, step)
+        self._check_length(state)
+        state.visible = visible
+        dropped = sum(each.is_dropped for each in inputs)
+        if len(good) < len(inputs) - dropped or (dropped and len(good) < len(inputs)):
+            state.shown = tuple(each.index for each in good)
 
-    def seen(self, state: StepNode, good: Collection[int]) -> tuple[VisibleStep, ...]:
+    def _fill(self, state: StepNode, step: Step) -> None:
+        """Replace references in a subtask by their values; raise `Unmet` if one leads to nothing."""
+        if "{{" not in step.subtask or not (step.has_values or state.names or state.path):
+            return
+        reads_prose = self._context.settings.pool.workers[step.worker].reads_prose
+        found = [part for part in parts_of(step.subtask, state.names) if isinstance(part, Reference)]
+        values: dict[Reference, Any] = {}
+        for reference in found:
+            is_bare = isinstance(reference.root, int) and not reference.path
+            if not is_bare or (not reads_prose and state.seen(int(reference.root)).is_typed):
+                values[reference] = state.value_of(reference).data
+        if values:
+            state.labels |= state.reads(values)
+            state.step = replace(step, subtask=filled(step.subtask, values))
+            labels = {seen: label_of(state.frame.steps[seen], seen) for seen in step.access}
+            state.subtask = mentioned(state.call.subtask, labels, self._context.request.context)
+
+    def _check_length(self, state: StepNode) -> None:
+        """Raise `Unmet` if a list that a step sees is too long."""
+        most = self.limits.output_chars
+        for each in state.inputs:
+            if isinstance(each.expansion, Items) and each.outcome and len(each.outcome.text) > most:
+                told = f"the list of step {each.name} has {len(each.outcome.text):,} characters"
+                told += f", and Limits.output_chars allows {most:,}: show it in parts, or raise it"
+                raise Unmet("failed", Problem(AnswerTooLong.code, told))
+
+    def seen(self, state: StepNode, good: Collection[StepNode]) -> tuple[VisibleStep, ...]:
         """Return what a step sees if `good` are the steps on its access list with an output."""
-        access = good if len(good) >= state.least else state.step.access
-        before = self._previous.visible if state.step.previous else ()
-        return (*before, *[self.states[index].as_shown(has_output=index in good) for index in access])
+        if state.step.is_plain and not state.path:
+            access: Collection[StepNode] = good if len(good) >= state.least else state.inputs
+        else:
+            some = [each for each in state.inputs if not each.is_dropped]
+            access = good if len(good) >= state.least else some
+        before = self._before(state).visible if state.step.previous else ()
+        outer = state.frame.outer
+        if state.step.outer and outer is not None:
+            around = [each if each.where else replace(each, where="outer") for each in outer.visible or ()]
+            before = (*before, *around)
+        return (*before, *[each.as_shown(has_output=each in good) for each in access])
 
     @property
     def unwanted(self) -> Iterator[StepNode]:
         """The unfinished steps that no other step waits for, from the last to the first."""
-        for state in reversed(self.states[:-1]):
-            if state.outcome is None and not state.acts and not state.is_wanted:
+        answers = () if self.plan is None else self.plan.answers
+        for state in reversed(self.states):
+            if (
+                state.index not in answers
+                and state.outcome is None
+                and not state.acts
+                and not state.is_wanted
+            ):
                 yield state

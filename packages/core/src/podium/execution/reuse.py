@@ -7,7 +7,8 @@ from hashlib import sha256
 from podium.budget.limits import Spend
 from podium.errors import PlanInvalid, PodiumError
 from podium.execution.context import RunContext
-from podium.execution.graph import STOPPED, DependencyGraph, StepNode
+from podium.execution.graph import STOPPED, DependencyGraph
+from podium.execution.node import StepNode
 from podium.prompts.prompt import named_texts
 from podium.run_state.actions import (
     ActionLog,
@@ -23,6 +24,7 @@ from podium.secrets import scrub
 from podium.types.outcome import Action, Call, Outcome, Problem, StepStatus, totals
 from podium.types.plan import Plan
 from podium.types.references import renumbered
+from podium.types.steps import Step, step_to_json, worker_of
 from podium.workers.worker import StepInput, VisibleStep
 
 Approver = Callable[[Action, Plan, frozenset[str]], Awaitable[Problem | None]]
@@ -90,7 +92,8 @@ class PaidSteps:
         return Outcome(
             round=self.number,
             step=state.index,
-            worker=self.context.settings.pool.names[state.step.worker],
+            worker=worker_of(state.step, self.context.settings.pool.names),
+            path=state.path,
             status=status or ("cancelled" if problem is STOPPED else "skipped"),
             problem=problem,
             **totals(calls),
@@ -148,15 +151,16 @@ class PaidSteps:
         paid_results, graph = self.context.paid_results, self.graph
         if self.context.request.refresh:
             return None
-        for state in graph.states:
-            if state.acts or not (state.is_undecided or state in ready):
+        for index in sorted(paid_results.partial(self.number)):
+            state = graph.states[index] if index < len(graph.states) else graph.parts.get(index)
+            if state is None or state.acts or state.expands or not (state.is_undecided or state in ready):
                 continue
             for shown in paid_results.shown(self.number, state.index):
-                seen = set(shown) & set(state.step.access)
-                if len(seen) < len(shown) or not all(graph.states[index].is_good for index in seen):
+                seen = [each for each in state.inputs if each.index in shown]
+                if len(seen) < len(shown) or not all(each.is_good for each in seen):
                     continue
                 keys = state.key, state.exact
-                self._set_keys(state, graph.seen(state, shown))
+                self._set_keys(state, graph.seen(state, seen))
                 outcome = self._taken(paid_results, state.key, state.index)
                 if outcome is not None:
                     graph.show(state, shown)
@@ -176,23 +180,35 @@ class PaidSteps:
         """Set the keys of a step that sees `visible`."""
         context = self.context
         query = context.request.query if context.shows_question else ()
-        subtask = renumbered(state.step.subtask, state.step.access.index)
-        seen = tuple(replace(each, gap=self._content(each.step)) if each.gap else each for each in visible)
+        subtask = renumbered(state.call.subtask, state.step.access.index)
+        seen = tuple(
+            replace(each, gap=self._content(state.seen(each.step))) if each.gap and not each.where else each
+            for each in visible
+        )
         step_input = StepInput(subtask, seen, query, texts=named_texts(subtask, context.request.context))
-        worker = context.settings.pool.names[state.step.worker]
+        worker = context.settings.pool.names[state.call.worker]
         tool_messages = context.request.tool_messages if state is self.graph.last else ()
         state.key = step_key(worker, step_input, tool_messages)
         if self.has_exact_keys:
             state.exact = step_key(worker, step_input, tool_messages, exact=True)
 
-    def _content(self, index: int) -> str:
+    def _content(self, state: StepNode) -> str:
         """Return a hash of a step's worker and subtask, and of the steps on its access list."""
-        hashes: list[str] = []
-        for state in self.graph.states[: index + 1]:
-            worker, access = self.context.settings.pool.names[state.step.worker], state.step.access
-            told = [worker, state.step.subtask, *(hashes[seen] for seen in access)]
-            hashes.append(sha256(scrub(repr(told)).encode("utf-8", "surrogatepass")).hexdigest())
-        return hashes[index]
+        hashes: dict[StepNode, str] = {}
+        todo = [state]
+        while todo:
+            each = todo[-1]
+            if missing := [seen for seen in each.inputs if seen not in hashes]:
+                todo += missing
+                continue
+            step, names = each.step, self.context.settings.pool.names
+            told = [
+                worker_of(step, names),
+                step.subtask if isinstance(step, Step) else step_to_json(step, names),
+            ]
+            told += [hashes[seen] for seen in each.inputs]
+            hashes[todo.pop()] = sha256(scrub(repr(told)).encode("utf-8", "surrogatepass")).hexdigest()
+        return hashes[state]
 
     def _recall(self, state: StepNode) -> Outcome | None:
         """Return the outcome of an action that must not be carried out now; `None` if it must."""
@@ -223,7 +239,7 @@ class PaidSteps:
         if (execution := log.recorded(action)) is not None:
             log.take(execution)
             return
-        path, levels = log.path(action.worker), log.levels(action.round, action.step)
+        path, levels = log.path(action.worker), log.levels(action.round, action.step, action.path)
         execution = Execution(action, path=path, levels=levels)
         log.begin(execution)
         execution.end(outcome)
@@ -231,7 +247,7 @@ class PaidSteps:
     def repeats(self, state: StepNode) -> Problem | None:
         """Return the problem of an agent that acted for another plan, too; `None` for other workers."""
         action = state.action
-        if action is None or not self.context.settings.pool.workers[state.step.worker].reads_prose:
+        if action is None or not self.context.settings.pool.workers[state.call.worker].reads_prose:
             return None
         other = self._log.of_another_plan(action)
         return None if other is None else again_problem(other, action.asked)
@@ -241,9 +257,9 @@ class PaidSteps:
         if state.action is not None:
             return state.action
         context = self.context
-        worker = context.settings.pool.workers[state.step.worker]
+        worker = context.settings.pool.workers[state.call.worker]
         try:
-            shown = context.input_of(worker, state.step, state.visible or ())
+            shown = context.input_of(worker, state.call, state.visible or ())
         except PlanInvalid:
             return None
         try:
@@ -255,6 +271,7 @@ class PaidSteps:
             run_id=context.request.run_id,
             round=self.number,
             step=state.index,
+            path=state.path,
             worker=worker.card.name,
             asked=asked,
             key=state.key,

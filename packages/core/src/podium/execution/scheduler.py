@@ -1,6 +1,7 @@
 """Schedules the steps of one round: each step starts as soon as its inputs exist."""
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -11,6 +12,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from podium.aio.sync import interrupt_of
 from podium.errors import ConfigError, WorkerActs
 from podium.execution.context import NO_OUTCOMES, HostExit, Pause, RunContext, StepStarter
+from podium.execution.expansion import NOT_NEEDED, Ending
 from podium.execution.fit import Fit
 from podium.execution.graph import (
     ABORTED,
@@ -20,17 +22,19 @@ from podium.execution.graph import (
     UNSEEN,
     WAITING,
     DependencyGraph,
-    StepNode,
 )
+from podium.execution.node import StepNode, Unmet
 from podium.execution.reuse import Approver, PaidSteps
 from podium.execution.step import StepRunner
 from podium.policy.rules import after
 from podium.run_state.paid import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import AnswerDelta, StepDelta
-from podium.types.outcome import Outcome, Problem
+from podium.types.outcome import CONDITION, Outcome, Problem, StepStatus
 from podium.types.plan import Plan
-from podium.types.steps import Step
+from podium.types.steps import AnyStep
+
+_ENDED = Problem("ended", "all of its parts have ended")
 
 
 class RoundScheduler:
@@ -58,7 +62,7 @@ class RoundScheduler:
         on_failure = context.settings.on_failure
         if on_failure == "replan" and not may_replan:
             on_failure = "note"
-        self._graph = DependencyGraph(context, on_failure)
+        self._graph = DependencyGraph(context, on_failure, context.paid_results.round(number).places)
         self._fit = Fit(context, self._graph)
         has_exact_keys = may_replan or paid is not None
         self._paid = PaidSteps(context, number, self._graph, paid, has_exact_keys=has_exact_keys)
@@ -95,7 +99,7 @@ class RoundScheduler:
             raise
         finally:
             needs = next(iter(self.waits.values()), STOPPED)
-            for state in [] if isinstance(self.broke, Pause) else self._graph.states:
+            for state in [] if isinstance(self.broke, Pause) else self._graph.live:
                 if state.outcome is None:  # stopped before it could start, or it waits for an approval
                     self._end(state, self._paid.never_ran(state, self.waits.get(state.index, needs)))
             self._fit.end()
@@ -111,6 +115,11 @@ class RoundScheduler:
         return tuple([state.written for state in self._graph.states])
 
     @property
+    def answer(self) -> int:
+        """The index of the step that gives the answer."""
+        return self._graph.answer
+
+    @property
     def are_whole(self) -> tuple[bool, ...]:
         """Whether each output is complete and was made from complete inputs, in the plan's order."""
         return tuple([state.is_whole for state in self._graph.states])
@@ -121,7 +130,7 @@ class RoundScheduler:
         ended = sorted(self._graph.all, key=lambda state: state.rank)
         return [(state.exact, state.outcome) for state in ended if state.exact and state.outcome]
 
-    def add(self, step: Step) -> None:
+    def add(self, step: AnyStep) -> None:
         """Add the next step of the plan; it starts when the steps on its access list have ended."""
         self._start(self._admitted(self._settle(self._decide([self._graph.append(step)]))))
 
@@ -132,7 +141,7 @@ class RoundScheduler:
     def _prepare(self, plan: Plan) -> list[StepNode]:
         """Set the complete plan, and return the steps that can start."""
         self._take(plan)
-        needed = plan.reaching(len(plan.steps) - 1, *self._context.settings.actions_of(plan))
+        needed = plan.reaching(*plan.answers, *self._context.settings.actions_of(plan))
         for state in self._graph.states:
             if state.index not in needed:
                 self._give_up(state, UNSEEN)
@@ -209,9 +218,9 @@ class RoundScheduler:
         state = self._graph.states[index]
         if state.outcome is not None:
             return state.written
-        return after(self._context.settings.pool.cards[state.step.worker], self._shown_labels(state.step))
+        return after(self._context.settings.pool.cards[state.call.worker], self._shown_labels(state.step))
 
-    def _shown_labels(self, step: Step) -> frozenset[str]:
+    def _shown_labels(self, step: AnyStep) -> frozenset[str]:
         previous = self._context.previous.labels if step.previous else frozenset[str]()
         return self._context.labels.union(previous, *map(self._written, step.access))
 
@@ -238,7 +247,7 @@ class RoundScheduler:
         if self._graph.plan is not None:
             return []
         workers = self._context.settings.pool.workers
-        ready = [state for state in ready if not workers[state.step.worker].is_interruptible]
+        ready = [state for state in ready if not workers[state.call.worker].is_interruptible]
         for state in ready:
             state.early = anyio.Event()
         return ready
@@ -278,20 +287,97 @@ class RoundScheduler:
     def _decide(self, states: Iterable[StepNode]) -> list[StepNode]:
         """Return the steps that can start; end the steps that can never start, and check their dependents."""
         ready: list[StepNode] = []
-        todo = list(states)
-        for state in todo:  # the loop appends to `todo`
-            match self._graph.verdict(state):
+        graph, todo = self._graph, deque(states)
+        while todo or graph.due:
+            if not todo:
+                todo += self._advanced(next(iter(graph.due)))
+                continue
+            state = todo.popleft()
+            match graph.verdict(state):
                 case "start":
-                    self._graph.show(state)
-                    self._has_unwanted = self._has_unwanted or state.shown is not None
-                    ready.append(state)
+                    if self._shown(state):
+                        self._has_unwanted = self._has_unwanted or state.shown is not None
+                        ready += [] if state.expands else [state]
+                    else:
+                        todo += state.released()
                 case "skip":
-                    self._end(state, self._paid.never_ran(state, self._graph.lack(state)))
-                    todo.extend(state.released())
+                    self._end(state, self._paid.never_ran(state, graph.lack(state)))
+                    todo += state.released()
+                case "end":
+                    assert state.unmet is not None
+                    status, problem = state.unmet
+                    self._end(state, self._paid.never_ran(state, problem, status))
+                    todo += state.released()
+                case "stand":
+                    self._stand_in(state)
+                    todo += state.released()
                 case "abort":
-                    for other in self._graph.states:
+                    for other in graph.live:
                         self._give_up(other, ABORTED)
-        return ready
+            todo += graph.recheck
+            graph.recheck.clear()
+        return [state for state in ready if state.outcome is None]
+
+    def _shown(self, state: StepNode) -> bool:
+        """Set what a step sees, and begin a map or a block; end the step if a reference has no value."""
+        try:
+            self._graph.show(state)
+            if state.expands:
+                state.has_begun = self._context.now()
+                self._graph.expand(state)
+        except Unmet as unmet:
+            self._end(state, self._paid.never_ran(state, unmet.problem, unmet.status))
+            return False
+        return True
+
+    def _advanced(self, state: StepNode) -> Sequence[StepNode]:
+        """Let a map or a block go on; return the steps to decide on."""
+        del self._graph.due[state]
+        expansion = state.expansion
+        if expansion is None or state.outcome is not None:
+            return ()
+        found: list[StepNode] = []
+        try:
+            found += expansion.advance()
+            ending = expansion.ending()
+        except Unmet as unmet:
+            ending = Ending(unmet.status, unmet.problem)
+        for each in expansion.unneeded():
+            self._give_up(each, NOT_NEEDED)
+            found += each.released() if each.outcome is not None else ()
+        if ending is None:
+            return found
+        self._end_parts(state, Problem("cancelled", f"step {state.name} has ended"))
+        bare = self._paid.never_ran(state, ending.problem or _ENDED, ending.status)
+        now = self._context.now()
+        self._end(
+            state, replace(bare, text=ending.text, problem=ending.problem, started=state.has_begun, ended=now)
+        )
+        return [*found, *state.released()]
+
+    def _end_parts(self, state: StepNode, reason: Problem) -> None:
+        """Give up the unfinished items or turns of a map or block."""
+        for each in () if state.expansion is None else state.expansion.children:
+            self._give_up(each, reason)
+
+    def _stand_in(self, state: StepNode) -> None:
+        """End a step whose condition does not hold with the output of another step."""
+        assert state.step.otherwise is not None
+        other = state.frame.nodes[state.step.otherwise]
+        outcome = other.outcome
+        assert outcome is not None
+        state.stand_in, state.is_typed, state.written = other, other.is_typed, other.written
+        why = f"the output of step {other.name} stands for it"
+        bare = self._paid.never_ran(state, Problem("else", why), "ok")
+        if outcome.status == "ok":
+            self._end(
+                state, replace(bare, text=outcome.text, problem=outcome.problem, stands_for=other.index)
+            )
+            return
+        status: StepStatus = "skipped" if other.is_dropped else "failed"
+        code = CONDITION if other.is_dropped else "dependency"
+        problem = Problem(code, f"{why}, which ended {outcome.status}")
+        self._end(state, replace(bare, status=status, problem=problem))
 
     def _settle(self, ready: list[StepNode]) -> list[StepNode]:
         """End the steps that are paid for, refused or not needed, and return the other steps."""
@@ -360,7 +446,7 @@ class RoundScheduler:
                     raise
                 runner.left(STOPPED)
                 state.left, state.following, state.has_started = left, first, False
-                state.calls, state.order, is_left = [], [state.step.worker], True
+                state.calls, state.workers, is_left = [], [state.call.worker], True
             finally:
                 if outcome is None and not is_left:
                     # The cancellation may come from the run's deadline and not from this scope.
@@ -378,7 +464,7 @@ class RoundScheduler:
     def _turned_out(self, state: StepNode, outcome: Outcome) -> bool:
         """Return whether the worker has refused a step because it acts; the step is then an action."""
         code = None if outcome.problem is None else outcome.problem.code
-        if state.acts or code != WorkerActs.code or state not in self._graph.states:
+        if state.acts or code != WorkerActs.code or state not in self._graph.live:
             return False
         again = self._graph.renew(state)
         if self._answering is state:
@@ -412,21 +498,26 @@ class RoundScheduler:
         if state.acts and state.scope is not None:
             return  # the end of another step does not cancel an action
         state.reason = reason
+        self._end_parts(state, reason)
         if state.scope is not None:
             state.scope.cancel()
         else:
             self._end(state, self._paid.never_ran(state, reason))
 
     def _end(self, state: StepNode, outcome: Outcome) -> None:
-        if outcome.shown != state.shown:
-            outcome = replace(outcome, shown=state.shown)
+        if (outcome.shown, outcome.path) != (state.shown, state.path):
+            outcome = replace(outcome, shown=state.shown, path=state.path)
         if state.acts and outcome.action is None:
             outcome = replace(outcome, action="not_done")
         state.outcome, state.rank = outcome, self._ended
         state.is_whole = self._graph.is_whole(state)
         self._ended += 1
-        if state.visible is not None:
-            state.written = after(
-                self._context.settings.pool.card_of(outcome.worker, state.step.worker), state.labels
-            )
+        if state.expansion is not None:
+            parts = (each.written for each in state.expansion.children)
+            state.written = state.reach.union(*parts)
+        elif state.visible is not None:
+            card = self._context.settings.pool.card_of(outcome.worker, state.call.worker)
+            state.written = after(card, state.labels)
+            state.is_typed = state.call.returns is not None or card.returns is not None
         self._context.tell_step_ended(outcome, state.key, state.took)
+        self._graph.ended(state)

@@ -24,7 +24,7 @@ from podium.errors import (
 from podium.execution.attempt import Attempt
 from podium.execution.context import OuterRun, RunContext
 from podium.execution.fit import Fit, higher_limits
-from podium.execution.graph import StepNode
+from podium.execution.node import StepNode
 from podium.journal.cache import answer_key, asking, look_up, remember
 from podium.run_state.actions import Execution, remedy
 from podium.secrets import BUGS, Boundary, add_place
@@ -74,10 +74,10 @@ class StepRunner:
         try:
             if self.paid is not None:
                 cut, cap = self.paid
-                if not self._may_be_longer(self.state.step.worker, cap):
+                if not self._may_be_longer(self.state.call.worker, cap):
                     return cut
                 self._cut = Completion(cut.text, "length", tool_calls=cut.tool_calls), cut.problem
-            card = self.context.settings.pool.cards[self.state.step.worker]
+            card = self.context.settings.pool.cards[self.state.call.worker]
             self.context.policy.guard(card, self.state.labels)
             problem = await self._try()
         except LimitExceeded as end:
@@ -88,7 +88,7 @@ class StepRunner:
         except PodiumError as error:
             problem = Problem.of(error)
         except BUGS as bug:
-            who = self.context.settings.pool.names[self.state.step.worker]
+            who = self.context.settings.pool.names[self.state.call.worker]
             where = f"step {self.state.index} of round {self.round} (worker {who!r})"
             add_place(bug, self.context.request.run_id, where)
             self.bug = bug
@@ -97,7 +97,7 @@ class StepRunner:
 
     def timed_out(self) -> Outcome:
         """Return the outcome of a step that was stopped at its deadline."""
-        context, ledger, worker = self.context, self.context.ledger, self.state.step.worker
+        context, ledger, worker = self.context, self.context.ledger, self.state.call.worker
         limit = f"{context.settings.limits.step_seconds:g} s (Limits.step_seconds)"
         out_of_time = context.clock() >= ledger.deadline
         if out_of_time:
@@ -124,7 +124,7 @@ class StepRunner:
 
     async def _try(self) -> Problem | None:
         """Call workers until one answers; return why no further call is made, or `None`."""
-        number = self.state.step.worker
+        number = self.state.call.worker
         while True:
             attempt = await self._ask(number)
             if attempt is not None and attempt.bug is not None:
@@ -154,13 +154,13 @@ class StepRunner:
     async def _choose(self) -> int:
         """Wait until a circuit breaker allows a call, and return its worker."""
         clock, pool, until, deadline = self.context.clock, self.context.settings.pool, inf, self._deadline
-        while rest := self._rest(self.state.order[0]):
+        while rest := self._rest(self.state.workers[0]):
             rested = [number for number in self._listed() if not self._rest(number)]
             if rested:
-                self.state.order.remove(rested[0])
-                self.state.order.insert(0, rested[0])
+                self.state.workers.remove(rested[0])
+                self.state.workers.insert(0, rested[0])
                 break
-            soonest = min(self.state.order, key=self._rest)
+            soonest = min(self.state.workers, key=self._rest)
             rest, breaker = self._rest(soonest), pool.states[soonest].breaker
             failed = f"worker {pool.names[soonest]!r} failed {breaker.failures} times in a row"
             failed += " (no connection to its server)" if breaker.is_down else ""
@@ -175,7 +175,7 @@ class StepRunner:
                 raise WorkerUnavailable(f"{failed} and {told}")
             else:
                 await anyio.sleep(rest)
-        return self.state.order[0]
+        return self.state.workers[0]
 
     def _wait_after(self, attempt: Attempt) -> float | Problem:
         """Return the seconds to wait after a failed call before the next call, or why there is none."""
@@ -186,7 +186,7 @@ class StepRunner:
         codes = retry.retry_on | retry.fallback_on
         if not isinstance(error, WorkerError) or error.code not in codes or left < 1:
             return problem
-        if context.settings.acts(self.state.step.worker) and attempt.action_end != "not_done":
+        if context.settings.acts(self.state.call.worker) and attempt.action_end != "not_done":
             because = "the call may have reached the worker, and actions are not repeated"
             return replace(problem, message=f"{problem.message}; {because}")
         others = [other for other in self._listed() if other != number]
@@ -198,12 +198,12 @@ class StepRunner:
         if resting and context.settings.pool.states[number].breaker.is_down:
             wait, because = inf, f"it gets no calls for another {resting:.3g} s (Retry.break_seconds)"
         if not isinf(wait) and left > len(ready) and not (ready and resting):
-            self.state.order = [number, *others]
+            self.state.workers = [number, *others]
             return max(wait, resting)
         if not others:
             return replace(problem, message=f"{problem.message}; {because}") if because else problem
         back = [number] if error.code in retry.retry_on else []
-        self.state.order = [*ready, *(other for other in others if other not in ready), *back]
+        self.state.workers = [*ready, *(other for other in others if other not in ready), *back]
         return 0.0
 
     def _listed(self) -> list[int]:
@@ -211,10 +211,10 @@ class StepRunner:
         if not self._has_fallbacks:
             self._has_fallbacks = True
             settings, policy = self.context.settings, self.context.policy
-            for number in settings.retry.fallbacks_of(self.state.step.worker, settings.pool):
+            for number in settings.retry.fallbacks_of(self.state.call.worker, settings.pool):
                 if policy.admits(settings.pool.cards[number], self.state.labels):
-                    self.state.order.append(number)
-        return self.state.order
+                    self.state.workers.append(number)
+        return self.state.workers
 
     def _repeats(self, attempt: Attempt) -> bool:
         """Return whether a call is repeated, because its answer was cut at a cap that may be higher now."""
@@ -302,7 +302,7 @@ class StepRunner:
         state.following += 1
         log = context.actions
         if action is not None:  # it is in the log before its worker is called
-            path, levels = log.path(card.name), log.levels(self.round, state.index)
+            path, levels = log.path(card.name), log.levels(self.round, state.index, state.path)
             begun = replace(action, worker=card.name)
             self._execution = Execution(begun, path=path, levels=levels, is_nested_run=attempt.nests)
             log.begin(self._execution)
@@ -315,8 +315,9 @@ class StepRunner:
                 round=self.round,
                 step=state.index,
                 attempt=attempt.number,
+                path=state.path,
                 worker=card.name,
-                subtask=state.step.subtask,
+                subtask=state.call.subtask,
                 reserved=reservation.amount,
                 action="" if action is None else action.key,
                 asked="" if action is None else action.asked,
@@ -327,24 +328,25 @@ class StepRunner:
     def _request(self, number: int, deadline: float, outer: OuterRun | None = None) -> Request:
         context, state, asked = self.context, self.state, self.context.request
         worker, card = context.settings.pool.workers[number], context.settings.pool.cards[number]
-        shown = context.input_of(worker, state.step, state.visible or ())
+        shown = context.input_of(worker, state.call, state.visible or ())
         caller = Caller(
             run_id=asked.run_id,
             round=self.round,
             step=state.index,
             attempt=state.following,
+            path=state.path,
             worker=card.name,
             labels=state.labels,
             outer=outer,
         )
         read = replace(shown, texts=()) if worker.takes_texts else shown
-        messages = context.messages(state.step, read, card)
+        messages = context.messages(state.call, read, card)
         request = Request(
             messages=messages, step_input=shown, deadline=deadline, stream=asked.stream, caller=caller
         )
         if not self.last or not context.last_step_differs:
             return request
-        tool_messages = context.tool_messages(state.step, card)
+        tool_messages = context.tool_messages(state.call, card)
         return replace(
             request,
             messages=messages + tool_messages,
@@ -409,7 +411,7 @@ class StepRunner:
         outcome = Outcome(
             round=self.round,
             step=state.index,
-            worker=self.context.settings.pool.names[state.step.worker]
+            worker=self.context.settings.pool.names[state.call.worker]
             if latest is None
             else latest.card.name,
             status=status,

@@ -50,6 +50,13 @@ def worker_messages(step_input: StepInput, card: Card) -> tuple[Message, ...]:
     return (*[for_card(message, card) for message in history], last) if history else (last,)
 
 
+WHERE = {
+    "": "",
+    "round": " of the round before",
+    "turn": " of the turn before",
+    "outer": " of the plan around",
+}
+"""Whose step a worker sees, after its number, by `VisibleStep.where`."""
 _NO_QUESTION = (Message("user", ""),)
 
 
@@ -57,7 +64,7 @@ def _shown(shown: VisibleStep, mark: str) -> str:
     """Return an earlier step as text: its subtask, and its output or why it has none."""
     subtask = tagged("subtask", mark, shown.subtask)
     number = shown.step if shown.label is None else shown.label
-    step = f"Step {number} of the round before" if shown.previous else f"Step {number}"
+    step = f"Step {number}{WHERE[shown.where]}"
     if shown.gap:
         told = f"{step} was given this subtask and has no output: {shown.gap}."
         return f"\n{told}\n{subtask}"
@@ -142,7 +149,7 @@ def step_input(
 ) -> StepInput:
     """Return the input of a worker; `query` is empty if workers do not see the question."""
     check_names(step.subtask, texts)
-    labels = {shown.step: shown.label for shown in visible if shown.label is not None and not shown.previous}
+    labels = {shown.step: shown.label for shown in visible if shown.label is not None and not shown.where}
     subtask = mentioned(step.subtask, labels, texts)
     named = named_texts(step.subtask, texts)
     if subtask != step.subtask and not worker.reads_prose:
@@ -168,7 +175,7 @@ def check_names(subtask: str, texts: Collection[str]) -> None:
 
 def filling(visible: Sequence[VisibleStep], texts: Sequence[tuple[str, str]]) -> dict[Reference, str]:
     """Return the text for each reference: the outputs of visible steps of this round, and named texts."""
-    outputs = {Reference(shown.step): shown.output for shown in visible if not shown.previous}
+    outputs = {Reference(shown.step): shown.output for shown in visible if not shown.where}
     return outputs | {Reference(name): text for name, text in texts}
 
 
@@ -184,7 +191,7 @@ def shown_step(
     """Return a step of a plan as other workers see it; `gap` says why it has no output."""
     step = plan.steps[index]
     subtask = mentioned(task_of(step), dict(enumerate(plan.labels)), names)
-    return VisibleStep(index, subtask, output, gap, previous, step.label)
+    return VisibleStep(index, subtask, output, gap, "round" if previous else "", step.label)
 
 
 def gap_of(outcome: Outcome) -> str:
@@ -194,6 +201,15 @@ def gap_of(outcome: Outcome) -> str:
     if outcome.action == "unknown":
         return "it is not known whether it was done"
     return _GAPS.get(outcome.status, "")
+
+
+_WORDS = {
+    "item": "its item",
+    "index": "its position",
+    "previous": "the turn before",
+    "outer": "the plan around",
+}
+"""What the reserved names stand for, in words."""
 
 
 def mentioned(subtask: str, labels: Mapping[int, int] = _NO_LABELS, names: Collection[str] = ()) -> str:
@@ -206,8 +222,10 @@ def mentioned(subtask: str, labels: Mapping[int, int] = _NO_LABELS, names: Colle
             told += part
         elif isinstance(part.root, int):
             told += f"the output of step {labels.get(part.root, part.root)}"
+            told += f" ({'.'.join(part.path)})" if part.path else ""
         else:
-            told += f"the text {part.root}"
+            told += _WORDS.get(part.root, f"the text {part.root}")
+            told += f" ({'.'.join(part.path)})" if part.path else ""
     return told
 
 

@@ -339,7 +339,7 @@ class Rounds:
         answer = answer_of(current)
         if current.plan is None or answer is None or answer.tool_calls:
             return None
-        shown = (len(current.plan.steps) - 1, *self.context.settings.actions_of(current.plan))
+        shown = (answer.step, *self.context.settings.actions_of(current.plan))
         labels = frozenset[str]().union(*(self._labels[current.number][step] for step in shown))
         if self.context.settings.accept is not None:
             self._refused = await self._judged(current, answer.text, labels)
@@ -394,16 +394,16 @@ class Rounds:
             if outcome.status in ("ok", "failed"):
                 state.outcome = outcome
                 state.is_whole = graph.is_whole(state)
-        able, last = graph.able, len(plan.steps) - 1
+        able, last = graph.able, plan.answers
         for state in graph.states:
-            if state.index not in able & plan.reaching(last):
+            if state.index not in able & plan.reaching(*last):
                 state.reason = UNSEEN
         kept = Fit(context, graph).kept()
         try:
             context.ledger.spare(*kept.amounts, steps=kept.steps)
         except LimitExceeded:
             return None
-        return kept if last in able else None
+        return kept if able.intersection(last) else None
 
     def _shown(self, current: Round) -> PreviousRound:
         """Return the data that steps with "previous" on their access list see in the next round."""

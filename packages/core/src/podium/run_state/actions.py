@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from re import sub
 from typing import NamedTuple, Self
 
 from podium.secrets import scrub
@@ -32,6 +33,18 @@ class Level(NamedTuple):
     step: int
     plan: str
     """The hash of the plan that asked for the step; empty if it is unknown."""
+    group: str = ""
+    """The name that the items of a map over a list share, which ask together; empty for other steps."""
+
+    @property
+    def asking(self) -> int | str:
+        """What asks for the action: a step, or all items of a map over a list."""
+        return self.group or self.step
+
+
+def group_of(path: str) -> str:
+    """Return the name that an execution shares with the other items of maps over lists."""
+    return sub(r"\[[^]]*\]", "[]", path) if "[" in path else ""
 
 
 def plan_hash(plan: Plan, workers: Sequence[str]) -> str:
@@ -141,12 +154,14 @@ class ActionLog:
         outer, caller = self.outer, self._caller
         return (worker,) if outer is None or caller is None else (*outer.path(caller.worker), worker)
 
-    def levels(self, number: int, step: int) -> tuple[Level, ...]:
+    def levels(self, number: int, step: int, path: str = "") -> tuple[Level, ...]:
         """Return the steps around an action of a round's step, and the step of the action itself."""
         outer, caller = self.outer, self._caller
-        around = () if outer is None or caller is None else outer.levels(caller.round, caller.step)
+        around = (
+            () if outer is None or caller is None else outer.levels(caller.round, caller.step, caller.path)
+        )
         plan = "" if self._plan is None else plan_hash(*self._plan)
-        return (*around, Level(self._run_id, number, step, plan))
+        return (*around, Level(self._run_id, number, step, plan, group_of(path)))
 
     def forget(self, logs: Iterable[Self]) -> None:
         """Count the askings of nested runs no longer, because another call of the same step replaces them."""
@@ -170,11 +185,12 @@ class ActionLog:
 
     def recorded(self, asking: Action) -> Execution | None:
         """Return the action that an asking takes: of the same run, round and step, else the earliest."""
-        taken, levels = self._taken_by_plans(), self.levels(asking.round, asking.step)
+        taken, levels = self._taken_by_plans(), self.levels(asking.round, asking.step, asking.path)
         free = [
             each
             for each in self._equal(asking)
-            if id(each) not in taken and not _is_of_another_step(each.levels, levels)
+            if (id(each) not in taken or _ask_together(each.levels, levels))
+            and not _is_of_another_step(each.levels, levels)
         ]
         return min(free, key=lambda each: _distance(each.action, asking), default=None)
 
@@ -199,7 +215,10 @@ class ActionLog:
 
     def of_another_plan(self, action: Action) -> Action | None:
         """Return an action of the same worker that another plan has asked for; `None` without one."""
-        place, levels = self._place(self.path(action.worker)), self.levels(action.round, action.step)
+        place, levels = (
+            self._place(self.path(action.worker)),
+            self.levels(action.round, action.step, action.path),
+        )
         taken = self._taken_by_plans()
         others = (
             each.action
@@ -256,9 +275,15 @@ def _is_of_another_step(one: Sequence[Level], other: Sequence[Level]) -> bool:
     for first, second in zip(one, other, strict=False):
         if first.plan != second.plan or not first.plan:
             return False
-        if first.step != second.step:
+        if first.asking != second.asking:
             return True
     return False
+
+
+def _ask_together(one: Sequence[Level], other: Sequence[Level]) -> bool:
+    """Return whether two actions were asked for by items of one map over a list."""
+    places = [[(each.round, each.plan, each.asking) for each in levels] for levels in (one, other)]
+    return places[0] == places[1] and any(each.group for each in one)
 
 
 def _are_of_two_plans(one: Sequence[Level], other: Sequence[Level]) -> bool:
@@ -269,7 +294,7 @@ def _are_of_two_plans(one: Sequence[Level], other: Sequence[Level]) -> bool:
             return True  # the step was asked for twice
         if first.plan != second.plan:
             return True
-        if first.step != second.step:
+        if first.asking != second.asking:
             return False
     return False
 
@@ -313,7 +338,9 @@ def undecided_problem(action: Action) -> Problem:
 
 def remedy(action: Action) -> str:
     """Return how a person decides on an action whose end is unknown, or which has failed."""
-    which = f"--action {action.step}" + (f" --round {action.round}" if action.round > 1 else "")
+    which = f"--action {action.path or action.step}" + (
+        f" --round {action.round}" if action.round > 1 else ""
+    )
     return f"see for yourself, then `podium decide {action.run_id} {which} done|not-done`"
 
 

@@ -18,13 +18,20 @@ from podium.types.plan import Plan, PlannedBy
 from podium.usage import Usage
 from podium.workers.worker import StepInput
 
+_KEYS = {"round": "previous"}
+
 
 def step_key(
     worker: str, step_input: StepInput, tool_messages: Sequence[Message] = (), *, exact: bool = False
 ) -> str:
     """Return the hash of a step's worker and of all that the worker sees, whatever its index in the plan."""
     seen = [
-        [shown.subtask, shown.output, shown.gap, *(["previous"] if shown.previous else [])]
+        [
+            shown.subtask,
+            shown.output,
+            shown.gap,
+            *([_KEYS.get(shown.where, shown.where)] if shown.where else []),
+        ]
         for shown in step_input.visible
     ]
     told: list[object] = [
@@ -102,6 +109,10 @@ class PaidResults:
     def shown(self, number: int, step: int) -> Sequence[tuple[int, ...]]:
         """Return what the `ok` outcomes of a step saw, the latest first, if they did not see everything."""
         return self._shown.get((number, step), [])[::-1]
+
+    def partial(self, number: int) -> set[int]:
+        """Return the steps of a round that have outcomes which did not see everything."""
+        return {step for round_, step in self._shown if round_ == number}
 
     def round(self, number: int) -> RoundState:
         """Return what is recorded of a round."""

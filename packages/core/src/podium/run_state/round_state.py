@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from podium.budget.limits import Spend
-from podium.run_state.actions import Level
+from podium.run_state.actions import Level, group_of
 from podium.types import events as told
 from podium.types.outcome import Call, Outcome, Problem, Proposal, StepStatus, totals
 from podium.types.plan import PlannedBy
@@ -57,6 +57,8 @@ class CallState:
 class RecordedStep:
     """One step of a round, with the calls of all plans of the round."""
 
+    path: str = ""
+    """The name of an execution inside of a map or a block; empty for a step of the plan."""
     calls: list[CallState] = field(default_factory=list)
     outcome: Outcome | None = None
     """Its latest outcome; `None` without one."""
@@ -100,6 +102,8 @@ class RoundState:
     """Whether the plan needed an approval."""
     decision: told.ApprovalGiven | None = None
     """The decision on the plan; a changed plan has the worker numbers of `RunState.names`."""
+    places: dict[str, int] = field(default_factory=dict)
+    """By path: the numbers of executions inside of maps and blocks."""
     steps: dict[int, RecordedStep] = field(default_factory=dict)
     """By index; the call that judges the answer follows the last step of the plan."""
     replaced: list[Outcome] = field(default_factory=list)
@@ -120,6 +124,10 @@ class RoundState:
         """Return a step; add it if it is missing."""
         return self.steps.setdefault(index, RecordedStep())
 
+    def _name(self, index: int, path: str) -> None:
+        if path:
+            self.places[path], self.step(index).path = index, path
+
     def place(
         self, event: told.StepStarted | told.StepEnded, called: str, names: Sequence[str]
     ) -> tuple[str, Level]:
@@ -127,11 +135,13 @@ class RoundState:
         steps = () if self.ready is None else self.ready.plan.steps
         step = steps[event.step] if event.step < len(steps) else None
         own = names[step.worker] if isinstance(step, Step) else called
-        return own, Level(event.run_id, event.round, event.step, self.plan_hash)
+        path = event.path if isinstance(event, told.StepStarted) else event.outcome.path
+        return own, Level(event.run_id, event.round, event.step, self.plan_hash, group_of(path))
 
     def start(self, event: told.StepStarted) -> None:
         """Add a call of a step."""
         step = self.step(event.step)
+        self._name(event.step, event.path)
         for call in step.lost:
             if call.failed is None and call.start.attempt == event.attempt:
                 step.calls.remove(call)  # a changed plan may begin the attempts again
@@ -142,6 +152,7 @@ class RoundState:
         """Add the end of a step."""
         step, outcome = self.step(event.step), event.outcome
         step.end = event
+        self._name(event.step, outcome.path)
         if outcome.attempts:
             step.billed.add(event.key)
         billed = {call.attempt for call in outcome.calls}

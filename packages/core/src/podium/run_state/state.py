@@ -23,7 +23,7 @@ from podium.types.outcome import (
 )
 from podium.types.plan import Plan
 from podium.types.result import Result, conclusion
-from podium.types.steps import worker_of
+from podium.types.steps import static_place, worker_of
 from podium.usage import Usage
 
 UNFINISHED = Problem("unfinished", "the run has not ended")
@@ -164,8 +164,9 @@ class RunState:
         current.ready, current.plan_hash = replace(event, plan=plan), plan_hash(plan, self.names)
         if not plan.steps and current.why and event.why.startswith(current.why):
             current.why = event.why
+        is_same = before is not None and before.plan == plan
         for index, step in sorted(current.steps.items()):
-            if index >= len(plan.steps):
+            if index >= len(plan.steps) and not (step.path and is_same):
                 current.replaced += [] if step.outcome is None else [step.outcome]
                 step.outcome = step.since = None
         self.asked.clear()
@@ -183,6 +184,7 @@ class RunState:
                 run_id=event.run_id,
                 round=event.round,
                 step=event.step,
+                path=event.path,
                 worker=event.worker,
                 asked=event.asked,
                 key=event.action,
@@ -201,7 +203,7 @@ class RunState:
         if begun is not None and (not outcome.reused or begun.action.end == "unknown"):
             begun.end(outcome)  # a host may have stored the end that the record lacks
         if took is not None:
-            here = replace(took, run_id=event.run_id, round=event.round, step=event.step)
+            here = replace(took, run_id=event.run_id, round=event.round, step=event.step, path=outcome.path)
             taken = Execution(here, path=(own,), levels=(level,))
             self.taken.setdefault((took.run_id, took.round, took.step), taken).end(outcome)
 
@@ -233,7 +235,10 @@ class RunState:
     @property
     def steps(self) -> int:
         """The number of steps that were started, including those of runs that the code of workers started."""
-        return len({(call.start.round, call.start.step) for call in self.calls}) + self._inner_steps
+        own = {
+            (start.round, static_place(start.path) or start.step) for start in (c.start for c in self.calls)
+        }
+        return len(own) + self._inner_steps
 
     @property
     def waiting(self) -> tuple[told.ApprovalAsked, ...]:
@@ -299,6 +304,7 @@ class RunState:
                 own.get(index) or _with_calls((number, index), name, UNFINISHED, lost.pop(index, ()))
                 for index, name in enumerate(names)
             ]
+            outcomes += [step.outcome for _, step in steps if step.path and step.outcome is not None]
         aside = (interrupted((number, index), calls) for index, calls in lost.items() if calls)
         return Round(
             number=number,

@@ -201,6 +201,8 @@ class ActionDecided(_OfStep):
 class StepStarted(_OfCall):
     """A step's worker is called. Each retry is another `StepStarted`."""
 
+    path: str = ""
+    """The name of an execution inside of a map or a block; see `Outcome.path`."""
     worker: str
     """The step's worker, or its fallback."""
     subtask: str

@@ -30,6 +30,10 @@ ACTION_ENDS = {
     "not_done": "not done",
 }
 """How an action ended, in words."""
+CONDITION = "condition"
+"""Problem code: a step was skipped because of a condition, of its own or of a step that it reads."""
+NO_BRANCH = "no_branch"
+"""Problem code: no branch of a plan or a block ran."""
 _MAX_CODE, _MAX_MESSAGE = 100, 2000
 """Maximum length of the problem of another Podium, in characters."""
 
@@ -89,6 +93,9 @@ class Outcome(Billed):
     worker: str
     """Name of the worker that was called: the step's worker, or its fallback."""
     status: StepStatus
+    path: str = ""
+    """The name of an execution inside of a map or a block: `2[17]` is item 17 of step 2, `2[17].0` step 0 of
+    its block, `3(1).0` step 0 in the first turn of loop 3. Empty for a step of the plan."""
     text: str = ""
     """The step's output; for a step that is not `ok`, the part that arrived."""
     problem: Problem | None = None
@@ -112,6 +119,8 @@ class Outcome(Billed):
     """How the action ended; `None` for other steps."""
     shown: tuple[int, ...] | None = None
     """The steps whose output the worker saw; `None` means all steps on its access list."""
+    stands_for: int | None = None
+    """The step whose output stands for this one, because its condition did not hold (`else`); else `None`."""
     started: float | None = None
     """Seconds since the run began, without the time between an interruption and the resume; `None`
     for a step that never started."""
@@ -128,6 +137,17 @@ class Outcome(Billed):
         )
 
     @property
+    def is_dropped(self) -> bool:
+        """Whether a condition skipped the step, so that it drops out of access lists."""
+        is_skipped = self.status == "skipped" and self.problem is not None
+        return is_skipped and self.problem.code in (CONDITION, NO_BRANCH)  # type: ignore[union-attr]
+
+    @property
+    def name(self) -> str:
+        """The name of the execution: its path, or the number of a step of the plan."""
+        return self.path or str(self.step)
+
+    @property
     def seconds(self) -> float:
         """Duration of the step in seconds; 0 if it never started."""
         return 0.0 if self.started is None or self.ended is None else self.ended - self.started
@@ -141,6 +161,8 @@ class Action:
     """The run, or the nested run, whose step it is."""
     round: int
     step: int
+    path: str = ""
+    """The name of an execution inside of a map or a block; see `Outcome.path`."""
     worker: str
     asked: str
     """What it was asked to do: the arguments of a tool as JSON, or the subtask."""
@@ -156,6 +178,16 @@ class Action:
 
 
 _MOST_ASKED = 200
+
+
+def answering(row: Sequence[Outcome]) -> Outcome:
+    """Return the outcome that is the answer, of the steps that may give it.
+
+    It is the last step whose condition held; if there is none, the last for which another output stands.
+    """
+    held = [each for each in row if not each.is_dropped and each.stands_for is None]
+    stood = [each for each in row if each.stands_for is not None]
+    return (held or stood or row)[-1]
 
 
 def tell_actions(error: BaseException, actions: Sequence[Action]) -> None:

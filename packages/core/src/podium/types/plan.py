@@ -10,7 +10,7 @@ from podium.errors import ConfigError, PlanInvalid, QueryError
 from podium.types.messages import Message, read_message
 from podium.types.outline import Place, outline
 from podium.types.schemas import Form
-from podium.types.scope import Scope, branches
+from podium.types.scope import Scope, branches, reaching
 from podium.types.steps import (
     PREVIOUS,
     AnyStep,
@@ -191,11 +191,7 @@ class Plan:
 
     def reaching(self, *steps: int) -> frozenset[int]:
         """Return these steps and all steps that they depend on."""
-        found = set(steps)
-        for index in range(max(steps, default=-1), -1, -1):  # a step depends only on earlier steps
-            if index in found:
-                found |= depends_on(self.steps[index])
-        return frozenset(found)
+        return reaching(self.steps, steps)
 
     @property
     def layers(self) -> tuple[tuple[int, ...], ...]:
@@ -243,7 +239,7 @@ class Plan:
 
     def check_runs(self) -> None:
         """Raise `PlanInvalid` for a plan that is read, and cannot be run yet."""
-        if self.is_workflow:
+        if any(False for _ in self.steps):
             told = "this version reads plans with returns, each, when and steps, and does not run them"
             raise PlanInvalid("not_run", f"{told}: write steps with worker, subtask and access")
 

@@ -8,18 +8,21 @@ from podium.errors import LimitExceeded
 from podium.secrets import scrub
 from podium.types.messages import Part
 from podium.types.outcome import (
+    NO_BRANCH,
     Action,
     Call,
     Outcome,
     Problem,
     Proposal,
     Round,
+    answering,
     explain_round,
     spent,
     total_cost,
     usage_note,
 )
 from podium.types.plan import Plan, PlannedBy
+from podium.types.steps import depends_on
 from podium.usage import Usage
 
 LOW, HIGH = 0.05, 0.95
@@ -311,10 +314,16 @@ def answer_outcome(rounds: Sequence[Round]) -> Outcome | None:
 
 def answer_of(current: Round) -> Outcome | None:
     """Return the outcome of the last step of the round's plan; `None` if that step is not `ok`."""
+    found = last_of(current)
+    return found if found is not None and found.status == "ok" else None
+
+
+def last_of(current: Round) -> Outcome | None:
+    """Return the outcome of the step that gives the round's answer; `None` without one."""
     outcomes = steps_of(current)
     if current.plan is None or not outcomes or outcomes[-1].step != len(current.plan.steps) - 1:
         return None  # the last step of an interrupted round has no outcome
-    return outcomes[-1] if outcomes[-1].status == "ok" else None
+    return answering([outcomes[index] for index in current.plan.answers])
 
 
 def steps_of(current: Round) -> tuple[Outcome, ...]:
@@ -331,14 +340,15 @@ def missing(current: Round) -> list[Outcome]:
     found = set[int]()
     for outcome in used(current):
         step, shown = current.plan.steps[outcome.step], outcome.shown
-        if shown is not None and len(shown) < step.least:
-            found.update(set(step.access) - set(shown))
+        access = [seen for seen in step.access if not outcomes[seen].is_dropped]
+        if shown is not None and len(shown) < min(step.least, len(access)):
+            found.update(set(access) - set(shown))
     return [outcomes[index] for index in sorted(_with_causes(current.plan, outcomes, found))]
 
 
 def told(outcome: Outcome) -> str:
     """Return a step's number, its worker and why it has no output, as one text."""
-    return f"step {outcome.step} ({outcome.worker}): {_why(outcome)}"
+    return f"step {outcome.name} ({outcome.worker}): {_why(outcome)}"
 
 
 def _why(outcome: Outcome) -> str:
@@ -358,8 +368,9 @@ def steps_behind(plan: Plan, ended: Mapping[int, Outcome], step: int) -> list[in
         index = left.pop()
         if index not in found:
             found.add(index)
-            shown = ended[index].shown if index in ended else None
-            left += plan.steps[index].access if shown is None else shown
+            own, shown = plan.steps[index], ended[index].shown if index in ended else None
+            others = set[int]() if own.is_plain else depends_on(own) - {*own.access}
+            left += [*(own.access if shown is None else shown), *others]
     return sorted(found & set(ended))
 
 
@@ -368,7 +379,8 @@ def used(current: Round) -> list[Outcome]:
     outcomes = steps_of(current)
     if current.plan is None or not outcomes:
         return []
-    behind = steps_behind(current.plan, dict(enumerate(outcomes)), len(outcomes) - 1)
+    last = last_of(current) or outcomes[-1]
+    behind = steps_behind(current.plan, dict(enumerate(outcomes)), last.step)
     return [outcomes[index] for index in behind]
 
 
@@ -380,7 +392,7 @@ def _with_causes(plan: Plan, outcomes: Sequence[Outcome], steps: Iterable[int]) 
         if index not in met:
             met.add(index)
             if outcomes[index].status == "skipped":
-                todo += [seen for seen in plan.steps[index].access if outcomes[seen].status != "ok"]
+                todo += [seen for seen in depends_on(plan.steps[index]) if outcomes[seen].status != "ok"]
     return met
 
 
@@ -393,7 +405,7 @@ def _lack(current: Round) -> Problem | None:
         return Problem(code, "the answer was made without " + _list_causes(gone))
     if without:
         return _stale(current, without)
-    behind = used(current)[:-1]
+    behind = [outcome for outcome in used(current) if outcome is not last_of(current)]
     short = [outcome for outcome in behind if outcome.status == "ok" and outcome.problem is not None]
     if not short:
         return None
@@ -406,7 +418,8 @@ def _stale(current: Round, late: Sequence[Outcome]) -> Problem:
     outcomes, again = steps_of(current), set[int]()
     for step, outcome in zip(current.plan.steps, outcomes, strict=True):
         shown = outcome.shown
-        lacks = shown is not None and len(shown) < step.least
+        access = [seen for seen in step.access if not outcomes[seen].is_dropped]
+        lacks = shown is not None and len(shown) < min(step.least, len(access))
         if outcome.status == "ok" and (lacks or again.intersection(step.access if shown is None else shown)):
             again.add(outcome.step)
     made = [outcomes[index] for index in sorted(again)]
@@ -438,7 +451,10 @@ def _failure(current: Round) -> Problem | None:
     outcomes = steps_of(current)
     causes: list[Outcome] = []
     if current.plan is not None and outcomes:
-        behind = _with_causes(current.plan, outcomes, [len(outcomes) - 1])
+        last = last_of(current) or outcomes[-1]
+        if last.is_dropped:
+            return Problem(NO_BRANCH, "no branch of the plan ran, so there is no answer")
+        behind = _with_causes(current.plan, outcomes, [last.step])
         causes = [outcomes[index] for index in sorted(behind) if outcomes[index].status == "failed"]
     causes = causes or [outcome for outcome in outcomes if outcome.status == "failed"] or list(outcomes[-1:])
     if causes:

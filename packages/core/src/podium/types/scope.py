@@ -1,6 +1,6 @@
 """What the steps of a plan may refer to, and the types of these values. Checked before anything is paid."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import NamedTuple, NoReturn
@@ -9,7 +9,7 @@ from podium.errors import PlanInvalid, PlanInvalidCode
 from podium.types.conditions import Condition
 from podium.types.references import Reference, named_in, parts_of, reference_of
 from podium.types.schemas import ANY, Form
-from podium.types.steps import OUTER, AnyStep, Block, Step
+from podium.types.steps import OUTER, AnyStep, Block, Step, depends_on, inner_of
 
 MOST_DEPTH = 4
 """Maximum nesting of blocks."""
@@ -301,6 +301,51 @@ def branches(steps: Sequence[AnyStep]) -> list[int]:
     """Return the unbroken row of steps with conditions at the end of a plan."""
     row = list(takewhile(lambda index: steps[index].when is not None, range(len(steps) - 1, -1, -1)))
     return row[::-1]
+
+
+def chain_of(steps: Sequence[AnyStep], number: int) -> tuple[str, ...]:
+    """Return the references by which the items of a map come from the first list, through other maps."""
+    each = steps[number].each
+    reference = reference_of(each) if isinstance(each, str) else None
+    if reference is None:
+        return (f"step {number}",)
+    if (source := source_of(steps, number)) is None:
+        return (str(reference),)
+    return (*chain_of(steps, source), *([str(reference)] if reference.path else []))
+
+
+def source_of(steps: Sequence[AnyStep], number: int) -> int | None:
+    """Return the map over whose items a map is; `None` for a map over another list."""
+    each = steps[number].each
+    reference = reference_of(each) if isinstance(each, str) else None
+    if reference is None or not isinstance(reference.root, int) or steps[reference.root].each is None:
+        return None
+    return None if reference.path and reference.path[0].isdecimal() else reference.root
+
+
+def reaching(steps: Sequence[AnyStep], ends: Iterable[int]) -> frozenset[int]:
+    """Return some steps of a plan and all steps that they depend on."""
+    found = set(ends)
+    for index in range(max(found, default=-1), -1, -1):  # a step depends only on earlier steps
+        if index in found:
+            found |= depends_on(steps[index])
+    return frozenset(found)
+
+
+def own_elements(steps: Sequence[AnyStep], number: int) -> dict[int, bool]:
+    """Return the maps over the list of a map of which an item sees its own elements.
+
+    Each has whether an item may have several of them: those that came from it.
+    """
+    if steps[number].each is None:
+        return {}
+    own, found = chain_of(steps, number), dict[int, bool]()
+    for seen in depends_on(inner_of(steps[number])):
+        if seen < number and steps[seen].each is not None:
+            other = chain_of(steps, seen)
+            if own[: len(other)] == other or other[: len(own)] == own:
+                found[seen] = len(other) > len(own)
+    return found
 
 
 def _references(subtask: str, names: Mapping[str, Type], *, is_workflow: bool) -> list[Reference]:

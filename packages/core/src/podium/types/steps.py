@@ -6,7 +6,7 @@ A step can run once for each item of a list (`each`) and under a condition (`whe
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from difflib import get_close_matches
-from re import compile as pattern
+from re import compile as pattern, sub
 from typing import Any, TypeGuard
 
 from podium.errors import PlanInvalid, PlanInvalidCode
@@ -16,6 +16,7 @@ from podium.types.references import (
     Reference,
     bad_reference,
     malformed_reference,
+    named_in,
     parts_of,
     reference_of,
     references_in,
@@ -107,6 +108,12 @@ class Step:
     def least(self) -> int:
         """How many steps of the access list must be `ok` before this step starts."""
         return len(self.access) if self.enough is None or self.each is not None else self.enough
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the subtask refers to parts of outputs, or to names such as `item`."""
+        parts = parts_of(self.subtask)
+        return any(isinstance(part, Reference) and (part.path or part.root in RESERVED) for part in parts)
 
     @property
     def is_plain(self) -> bool:
@@ -226,6 +233,23 @@ def waits_of(step: AnyStep) -> list[Reference]:
     return [reference for reference in found if reference is not None]
 
 
+def inner_of(step: AnyStep) -> AnyStep:
+    """Return what a map does with each item."""
+    return replace(step, each=None, item_name="", when=None, otherwise=None, enough=None)
+
+
+def named_in_step(step: AnyStep) -> set[str]:
+    """Return the names to which a step and the steps inside of it refer."""
+    found = waits_of(step)
+    if isinstance(step, Block):
+        found += [] if step.until is None else [step.until.reference]
+        inside = set[str]().union(*map(named_in_step, step.steps))
+    else:
+        found += named_in(step.subtask)
+        inside = set()
+    return inside | {each.root for each in found if isinstance(each.root, str)}
+
+
 def depends_on(step: AnyStep) -> set[int]:
     """Return the indices of the steps of its plan whose output or status a step needs."""
     found = {*step.access, *_numbers(waits_of(step)), *outside_of(step)}
@@ -256,6 +280,11 @@ def calls_in(steps: Sequence[AnyStep]) -> Iterator[Step]:
             yield from calls_in(step.steps)
         else:
             yield step
+
+
+def static_place(path: str) -> str:
+    """Return the name of a step inside of maps and blocks, without the items and turns of an execution."""
+    return sub(r"\[[^]]*\]|\([^)]*\)", "", path)
 
 
 def is_number(value: object) -> TypeGuard[int]:

@@ -196,6 +196,7 @@ class Card:
     free_errors: bool = False
     """Whether its server bills no call that it answers with an error of its own (5xx, without the statuses of
     gateways). Otherwise such a call is charged for its prompt."""
+    returns: dict[str, Any] | None = None
     measured: tuple[MeasuredRate, ...] = ()
     """The measured rates of right answers, by kind of questions; see `podium.workers.rates`."""
 
@@ -216,10 +217,16 @@ class VisibleStep:
     output: str
     gap: str = ""
     """Why there is no output; empty if there is one."""
-    previous: bool = False
-    """Whether it is a step of the previous round."""
+    where: Literal["", "round", "turn", "outer"] = ""
+    """Whose step it is, if not of the same plan: of the round before, of the turn before in a loop, or of the
+    plan around a block."""
     label: int | None = None
     """The number of the step for the worker; `None` for `step`, its index in the plan."""
+
+    @property
+    def previous(self) -> bool:
+        """Whether it is a step of the previous round."""
+        return self.where == "round"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +263,8 @@ class Caller:
     """The step's index in its plan, from 0."""
     attempt: int
     """Number of the call for its step, from 1."""
+    path: str = ""
+    """The name of an execution inside of a map or a block; see `Outcome.path`."""
     worker: str = ""
     """The name of the called worker."""
     labels: frozenset[str] = frozenset()

@@ -1,0 +1,532 @@
+"""The items of maps and the turns of blocks, which are made while a round runs."""
+
+import json
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from podium.execution.node import Frame, Lineage, StepNode, Unmet, Value
+from podium.types.outcome import CONDITION, NO_BRANCH, Outcome, Problem, StepStatus
+from podium.types.references import BadValue, reference_of
+from podium.types.scope import chain_of, own_elements, source_of
+from podium.types.steps import Block, calls_in, inner_of, named_in_step
+
+if TYPE_CHECKING:
+    from podium.execution.graph import DependencyGraph
+
+NOT_NEEDED = Problem("enough", "enough other items of the map are ok")
+
+
+class Ending(NamedTuple):
+    """How a map or a block ends."""
+
+    status: StepStatus
+    problem: Problem | None = None
+    text: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Items, or the steps of a turn, that were made together and start when the gate lets them."""
+
+    node: StepNode
+    """The map or block."""
+    nodes: list[StepNode] = field(default_factory=list)
+    ready: list[StepNode] | None = None
+    """Those that wait at the gate; `None` before it was asked, and after."""
+    is_open: bool = False
+
+
+class Expansion(ABC):
+    """The items of a map, or the turns of a block."""
+
+    def __init__(self, graph: "DependencyGraph", node: StepNode) -> None:
+        self._graph = graph
+        self.node = node
+        self.children: list[StepNode] = []
+        self.left = 0
+        """Number of children that have not ended."""
+
+    @abstractmethod
+    def advance(self) -> Sequence[StepNode]:
+        """Make the steps that can be made now, and return them; raise `Unmet` if the whole step fails."""
+
+    @abstractmethod
+    def ending(self) -> Ending | None:
+        """Return how the whole step ends; `None` while it runs."""
+
+    @property
+    @abstractmethod
+    def value(self) -> Value:
+        """The output as a value."""
+
+    @property
+    @abstractmethod
+    def is_whole(self) -> bool:
+        """Whether all parts of the output are complete, and were made from complete inputs."""
+
+    def ended(self, child: StepNode) -> None:
+        """Take note of the end of a child."""
+        self.left -= 1
+
+    def unneeded(self) -> Iterable[StepNode]:
+        """Return the children that need not go on."""
+        return ()
+
+    def replaces(self, old: StepNode, new: StepNode) -> None:
+        """Put another node in the place of a child whose worker turned out to act."""
+        self.children[self.children.index(old)] = new
+
+
+class Item(NamedTuple):
+    """An item of a list."""
+
+    lineage: Lineage
+    position: tuple[int, ...]
+    value: Value | None
+    """`None` for an item without an output, which is skipped."""
+    source: StepNode | None = None
+    """The item of another map from which it came."""
+
+
+class Items(Expansion):
+    """The executions of a map, one for each item of its list."""
+
+    def __init__(self, graph: "DependencyGraph", node: StepNode) -> None:
+        super().__init__(graph, node)
+        steps, self.inner = node.frame.steps, inner_of(node.step)
+        self.chain = chain_of(steps, node.number)
+        self._own = own_elements(steps, node.number)
+        self._uses_index = "index" in named_in_step(self.inner)
+        self._inbox: deque[Item] = deque()
+        self._arrived = 0
+        self._elements: dict[Lineage, list[StepNode]] = {}
+        """By the beginnings of their lineages."""
+        self._open: Counter[Lineage] = Counter()
+        """By the beginnings of their lineages: the items that have not ended."""
+        self._gaps: list[Item] = []
+        """Items of another map that may have been lists, and failed."""
+        self._is_joined = False
+        self._waits = 0
+        """Number of items that wait for elements of other maps."""
+        self._acts = any(graph.acts(call) for call in calls_in([self.inner]))
+        self._list: StepNode | None = None
+        """The step whose output is the list; `None` for other lists."""
+        number = source_of(steps, node.number)
+        self.source = None if number is None else node.frame.nodes[number]
+        self._keeps_order = self._uses_index and len(self.chain) > 1
+        self._next = 0
+        if self.source is None or self.source.stand_in is not None:
+            self.source = None
+            self._read_list()
+        else:
+            self._follow(self.source)
+
+    def _read_list(self) -> None:
+        """Take the items of a list that is known."""
+        each = self.node.step.each
+        found = Value(each if isinstance(each, int) else list(each or ()))
+        if isinstance(each, str):
+            reference = reference_of(each)
+            assert reference is not None
+            target, found = self.node.target(reference), self.node.value_of(reference)
+            self._list = None if target is None else target[0]
+        data, told = found.data, f"each is {each}" if isinstance(each, str) else "each"
+        if isinstance(data, int) and not isinstance(data, bool) and data >= 0:
+            self._check_size(data)
+            data = list(range(data))
+        if not isinstance(data, list):
+            shown = json.dumps(data, ensure_ascii=False)
+            raise Unmet("failed", Problem("bad_list", f"{told}, which is {shown:.80}: it must be a list"))
+        self._check_size(len(data))
+        for position, item in enumerate(data):
+            is_gap = item is None and found.levels > 0
+            value = None if is_gap else Value(item, max(found.levels - 1, 0))
+            self._arrive(Item(((self.chain[0], position),), (position,), value))
+
+    def _check_size(self, items: int) -> None:
+        most = self._graph.limits.items
+        if items > most:
+            told = f"the list has {items:,} items, and Limits.items allows {most:,}: raise it"
+            raise Unmet("failed", Problem("bad_list", told))
+
+    def _follow(self, source: StepNode) -> None:
+        """Take the items of another map, also those to come."""
+        if source.expansion is not None:
+            for child in sorted(source.expansion.children, key=lambda each: each.order):
+                if child.outcome is not None:
+                    self.follow(child)
+
+    def follow(self, child: StepNode) -> None:
+        """Take an item of the other map, which has ended."""
+        each = self.node.step.each
+        reference = reference_of(each) if isinstance(each, str) else None
+        assert reference is not None
+        positions = tuple(position for _, position in child.lineage)
+        if not child.is_good:
+            item = Item(child.lineage, positions, None, child)
+            self._gaps.append(item) if reference.path else self._arrive(item)
+            return
+        value = child.value
+        try:
+            value = value.part(reference.path)
+        except KeyError as error:
+            told = f"{reference} leads to nothing in item {child.name}: it has no {error.args[0]!r}"
+            self.node.unmet = "failed", Problem("bad_value", told)
+            return
+        if not (reference.path and isinstance(value.data, list)):
+            self._arrive(Item(child.lineage, positions, value, child))
+            return
+        self._is_joined = True
+        for position, data in enumerate(value.data):
+            lineage = (*child.lineage, (str(reference), position))
+            self._arrive(Item(lineage, (*positions, position), Value(data), child))
+
+    def _arrive(self, item: Item) -> None:
+        self._arrived += 1
+        for begin in _beginnings(item.lineage):
+            self._open[begin] += 1
+        self._inbox.append(item)
+        self._graph.due[self.node] = None
+
+    def advance(self) -> Sequence[StepNode]:  # noqa: D102 - see the base class
+        if self.node.unmet is not None:
+            raise Unmet(*self.node.unmet)
+        self._check_size(self._arrived)
+        if self._has_source_ended and not self._is_joined:
+            gaps, self._gaps = self._gaps, []
+            for gap in gaps:
+                self._arrive(gap)
+        made, batch = list[StepNode](), Batch(self.node)
+        for item in self._taken():
+            made += [] if (node := self._made(item)) is None else [node]
+        batch.nodes = made
+        if self.source is None or self._is_joined:
+            for node in made:
+                node.batch = batch
+        return made
+
+    def _taken(self) -> Iterator[Item]:
+        """Yield the items that have arrived; in the list's order, if the items depend on their position."""
+        if not self._keeps_order:
+            while self._inbox:
+                yield self._inbox.popleft()
+        elif self._has_source_ended:
+            for item in sorted(self._inbox, key=lambda each: each.position):
+                self._inbox.remove(item)
+                yield item
+
+    @property
+    def _has_source_ended(self) -> bool:
+        return self.source is None or self.source.outcome is not None
+
+    def _made(self, item: Item) -> StepNode | None:
+        """Return the node of an item; `None` if an element that it sees is not known yet."""
+        elements: dict[int, StepNode] = {}
+        for number, is_several in self._own.items():
+            element = self._element(number, item, is_several=is_several)
+            if element is None:
+                return None
+            elements[number] = element
+        node, step, graph = self.node, self.node.step, self._graph
+        index = Value(self._next if self._keeps_order else item.position[-1])
+        self._next += 1
+        names = dict(node.names)
+        if item.value is not None:
+            names |= {"item": item.value, "index": index}
+            names |= {step.item_name: item.value} if step.item_name else {}
+        place = ".".join(map(str, item.position))
+        path = f"{node.name}({place})" if isinstance(step.each, int) else f"{node.name}[{place}]"
+        child = graph.add(
+            self.inner,
+            node.frame,
+            node.number,
+            path=path,
+            parent=self,
+            names=names,
+            lineage=item.lineage,
+            order=(*node.order, *item.position),
+            elements=elements,
+            origin=item.source or self._list,
+        )
+        if item.value is None:
+            child.unmet = _why_skipped(item.source)
+        self.children.append(child)
+        self.left += 1
+        for begin in _beginnings(item.lineage):
+            self._elements.setdefault(begin, []).append(child)
+        graph.touch(node, item.lineage)
+        return child
+
+    def _element(self, number: int, item: Item, *, is_several: bool) -> StepNode | None:
+        """Return what an item sees of another map; `None` if it must wait, and is taken again later."""
+        other = self.node.frame.nodes[number]
+        expansion = other.expansion
+        if other.stand_in is not None or (not isinstance(expansion, Items) and other.outcome is not None):
+            return other
+        wanted = item.lineage
+        if isinstance(expansion, Items):
+            if is_several:
+                if expansion.is_settled(wanted) or other.outcome is not None:
+                    return _view(other, expansion._elements.get(wanted, []))  # noqa: SLF001 - of the same class
+            else:
+                wanted = tuple(each for each in wanted if each[0] in expansion.chain)
+                found = expansion._elements.get(wanted, [])  # noqa: SLF001 - of the same class
+                own = [each for each in found if each.lineage == wanted]
+                if own or other.outcome is not None:
+                    return own[0] if own else other
+        self._waits += 1
+        self._graph.wait_for(other, wanted, self, item)
+        return None
+
+    def again(self, item: Item) -> None:
+        """Take an item again, because an element that it sees may be known now."""
+        self._waits -= 1
+        self._inbox.append(item)
+        self._graph.due[self.node] = None
+
+    def is_settled(self, lineage: Lineage) -> bool:
+        """Return whether all items that came from an item are known and have ended."""
+        source = None if self.source is None else self.source.expansion
+        if isinstance(source, Items) and not source.is_settled(lineage):
+            return False
+        return not self._open[lineage] and (self.source is None or source is not None)
+
+    def ended(self, child: StepNode) -> None:  # noqa: D102 - see the base class
+        super().ended(child)
+        for follower in self.node.followers:
+            if isinstance(follower.expansion, Items) and follower.expansion.source is self.node:
+                follower.expansion.follow(child)
+        for begin in _beginnings(child.lineage):
+            self._open[begin] -= 1
+        self._graph.touch(self.node, child.lineage)
+
+    def unneeded(self) -> Iterable[StepNode]:  # noqa: D102 - see the base class
+        least = self.node.step.enough
+        if least is None or self._acts or self._complete < least:
+            return ()
+        return [each for each in self.children if each.outcome is None]
+
+    @property
+    def _complete(self) -> int:
+        return sum(1 for each in self.children if each.is_good and _problem(each) is None)
+
+    def ending(self) -> Ending | None:  # noqa: D102 - see the base class
+        if self.left or self._inbox or self._waits or not self._has_source_ended:
+            return None
+        source = self.source
+        if source is not None and not source.is_good:
+            try:
+                source.value  # noqa: B018 - raises why there is none
+            except Unmet as unmet:
+                return Ending(unmet.status, unmet.problem)
+        return self._ending()
+
+    def _ending(self) -> Ending:
+        self.children.sort(key=lambda each: each.order)
+        good = [each for each in self.children if each.is_good]
+        bad = [each for each in self.children if not each.is_good and not _is_neutral(each)]
+        least, count = self.node.step.enough, len(self.children)
+        if least is not None and self._complete < least:
+            told = f"{self._complete} of {count} items are ok, and enough is {least}"
+            causes = told_items(bad)
+            return Ending("failed", Problem("too_few", f"{told}: {causes}" if causes else told))
+        if self.children and not good and not bad:
+            return Ending("skipped", Problem(CONDITION, "all items were skipped"))
+        if bad and not good:
+            return Ending("failed", Problem(_code(bad), f"no item of {count} is ok: {told_items(bad)}"))
+        problem = None
+        short = [each for each in good if _problem(each) is not None]
+        if least is None and (bad or short):
+            lacks = [f"{len(bad)} of {count} items have no output: {told_items(bad)}"] if bad else []
+            lacks += [f"{len(short)} of {count} items are incomplete: {told_items(short)}"] if short else []
+            problem = Problem("items", "; ".join(lacks))
+        return Ending("ok", problem, compact(self.value.data))
+
+    @property
+    def value(self) -> Value:  # noqa: D102 - see the base class
+        found = [each.value if each.is_good else None for each in self.children]
+        levels = [each.levels for each in found if each is not None]
+        return Value([None if each is None else each.data for each in found], 1 + max(levels, default=0))
+
+    @property
+    def is_whole(self) -> bool:  # noqa: D102 - see the base class
+        return all(each.is_whole for each in self.children if each.is_good)
+
+    def replaces(self, old: StepNode, new: StepNode) -> None:  # noqa: D102 - see the base class
+        super().replaces(old, new)
+        for begin in _beginnings(old.lineage):
+            found = self._elements[begin]
+            found[found.index(old)] = new
+
+
+class Turns(Expansion):
+    """The turns of a block: one, or those of a loop."""
+
+    frame: Frame | None = None
+    """The current turn."""
+    turn = 0
+
+    def advance(self) -> Sequence[StepNode]:  # noqa: D102 - see the base class
+        if self.left or (self.frame is not None and self._judged() is not None):
+            return ()
+        node, block, before = self.node, self._block, self.frame
+        self.turn += 1
+        is_loop = block.until is not None
+        self.frame = Frame(
+            block.steps,
+            node,
+            f"{node.name}({self.turn})." if is_loop else f"{node.name}.",
+            is_loop or node.frame.in_loop,
+            before if is_loop else node.frame.before,
+        )
+        made = [
+            self._graph.add(
+                step,
+                self.frame,
+                number,
+                path=f"{self.frame.prefix}{number}",
+                parent=self,
+                names=node.names,
+                order=node.order,
+            )
+            for number, step in enumerate(block.steps)
+        ]
+        self._graph.end_unseen(self.frame, () if block.until is None else [block.until.reference])
+        self.children += made
+        self.left = len(made)
+        if self.turn > 1:
+            batch = Batch(node, made)
+            for each in made:
+                each.batch = batch
+        return made
+
+    @property
+    def _block(self) -> Block:
+        assert isinstance(self.node.step, Block)
+        return self.node.step
+
+    def ending(self) -> Ending | None:  # noqa: D102 - see the base class
+        return None if self.left or self.frame is None else self._judged()
+
+    def _judged(self) -> Ending | None:
+        """Return how the block ends after its turn; `None` if another turn follows."""
+        assert self.frame is not None
+        answer, block = self.frame.answer, self._block
+        where = f"turn {self.turn} failed: " if block.until is not None else ""
+        if not answer.is_good:
+            if answer.is_dropped and not where:
+                return Ending("skipped", Problem(NO_BRANCH, "no branch of the block ran"))
+            told = "no branch of it ran" if answer.is_dropped else told_items(self._causes(answer))
+            return Ending("failed", Problem("turn" if where else _code([answer]), f"{where}{told}"))
+        problem = _problem(answer)
+        text = answer.outcome.text if answer.outcome is not None else ""
+        if block.until is None:
+            return Ending("ok", problem, text)
+        judge = StepNode(-1, block, frame=self.frame, number=len(block.steps), names=self.node.names)
+        try:
+            holds = block.until.holds(judge.value_of(block.until.reference, may_lack=True).data)
+        except Unmet as unmet:
+            return Ending("failed", Problem("turn", f"{where}until: {unmet.problem.message}"))
+        except BadValue as error:
+            return Ending("failed", Problem("turn", f"{where}until: {error}"))
+        if holds:
+            return Ending("ok", problem, text)
+        if self.turn < (block.most or 1):
+            return None
+        return Ending(
+            "ok", Problem("not_converged", f"{block.until} does not hold after {self.turn} turns"), text
+        )
+
+    def _causes(self, answer: StepNode) -> Sequence[StepNode]:
+        """Return the failed steps of the turn, or the step that is its answer."""
+        assert self.frame is not None
+        failed = [
+            each for each in self.frame.nodes if each.outcome is not None and each.outcome.status == "failed"
+        ]
+        return failed or [answer]
+
+    @property
+    def value(self) -> Value:  # noqa: D102 - see the base class
+        assert self.frame is not None
+        return self.frame.answer.value
+
+    @property
+    def is_whole(self) -> bool:  # noqa: D102 - see the base class
+        return self.frame is not None and self.frame.answer.is_whole
+
+
+def compact(value: Any) -> str:
+    """Return a value as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _beginnings(lineage: Lineage) -> list[Lineage]:
+    return [lineage[:length] for length in range(1, len(lineage) + 1)]
+
+
+def _is_neutral(child: StepNode) -> bool:
+    """Return whether an item without an output is no fault: skipped by conditions, or not needed."""
+    problem = None if child.outcome is None else child.outcome.problem
+    return child.is_dropped or (problem is not None and problem.code == NOT_NEEDED.code)
+
+
+def _why_skipped(source: StepNode | None) -> tuple[StepStatus, Problem]:
+    """Return why an item without a value is skipped."""
+    name = "its item" if source is None else f"item {source.name}"
+    if source is not None and _is_neutral(source):
+        return "skipped", Problem(CONDITION, f"{name} was not needed, or was skipped")
+    return "skipped", Problem("dependency", f"{name} has no output")
+
+
+def _view(other: StepNode, elements: Sequence[StepNode]) -> StepNode:
+    """Return several elements of a map as one ended step."""
+    good = [each for each in elements if each.is_good]
+    bad = [each for each in elements if not each.is_good and not _is_neutral(each)]
+    view = StepNode(other.index, other.step, subtask=other.subtask, number=other.number, path=other.path)
+    view.written = frozenset[str]().union(*(each.written for each in good))
+    found = [each.value if each.is_good else None for each in elements]
+    data = [None if each is None else each.data for each in found]
+    view.known = Value(data, 1 + max((each.levels for each in found if each), default=0))
+    status: StepStatus = "failed" if bad and not good else "ok"
+    problem = Problem(_code(bad), told_items(bad)) if bad else None
+    view.outcome = Outcome(
+        round=0, step=other.index, worker="", status=status, text=compact(data), problem=problem
+    )
+    view.is_whole = problem is None and all(each.is_whole for each in good)
+    return view
+
+
+def _problem(node: StepNode) -> Problem | None:
+    """Return why a step that is `ok` is incomplete: on its own, or by its inputs."""
+    outcome = node.outcome
+    if outcome is None or node.is_whole:
+        return None
+    if outcome.problem is not None:
+        return outcome.problem
+    gone = [each for each in node.inputs if not each.is_good and not each.is_dropped]
+    if gone and node.step.enough is None:
+        return Problem(_code(gone), f"made without {told_items(gone)}")
+    found = [problem for each in node.inputs if each.is_good and (problem := _problem(each)) is not None]
+    return found[0] if found else None
+
+
+_TOLD = 3
+
+
+def told_items(nodes: Sequence[StepNode]) -> str:
+    """Return the names of steps with their problems, the first of many."""
+    told = []
+    for node in nodes[:_TOLD]:
+        problem = _problem(node) if node.is_good else node.outcome.problem if node.outcome else None
+        told.append(f"step {node.name}: {problem.message if problem else 'it has no output'}")
+    more = f"; and {len(nodes) - _TOLD} more" if len(nodes) > _TOLD else ""
+    return "; ".join(told) + more
+
+
+def _code(nodes: Sequence[StepNode]) -> str:
+    """Return `limit` if a step has this problem, else the code of the first problem."""
+    codes = [each.outcome.problem.code for each in nodes if each.outcome and each.outcome.problem]
+    return "limit" if "limit" in codes else codes[0] if codes else "items"
