@@ -1,0 +1,301 @@
+"""Conditions, skipped steps and branches in runs."""
+
+from typing import Any
+
+import pytest
+from core.execution.flows import NO, Case, block, call, when
+from core.virtual_clock import BACKEND
+
+pytestmark = pytest.mark.anyio
+TYPED = call("go", returns={"type": "object", "properties": {"x": {}, "y": {}}, "required": ["x"]})
+X = "{{0.x}}"
+TRUE: object = True
+
+
+@pytest.fixture
+def anyio_backend() -> object:
+    """Let waiting take no time."""
+    return BACKEND
+
+
+def tested(value: object, **tests: Any) -> Case:
+    """Return a step with a condition on a value, whose `else` is the step of the value."""
+    return Case([TYPED, call("B", when=when(X, **tests), else_=0)], {"go": {"x": value}})
+
+
+HOLDS = [
+    tested(1, is_=1),
+    tested(1, is_=1.0),
+    tested("a", is_="a"),
+    tested(None, is_=None),
+    tested({"a": [1]}, is_={"a": [1.0]}),
+    tested(2, in_=[1, 2]),
+    tested("b", not_="a"),
+    tested(1, not_="1"),
+    tested(TRUE, not_=1),
+    tested(2, less=3),
+    tested(2.5, more=2),
+    tested(3, more=1, less=5),
+    tested(None, exists=True),
+    tested(0, exists=True, less=1),
+]
+FAILS_TO_HOLD = [
+    tested("1", is_=1),
+    tested(1, is_=True),
+    tested(0, is_=False),
+    tested(3, in_=[1, "3"]),
+    tested([], in_=[1]),
+    tested(3, less=3),
+    tested(3, more=3),
+    tested(3, more=1, less=2),
+    tested(1, exists=False),
+    tested("b", is_="b", in_=["a"]),
+]
+FAILS = [
+    tested("2", less=3),
+    tested(TRUE, more=0),
+    tested(None, more=0),
+    tested([1], less=2),
+    tested({}, more=0),
+]
+
+
+@pytest.mark.parametrize("case", HOLDS, ids=lambda case: str(case.steps[1]["when"]))
+async def test_a_condition_that_holds(case: Case) -> None:
+    """The step runs."""
+    assert (await case.check()).result.answer == "did B"
+
+
+@pytest.mark.parametrize("case", FAILS_TO_HOLD, ids=lambda case: str(case.steps[1]["when"]))
+async def test_a_condition_that_does_not_hold(case: Case) -> None:
+    """The other output stands for the step, and its worker is not called."""
+    ran = await case.check()
+    assert (ran.asked, ran.outcome("1").text) == (["go"], ran.result.answer)
+    assert ran.result.answer.startswith('{"x":')
+
+
+@pytest.mark.parametrize("case", FAILS, ids=lambda case: str(case.steps[1]["when"]))
+async def test_a_condition_on_a_value_of_another_type(case: Case) -> None:
+    """The step has failed; it is never said that the condition does not hold."""
+    ran = await Case(case.steps, case.answers, {"1": "failed bad_value"}, "failed", ["go"]).check()
+    assert ran.result.answer == ""
+
+
+def absent(**tests: Any) -> list[dict[str, Any]]:
+    """Return a condition on an absent field, in a plan that goes on."""
+    return [TYPED, call("B", when=when("{{0.y}}", **tests), else_=0)]
+
+
+HAS_X = {"go": {"x": 1}}
+CONDITIONS: dict[str, Case] = {
+    "an absent field": Case(absent(is_=1), HAS_X, {"1": "failed bad_value"}, "failed", ["go"]),
+    "an absent field, not": Case(absent(not_=1), HAS_X, {"1": "failed bad_value"}, "failed", ["go"]),
+    "presence is asked first": Case(absent(exists=True, is_=1), HAS_X, run='ok = {"x":1}', asked=["go"]),
+    "absence": Case(absent(exists=False), HAS_X, run="ok = did B"),
+    "of a failed step": Case(
+        [TYPED, call("A"), call("B", 1, when=when(X, is_=1), else_=1)],
+        {"go": NO},
+        {"2": "failed"},
+        "failed",
+        ["A", "go"],
+    ),
+    "once for a whole map": Case(
+        [TYPED, call("read {{item}}", each=["a", "b"], when=when(X, is_=2)), call("end", 0, 1)],
+        HAS_X,
+        {"1": "skipped condition"},
+        "ok = did end",
+        ["go", "end"],
+        {"end": ['{"x":1}']},
+    ),
+    "of each item": Case(
+        [
+            call("go {{item}}", each=["a", "b"], returns={"x": "integer"}),
+            block(call("A"), call("fix", when=when("{{item.x}}", more=1), else_=0), each="{{0}}"),
+        ],
+        {"go a": {"x": 1}, "go b": {"x": 2}},
+        {"1[0].1": "ok = did A"},
+        run='ok = ["did A","did fix"]',
+    ),
+    "shows nothing": Case(
+        [TYPED, call("B", when=when(X, is_=1), else_=0)], HAS_X, run="ok = did B", saw={"B": []}
+    ),
+}
+NOT = when(X, is_=2)
+SKIPS: dict[str, Case] = {
+    "drops out of access lists": Case(
+        [TYPED, call("A", when=NOT), call("end", 0, 1)],
+        HAS_X,
+        {"1": "skipped condition"},
+        "ok = did end",
+        saw={"end": ['{"x":1}']},
+    ),
+    "the whole list": Case(
+        [TYPED, call("A", when=NOT), call("B", 1), call("end", 2)],
+        HAS_X,
+        {"2": "skipped condition", "3": "skipped condition"},
+        "failed no_branch",
+        ["go"],
+    ),
+    "a reference": Case(
+        [TYPED, call("A", when=NOT, returns=["string"]), call("see {{1.0}}", 0, 1), call("end", 0, 2)],
+        HAS_X,
+        {"2": "skipped condition"},
+        "ok = did end",
+        ["go", "end"],
+    ),
+    "a list": Case(
+        [
+            TYPED,
+            call("A", when=NOT, returns=["string"]),
+            call("see {{item}}", each="{{1}}"),
+            call("end", 0, 2),
+        ],
+        HAS_X,
+        {"2": "skipped condition"},
+        "ok = did end",
+        ["go", "end"],
+    ),
+    "a condition": Case(
+        [
+            TYPED,
+            call("A", when=NOT, returns="yes|no"),
+            call("B", when=when("{{1}}", is_="yes")),
+            call("end", 0, 2),
+        ],
+        HAS_X,
+        {"2": "skipped condition"},
+        "ok = did end",
+        ["go", "end"],
+    ),
+    "a block": Case(
+        [TYPED, block(call("A"), call("B", 0), when=NOT), call("end", 0, 1)],
+        HAS_X,
+        {"1": "skipped condition"},
+        "ok = did end",
+        ["go", "end"],
+    ),
+    "a block that saw only it": Case(
+        [TYPED, call("A", when=NOT), block(call("B"), access=[1]), call("end", 0, 2)],
+        HAS_X,
+        {"2": "skipped condition"},
+        "ok = did end",
+        ["go", "end"],
+    ),
+    "a failure is no skip": Case(
+        [TYPED, call("A"), call("end", 0, 1)], HAS_X | {"A": NO}, {"1": "failed"}, "partial ? = did end"
+    ),
+}
+IS = when(X, is_=1)
+BRANCHES: dict[str, Case] = {
+    "the first": Case(
+        [TYPED, call("A", when=IS), call("B", when=NOT)],
+        HAS_X,
+        {"2": "skipped condition"},
+        "ok = did A",
+        ["go", "A"],
+    ),
+    "the second": Case(
+        [TYPED, call("A", when=NOT), call("B", when=IS)], HAS_X, {"1": "skipped"}, "ok = did B", ["go", "B"]
+    ),
+    "the last of two": Case(
+        [TYPED, call("A", when=IS), call("B", when=IS)], HAS_X, {"1": "skipped"}, "ok = did B", ["go", "B"]
+    ),
+    "both, if one reads the other": Case(
+        [TYPED, call("A", when=IS), call("B", 1, when=IS)], HAS_X, {"1": "ok"}, "ok = did B", ["go", "A", "B"]
+    ),
+    "an action": Case(
+        [TYPED, call("A", worker=1, when=IS), call("B", when=IS)],
+        HAS_X,
+        {"1": "ok"},
+        "ok = did B",
+        ["go", "A", "B"],
+        acts=True,
+    ),
+    "none": Case(
+        [TYPED, call("A", when=NOT), call("B", when=NOT)],
+        HAS_X,
+        {"1": "skipped condition"},
+        "failed no_branch",
+        ["go"],
+    ),
+    "the else of the last that has one": Case(
+        [TYPED, call("C"), call("A", when=NOT, else_=0), call("B", when=NOT, else_=1), call("D", when=NOT)],
+        HAS_X,
+        run="ok = did C",
+        asked=["go", "C"],
+    ),
+    "not the else of another": Case(
+        [TYPED, call("A", when=IS), call("B", when=NOT, else_=0)], HAS_X, run="ok = did A", asked=["go", "A"]
+    ),
+    "only the row at the end": Case(
+        [TYPED, call("A", when=IS), call("C"), call("B", when=NOT), call("D", when=NOT)],
+        HAS_X,
+        run="failed no_branch",
+        asked=["go"],
+    ),
+    "the last that holds fails": Case(
+        [TYPED, call("A", when=IS), call("B", when=IS)],
+        HAS_X | {"B": NO},
+        {"1": "skipped", "2": "failed"},
+        "failed",
+        ["go", "B"],
+    ),
+    "else of a skipped step": Case(
+        [TYPED, call("A", when=NOT), call("B", when=NOT, else_=1), call("end", 0, 2)],
+        HAS_X,
+        {"2": "skipped"},
+        "ok = did end",
+        saw={"end": ['{"x":1}']},
+    ),
+    "else of a failed step": Case(
+        [TYPED, call("A"), call("B", when=NOT, else_=1), call("end", 0, 2)],
+        HAS_X | {"A": NO},
+        {"2": "failed"},
+        "partial ? = did end",
+    ),
+    "else is shown and referred to": Case(
+        [TYPED, call("A", 0, when=NOT, else_=0, returns={"x": "integer"}), call("see {{1.x}}", 1)],
+        HAS_X,
+        run="ok = did see 1",
+        saw={"see 1": ['{"x":1}']},
+    ),
+    "else for a whole map": Case(
+        [TYPED, call("A"), call("read {{item}}", each=["a"], when=NOT, else_=1)],
+        HAS_X,
+        {"2": "ok = did A"},
+        "ok = did A",
+        ["A", "go"],
+    ),
+    "a block of branches": Case(
+        [
+            TYPED,
+            block(call("A", when=when("{{outer.0.x}}", is_=1)), call("B", when=when("{{outer.0.x}}", is_=2))),
+            call("end", 1),
+        ],
+        HAS_X,
+        {"1.0": "ok = did A", "1.1": "skipped condition", "1": "ok = did A"},
+        saw={"end": ["did A"]},
+    ),
+    "a block without a branch": Case(
+        [
+            TYPED,
+            block(call("A", when=when("{{outer.0.x}}", is_=3)), call("B", when=when("{{outer.0.x}}", is_=2))),
+            call("end", 0, 1),
+        ],
+        HAS_X,
+        {"1": "skipped no_branch"},
+        "ok = did end",
+        saw={"end": ['{"x":1}']},
+    ),
+}
+CASES = {
+    f"{table}: {name}": case
+    for table, cases in {"condition": CONDITIONS, "skip": SKIPS, "branch": BRANCHES}.items()
+    for name, case in cases.items()
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_branches(name: str) -> None:
+    """Each plan ends as the rules say."""
+    await CASES[name].check()
