@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from podium.errors import LimitExceeded
 from podium.execution.node import Frame, Lineage, StepNode, Unmet, Value
 from podium.types.outcome import CONDITION, NO_BRANCH, Outcome, Problem, StepStatus
 from podium.types.references import BadValue, reference_of
@@ -334,7 +335,9 @@ class Items(Expansion):
         if self.children and not good and not bad:
             return Ending("skipped", Problem(CONDITION, "all items were skipped"))
         if bad and not good:
-            return Ending("failed", Problem(_code(bad), f"no item of {count} is ok: {told_items(bad)}"))
+            return Ending(
+                "failed", Problem(_code(bad, "items"), f"no item of {count} is ok: {told_items(bad)}")
+            )
         problem = None
         short = [each for each in good if _problem(each) is not None]
         if least is None and (bad or short):
@@ -523,7 +526,7 @@ def told_items(nodes: Sequence[StepNode]) -> str:
     return "; ".join(told) + more
 
 
-def _code(nodes: Sequence[StepNode]) -> str:
-    """Return `limit` if a step has this problem, else the code of the first problem."""
+def _code(nodes: Sequence[StepNode], otherwise: str = "") -> str:
+    """Return `limit` if a step has this problem, else another code: by default that of the first problem."""
     codes = [each.outcome.problem.code for each in nodes if each.outcome and each.outcome.problem]
-    return "limit" if "limit" in codes else codes[0] if codes else "items"
+    return LimitExceeded.code if LimitExceeded.code in codes else otherwise or (codes or ["missing"])[0]

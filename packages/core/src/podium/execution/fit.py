@@ -356,7 +356,9 @@ class Fit:
 
     def kept(self) -> Kept:
         """Return the least that the steps without a call need, which nested runs leave to them."""
-        earlier, starts = self._context.earlier, sum([not each.has_started for each in self._calling()])
+        earlier, calling = self._context.earlier, self._calling()
+        inside = {static_place(each.path) for each in calling if each.path} - self._counted
+        starts = len(inside) + sum([not (each.path or each.has_started) for each in calling])
         return Kept([*floors_of(self._open()), *earlier.amounts], starts + earlier.steps)
 
     def _calling(self, but: StepNode | None = None) -> list[StepNode]:

@@ -103,7 +103,7 @@ class PaidSteps:
     def first(self, ready: Sequence[StepNode]) -> tuple[StepNode, Outcome] | None:
         """Return a step that needs no call, with its outcome; `None` if all steps need calls."""
         for state in ready:
-            if state.acts and (outcome := self._recall(state)) is not None:
+            if state.acts and (outcome := self.recall(state)) is not None:
                 return state, outcome
         is_recorded = self.context.recorded is not None or self.context.request.paid_results is not None
         if not (self.has_exact_keys or is_recorded):  # no step has a paid result
@@ -210,7 +210,7 @@ class PaidSteps:
             hashes[todo.pop()] = sha256(scrub(repr(told)).encode("utf-8", "surrogatepass")).hexdigest()
         return hashes[state]
 
-    def _recall(self, state: StepNode) -> Outcome | None:
+    def recall(self, state: StepNode) -> Outcome | None:
         """Return the outcome of an action that must not be carried out now; `None` if it must."""
         log, paid_results = self._log, self.context.paid_results
         action = self._ask(state)

@@ -28,6 +28,7 @@ from podium.execution.node import StepNode, Unmet
 from podium.execution.reuse import Approver, PaidSteps
 from podium.execution.step import StepRunner
 from podium.policy.rules import after
+from podium.run_state.actions import group_of
 from podium.run_state.paid import PaidResults
 from podium.secrets import BUGS
 from podium.types.events import AnswerDelta, StepDelta
@@ -73,6 +74,8 @@ class RoundScheduler:
         self._ended = 0
         self.waits: dict[int, Problem] = {}
         """For the index of each action that waits for a person: why it has not started."""
+        self._askings: dict[tuple[str, str], anyio.Lock] = {}
+        """For equal actions of the items of maps: the lock of the one that is carried out."""
         self._has_unwanted = False
         self.answer_sent = False
         """Whether a piece of the answer was sent before the round ended."""
@@ -442,6 +445,19 @@ class RoundScheduler:
         return ready
 
     async def _carry_out(self, state: StepNode) -> None:
+        """Run a step; equal actions of the items of a map one after the other, so that one is carried out."""
+        if state.action is None or not (group := group_of(state.path)):
+            await self._run_approved(state)
+            return
+        async with self._askings.setdefault((group, state.key), anyio.Lock()):
+            if state.outcome is not None:
+                return
+            if (known := self._paid.recall(state)) is not None:
+                self._end(state, known)
+                return
+            await self._run_approved(state)
+
+    async def _run_approved(self, state: StepNode) -> None:
         """Run a step; an action only if it is approved. A step whose action waits has no outcome."""
         if state.action is not None and self._approve is not None:
             assert self._graph.plan is not None

@@ -212,7 +212,9 @@ def _checked(context: RunContext, changed: Plan, plan: Plan, labels: frozenset[s
     settings, previous = context.settings, context.previous
     changed.fit(len(settings.pool), settings.limits.plan_steps, previous=bool(previous.visible))
     changed.check_types([None] * len(settings.pool))
-    changed.check_runs()
+    changed.check_sizes(settings.limits.items, settings.limits.turns)
+    if context.request.step_starter is not None:
+        changed.check_flat()
     context.policy.verify(changed, settings.pool.cards, labels, previous.labels)
     return replace(changed, query=plan.query)
 

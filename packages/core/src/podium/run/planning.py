@@ -362,7 +362,10 @@ class PlanRequester:
         context = self.context
         cards, previous = context.settings.pool.cards, context.previous.labels
         plan.check_types([None] * len(cards))
-        plan.check_runs()
+        limits = self.context.settings.limits
+        plan.check_sizes(limits.items, limits.turns)
+        if self.context.request.step_starter is not None:
+            plan.check_flat()
         for step in plan.calls:
             check_names(step.subtask, context.request.context, plan.item_names)
         checked = context.policy.check(plan, cards, context.labels, previous)

@@ -187,7 +187,10 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
         return request
     plan.fit(len(pool), (request.limits or settings.limits).plan_steps)
     plan.check_types([None] * len(pool))
-    plan.check_runs()
+    limits = request.limits or settings.limits
+    plan.check_sizes(limits.items, limits.turns)
+    if request.step_starter is not None:
+        plan.check_flat()
     for step in plan.calls:
         check_names(step.subtask, request.context, plan.item_names)
     if rules.silent:

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any, Self
 from unicodedata import category, is_normalized, name as unicode_name, normalize
 
-from podium.errors import ConfigError, PlanInvalid, QueryError
+from podium.errors import ConfigError, PlanInvalid, PlanInvalidCode, QueryError
 from podium.types.messages import Message, read_message
 from podium.types.outline import Place, outline
 from podium.types.schemas import Form
@@ -17,7 +17,9 @@ from podium.types.steps import (
     Block,
     Step,
     calls_in,
+    count_of,
     depends_on,
+    is_unconditional,
     rules_of,
     step_from_json,
     step_to_json,
@@ -242,11 +244,25 @@ class Plan:
         if self.steps:
             self._scope(forms).check()
 
-    def check_runs(self) -> None:
-        """Raise `PlanInvalid` for a plan that is read, and cannot be run yet."""
-        if any(False for _ in self.steps):
-            told = "this version reads plans with returns, each, when and steps, and does not run them"
-            raise PlanInvalid("not_run", f"{told}: write steps with worker, subtask and access")
+    def check_flat(self) -> None:
+        """Raise `PlanInvalid` for a plan with maps, branches or blocks, which the scheduler of a host cannot run."""
+        for index, step in enumerate(self.steps):
+            if isinstance(step, Block) or not is_unconditional(step):
+                told = f"step {index} has each, when or steps, and the graph of this host runs plain steps"
+                raise PlanInvalid(
+                    "not_run", f"{told}: write steps with worker, subtask and access", step=index
+                )
+
+    def check_sizes(self, items: int, turns: int) -> None:
+        """Raise `PlanInvalid` if a literal list, or the turns of a loop, are more than the limits allow."""
+        for place in self.outline if self.is_workflow else ():
+            step, size = place.step, 0 if isinstance(place.step.each, str) else count_of(place.step.each)
+            most = (step.most or 0) if isinstance(step, Block) else 0
+            if size > items or most > turns:
+                told = f"has {size:,} items; Limits.items allows {items:,}"
+                told = f"has most {most}; Limits.turns allows {turns}" if most > turns else told
+                code: PlanInvalidCode = "bad_block" if most > turns else "bad_each"
+                raise PlanInvalid(code, f"step {place.name} {told}", step=place.path[0])
 
     def renumbered(self, workers: Sequence[int]) -> Self:
         """Return the plan with worker `i` replaced by `workers[i]`."""

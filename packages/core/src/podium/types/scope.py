@@ -9,7 +9,7 @@ from podium.errors import PlanInvalid, PlanInvalidCode
 from podium.types.conditions import Condition
 from podium.types.references import Reference, named_in, parts_of, reference_of
 from podium.types.schemas import ANY, Form
-from podium.types.steps import OUTER, AnyStep, Block, Step, depends_on, inner_of
+from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, depends_on, inner_of
 
 MOST_DEPTH = 4
 """Maximum nesting of blocks."""
@@ -215,7 +215,7 @@ class Scope:
     def _check_condition(self, index: int, condition: Condition) -> None:
         reference, tests = condition.reference, condition.tests
         of = self.type_of(index, reference)
-        if of is None:
+        if of is None and not (reference.root == PREVIOUS and tests.keys() == {"exists"}):
             told = "the output is text without a type: write returns on that step"
             self._fail("bad_condition", index, f"has a condition on {self._told(reference)}: {told}")
         for name in {"less", "more"} & tests.keys():
