@@ -34,6 +34,14 @@ class Spend:
         read = usage.input_tokens + usage.orchestration_input_tokens
         return cls(calls, read, usage.output_tokens + usage.orchestration_output_tokens, cost)
 
+    def times(self, number: int) -> Self:
+        """Return the spending of several such calls."""
+        cost = None if self.cost is None else self.cost * number
+        tokens = self.input_tokens * number, self.output_tokens * number
+        return replace(
+            self, calls=self.calls * number, input_tokens=tokens[0], output_tokens=tokens[1], cost=cost
+        )
+
 
 NOTHING = Spend()
 

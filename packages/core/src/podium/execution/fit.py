@@ -69,11 +69,18 @@ class Need:
     """The number of steps that it sees and that have not been called."""
     read_again: float = 0.0
     """USD to read one token of its answer in other steps."""
+    number: int = 1
+    """The number of such calls: the items of a map count together."""
 
     @property
     def floor(self) -> Spend:
         """The call as it is expected, with the shortest answer."""
         return self._reading(self.expected, self.seen)
+
+    @property
+    def floors(self) -> Spend:
+        """All such calls as they are expected, with the shortest answers."""
+        return self.floor if self.number == 1 else self.floor.times(self.number)
 
     @property
     def whole(self) -> Spend:
@@ -127,11 +134,14 @@ def cap_of(spare: Remaining, own: Need, others: Sequence[Need]) -> int | None:
     usual = sum(known) / len(known) if known else _USUAL
     price = sum(priced) / len(priced) if priced else 0.0
     sizes = [usual if need.usual is None else max(need.usual, 1) for need in needs]
+    numbers = [need.number for need in needs]
     shares = []
     if spare.output_tokens is not None:
-        shares.append(spare.output_tokens / sum(sizes))
+        shares.append(spare.output_tokens / sum(map(mul, sizes, numbers)))
     if spare.cost is not None and (own.price or own.read_again):
-        costs = [(price if need.price is None else need.price) + need.read_again for need in needs]
+        costs = [
+            ((price if need.price is None else need.price) + need.read_again) * need.number for need in needs
+        ]
         shares.append(spare.cost / sum(map(mul, sizes, costs)))
     if not shares or not own.most:
         return None
@@ -140,15 +150,17 @@ def cap_of(spare: Remaining, own: Need, others: Sequence[Need]) -> int | None:
 
 def floors_of(needs: Sequence[Need]) -> list[Spend]:
     """Return the least that calls need one after the other: the largest prompt is reserved in full."""
-    floors = [need.floor for need in needs]
-    wholes = [need.whole for need in needs]
+    floors = [need.floors for need in needs]
     if floors:
+        pairs = [(need.floor, need.whole) for need in needs]
         more = [
             ((whole.cost or 0.0) - (floor.cost or 0.0), whole.input_tokens - floor.input_tokens)
-            for whole, floor in zip(wholes, floors, strict=True)
+            for floor, whole in pairs
         ]
         largest = more.index(max(more))
-        floors[largest] = wholes[largest]
+        others = needs[largest].number - 1
+        floors[largest] = pairs[largest][1]
+        floors += [pairs[largest][0].times(others)] if others else []
     return floors
 
 
@@ -204,7 +216,7 @@ def need_of_step(context: RunContext, step: Step, seen: Sequence[VisibleStep] = 
     numbers = {each.step for each in seen}
     references = [part for part in parts_of(step.subtask) if isinstance(part, Reference)]
     if unknown := [each for each in references if each.path or each.root not in numbers]:
-        step = replace(step, subtask=filled(step.subtask, dict.fromkeys(unknown, "")))
+        step = replace(step, subtask=filled(step.subtask, dict.fromkeys(unknown, "…")))
     try:
         shown = context.input_of(worker, step, [*before, *seen])
     except PlanInvalid:  # the step fails when it starts
@@ -292,7 +304,7 @@ class Fit:
         if self.refusal is not None:
             raise self.refusal
         context, others, unstarted = self._context, self._calling(state), 0
-        calls = len(others) if context.cache is None else 0
+        calls = (len(others) + self._parts(state)) if context.cache is None else 0
         if not self._is_planned:
             following = self._following()
             repair = context.settings.planner.card is not None
@@ -306,6 +318,8 @@ class Fit:
         state.has_started = True
         if state.path:
             self._counted.add(static_place(state.path))
+            if self._graph is not None:
+                self._graph.open_parts[static_place(state.path)].pop(state, None)
         return request, reservation
 
     def _is_counted(self, state: StepNode) -> bool:
@@ -332,7 +346,7 @@ class Fit:
         """Return what is left beside a call with the shortest cap, and beside the calls after it."""
         earlier, what = self._context.earlier.amounts, TOGETHER if others else "a call may need"
         later = [*floors_of([need.later for need in others]), *earlier]
-        floors = [own.least, *(need.floor for need in others), *earlier]
+        floors = [own.least, *(need.floors for need in others), *earlier]
         now = self._fitting(floors, [own.least, *later], what=what)
         try:
             then = self._context.ledger.spare(own.floor, *later)
@@ -356,22 +370,38 @@ class Fit:
 
     def kept(self) -> Kept:
         """Return the least that the steps without a call need, which nested runs leave to them."""
-        earlier, calling = self._context.earlier, self._calling()
-        inside = {static_place(each.path) for each in calling if each.path} - self._counted
-        starts = len(inside) + sum([not (each.path or each.has_started) for each in calling])
+        earlier, graph = self._context.earlier, self._graph
+        starts = sum([not each.has_started for each in self._calling()])
+        starts += (
+            0
+            if graph is None
+            else len({name for name, parts in graph.open_parts.items() if parts} - self._counted)
+        )
         return Kept([*floors_of(self._open()), *earlier.amounts], starts + earlier.steps)
 
     def _calling(self, but: StepNode | None = None) -> list[StepNode]:
-        """Return the steps that must still call a worker, without the step `but`."""
-        found = [] if self._graph is None else self._graph.live
+        """Return the steps of the plan that must still call a worker, without the step `but`."""
+        found = [] if self._graph is None else self._graph.states
         return [each for each in found if each is not but and each.needs_call and each.expansion is None]
+
+    def _parts(self, but: StepNode | None = None) -> int:
+        """Return the number of steps inside of maps and blocks that have not called a worker."""
+        parts = () if self._graph is None else self._graph.open_parts.values()
+        return sum([len(each) - (but in each) for each in parts])
 
     def _open(self, but: StepNode | None = None) -> list[Need]:
         """Return what the steps without a call need, seen from the step `but`."""
         calling = self._calling(but)
         if not self._is_metered:
-            return [_CALL] * len(calling)
-        return [replace(self._seeing(each, but), read_again=self._read_again(each, but)) for each in calling]
+            return [_CALL] * (len(calling) + self._parts(but))
+        needs = [replace(self._seeing(each, but), read_again=self._read_again(each, but)) for each in calling]
+        for parts in () if self._graph is None else self._graph.open_parts.values():
+            number = len(parts) - (but in parts)
+            if number:
+                first = next(each for each in parts if each is not but)
+                again = self._read_again(first, but)
+                needs.append(replace(self._seeing(first, but), read_again=again, number=number))
+        return needs
 
     def _need(self, state: StepNode) -> Need:
         """Return what a step needs, beside the outputs that it sees."""

@@ -103,7 +103,7 @@ class Amount(NamedTuple):
 
     def times(self, number: int, most: int | None = None) -> "Amount":
         """Return the amount of several executions."""
-        return Amount(_times(self.expected, number), _times(self.worst, most or number))
+        return Amount(self.expected.times(number), self.worst.times(number if most is None else most))
 
 
 class Gate:
@@ -162,7 +162,7 @@ class Gate:
     def _check(self, batch: Batch, nodes: Sequence[StepNode], expected: Spend) -> None:
         """Raise `LimitExceeded` if an amount, and what the other steps need, is more than is left."""
         besides = [
-            _times(self._fit.floor(each), sum(1 for _ in calls_in([each.step])))
+            self._fit.floor(each).times(sum(1 for _ in calls_in([each.step])))
             for each in self._graph.states
             if each.expansion is None and each.needs_call and each not in batch.node.followers
         ]
@@ -303,11 +303,6 @@ class Gate:
 
 def _with_cost(spend: Spend, cost: float | None) -> Spend:
     return Spend(spend.calls, spend.input_tokens, spend.output_tokens, cost)
-
-
-def _times(spend: Spend, number: int) -> Spend:
-    cost = None if spend.cost is None else spend.cost * number
-    return Spend(spend.calls * number, spend.input_tokens * number, spend.output_tokens * number, cost)
 
 
 def _sum(amounts: Sequence[Amount]) -> Amount:

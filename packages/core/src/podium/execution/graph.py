@@ -16,7 +16,7 @@ from podium.types.outcome import CONDITION, Problem, StepStatus
 from podium.types.plan import Plan, label_of
 from podium.types.references import BadValue, Reference, filled, parts_of
 from podium.types.scope import branches, own_elements, reaching, source_of
-from podium.types.steps import AnyStep, Step, depends_on, task_of, waits_of
+from podium.types.steps import AnyStep, Step, depends_on, static_place, task_of, waits_of
 from podium.workers.worker import VisibleStep
 
 SUPERSEDED = Problem("superseded", "the step's plan was replaced")
@@ -61,6 +61,8 @@ class DependencyGraph:
         """The steps of the plan, in order."""
         self.parts: dict[int, StepNode] = {}
         """By number: the executions inside of maps and blocks, as they were made."""
+        self.open_parts: dict[str, dict[StepNode, None]] = {}
+        """The executions that have not called a worker, by the name of their step in the plan."""
         self.due: dict[StepNode, None] = {}
         """The maps and blocks that can go on."""
         self.recheck: list[StepNode] = []
@@ -125,6 +127,7 @@ class DependencyGraph:
             frame.nodes.append(state)
         if path:
             self.parts[index] = state
+            self.open_parts.setdefault(static_place(path), {})[state] = None
         return state
 
     def _index_of(self, path: str) -> int:
@@ -178,6 +181,7 @@ class DependencyGraph:
     def expand(self, state: StepNode) -> None:
         """Begin the items of a map, or the turns of a block; raise `Unmet` if it cannot run."""
         self.due[state] = None
+        self._close(state)
         state.expansion = Items(self, state) if state.step.each is not None else Turns(self, state)
         self._wake(state)
 
@@ -228,8 +232,13 @@ class DependencyGraph:
             for items, item in waiting:
                 items.again(item)
 
+    def _close(self, state: StepNode) -> None:
+        if state.path:
+            self.open_parts[static_place(state.path)].pop(state, None)
+
     def ended(self, state: StepNode) -> None:
         """Take note of the end of a step in the map or block around it, and in those that follow it."""
+        self._close(state)
         self._wake(state)
         for follower in state.followers:
             if follower.expansion is not None:
@@ -441,7 +450,10 @@ class DependencyGraph:
                 values[reference] = state.value_of(reference).data
         if values:
             state.labels |= state.reads(values)
-            state.step = replace(step, subtask=filled(step.subtask, values))
+            subtask = filled(step.subtask, values)
+            if not subtask.strip():
+                raise Unmet("failed", Problem("bad_value", "the subtask is empty with its values filled in"))
+            state.step = replace(step, subtask=subtask)
             labels = {seen: label_of(state.frame.steps[seen], seen) for seen in step.access}
             state.subtask = mentioned(state.call.subtask, labels, self._context.request.context)
 

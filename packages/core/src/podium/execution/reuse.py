@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import NamedTuple
 
 from podium.budget.limits import Spend
 from podium.errors import PlanInvalid, PodiumError
@@ -30,6 +31,16 @@ from podium.workers.worker import StepInput, VisibleStep
 Approver = Callable[[Action, Plan, frozenset[str]], Awaitable[Problem | None]]
 """Returns why an action of a plan is not carried out; `None` if it is approved. The labels are those of the
 data that its worker sees."""
+
+
+class Found(NamedTuple):
+    """A paid result that a step may take."""
+
+    order: tuple[int, bool, int, int]
+    """Own results come first, in the order in which they ended, so that a step with `enough` sees the same."""
+    state: StepNode
+    results: PaidResults
+    key: str
 
 
 @dataclass(slots=True, eq=False)
@@ -100,39 +111,31 @@ class PaidSteps:
             calls=calls,
         )
 
-    def first(self, ready: Sequence[StepNode]) -> tuple[StepNode, Outcome] | None:
-        """Return a step that needs no call, with its outcome; `None` if all steps need calls."""
-        for state in ready:
-            if state.acts and (outcome := self.recall(state)) is not None:
-                return state, outcome
-        is_recorded = self.context.recorded is not None or self.context.request.paid_results is not None
-        if not (self.has_exact_keys or is_recorded):  # no step has a paid result
+    def find(self, state: StepNode) -> Found | None:
+        """Return the paid result of a step that is no action; `None` if it needs a call."""
+        if state.acts or state.index in self._cut or not self._has_results:
             return None
-        return self._first_paid([state for state in ready if not state.acts])
+        for later, (results, key) in enumerate(self._known(state)):
+            known = results.find(key, self.number, state.index)
+            if known is not None and self._is_cut(state, results, known[1]):
+                self._cut[state.index] = self._taken(results, key, state.index) or known[1]
+                return None
+            if known is not None:
+                rank, paid = known
+                is_other = (paid.round, paid.step) != (self.number, state.index)
+                return Found((later, is_other, rank, state.index), state, results, key)
+        return None
 
-    def _first_paid(self, ready: Sequence[StepNode]) -> tuple[StepNode, Outcome] | None:
-        """Return the step whose paid result ended first, with its outcome; `None` if there is none."""
-        found: list[tuple[tuple[int, bool, int, int], StepNode, PaidResults, str]] = []
-        for state in ready:
-            if state.index in self._cut:
-                continue
-            for later, (results, key) in enumerate(self._known(state)):
-                known = results.find(key, self.number, state.index)
-                if known is not None and self._is_cut(state, results, known[1]):
-                    self._cut[state.index] = self._taken(results, key, state.index) or known[1]
-                    break
-                if known is not None:
-                    rank, paid = known
-                    is_other = (paid.round, paid.step) != (self.number, state.index)
-                    found.append(((later, is_other, rank, state.index), state, results, key))
-                    break
-        if not found:
-            return self._kept(ready)
-        # Own outcomes first, in the order in which they ended, so a step with `enough` sees the same inputs.
-        _, state, results, key = min(found, key=lambda one: one[0])
-        outcome = self._taken(results, key, state.index)
-        assert outcome is not None
-        return state, outcome
+    @property
+    def _has_results(self) -> bool:
+        is_recorded = self.context.recorded is not None or self.context.request.paid_results is not None
+        return self.has_exact_keys or is_recorded
+
+    def take(self, found: Found) -> Outcome | None:
+        """Return and remove a paid result; `None` if another step has taken it."""
+        if self.find(found.state) != found:
+            return None
+        return self._taken(found.results, found.key, found.state.index)
 
     def _is_cut(self, state: StepNode, results: PaidResults, outcome: Outcome) -> bool:
         """Return whether a step's answer was cut, and the limits of the run are higher now."""
@@ -146,10 +149,10 @@ class PaidSteps:
             self._log.take_inside(Level(run_id, known[1].round, known[1].step, ""))
         return results.take(key, self.number, step)
 
-    def _kept(self, ready: Sequence[StepNode]) -> tuple[StepNode, Outcome] | None:
+    def kept(self, ready: Sequence[StepNode]) -> tuple[StepNode, Outcome] | None:
         """Return a recorded step that saw only a part of its inputs, with its outcome; `None` for no step."""
         paid_results, graph = self.context.paid_results, self.graph
-        if self.context.request.refresh:
+        if self.context.request.refresh or not self._has_results:
             return None
         for index in sorted(paid_results.partial(self.number)):
             state = graph.states[index] if index < len(graph.states) else graph.parts.get(index)

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from heapq import heappop, heappush
 from types import TracebackType
 from typing import Self
 
@@ -25,7 +26,7 @@ from podium.execution.graph import (
     DependencyGraph,
 )
 from podium.execution.node import StepNode, Unmet
-from podium.execution.reuse import Approver, PaidSteps
+from podium.execution.reuse import Approver, Found, PaidSteps
 from podium.execution.step import StepRunner
 from podium.policy.rules import after
 from podium.run_state.actions import group_of
@@ -435,14 +436,34 @@ class RoundScheduler:
             ready = [state for state in ready if state.outcome is None]
         return ready
 
-    def _recalled(self, ready: list[StepNode]) -> list[StepNode]:
+    def _recalled(self, ready: Iterable[StepNode]) -> list[StepNode]:
         """End the steps that are already paid for, in the order in which they ended; return the others."""
-        ready = [state for state in ready if state.outcome is None]
-        while ready and (found := self._paid.first(ready)) is not None:
-            state, outcome = found
+        paid, todo, left = self._paid, deque(ready), list[StepNode]()
+        found: list[tuple[tuple[int, bool, int, int], Found]] = []
+        while todo or found or (kept := paid.kept(left)) is not None:
+            if todo:
+                state, outcome = todo.popleft(), None
+                if state.outcome is not None:
+                    continue
+                if state.acts:
+                    outcome = paid.recall(state)
+                elif (known := paid.find(state)) is not None:
+                    heappush(found, (known.order, known))
+                    continue
+                if outcome is None:
+                    left.append(state)
+                    continue
+            elif found:
+                known = heappop(found)[1]
+                state, outcome = known.state, paid.take(known)
+                if outcome is None:  # another step has taken it
+                    todo.append(state)
+                    continue
+            else:
+                state, outcome = kept
             self._end(state, outcome)
-            ready = [each for each in [*ready, *self._release(state)] if each.outcome is None]
-        return ready
+            todo += self._release(state)
+        return [state for state in left if state.outcome is None]
 
     async def _carry_out(self, state: StepNode) -> None:
         """Run a step; equal actions of the items of a map one after the other, so that one is carried out."""
