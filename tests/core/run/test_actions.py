@@ -864,7 +864,7 @@ class TestApprovalOfActions:
         """The message lists the values; somebody must approve."""
         with pytest.raises(ConfigError, match="nobody approves them"):
             Policy(ask="actions")
-        with pytest.raises(ConfigError, match="'plans' or 'actions'"):
+        with pytest.raises(ConfigError, match="'plans', 'actions' or 'fan-outs'"):
             Policy(ask="steps")  # type: ignore[arg-type]
 
 

@@ -8,14 +8,13 @@ from types import TracebackType
 from typing import Self
 
 import anyio
-from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.aio.sync import interrupt_of
 from podium.errors import ConfigError, WorkerActs
 from podium.execution.context import NO_OUTCOMES, HostExit, Pause, RunContext, StepStarter
 from podium.execution.expansion import NOT_NEEDED, Batch, Ending
 from podium.execution.fit import Fit
-from podium.execution.gate import Gate, Slots
+from podium.execution.gate import Gate
 from podium.execution.graph import (
     ABORTED,
     ENOUGH,
@@ -27,6 +26,7 @@ from podium.execution.graph import (
 )
 from podium.execution.node import StepNode, Unmet
 from podium.execution.reuse import Approver, Found, PaidSteps
+from podium.execution.slots import Slots
 from podium.execution.step import StepRunner
 from podium.policy.rules import after
 from podium.run_state.actions import group_of
@@ -440,6 +440,7 @@ class RoundScheduler:
         """End the steps that are already paid for, in the order in which they ended; return the others."""
         paid, todo, left = self._paid, deque(ready), list[StepNode]()
         found: list[tuple[tuple[int, bool, int, int], Found]] = []
+        kept: tuple[StepNode, Outcome] | None = None
         while todo or found or (kept := paid.kept(left)) is not None:
             if todo:
                 state, outcome = todo.popleft(), None
@@ -460,6 +461,7 @@ class RoundScheduler:
                     todo.append(state)
                     continue
             else:
+                assert kept is not None
                 state, outcome = kept
             self._end(state, outcome)
             todo += self._release(state)
@@ -503,6 +505,7 @@ class RoundScheduler:
             self.round,
             state,
             self._on_text,
+            slots=self._slots,
             last=state is self._graph.last,
             before=before,
             paid=paid,
@@ -514,11 +517,7 @@ class RoundScheduler:
         with anyio.CancelScope(deadline=deadline) as scope:
             state.scope = scope
             try:
-                async with self._slots.slot(state):
-                    await checkpoint_if_cancelled()  # a slot can become free at the moment of a cancellation
-                    deadline = min(deadline, context.clock() + context.settings.limits.step_seconds)
-                    scope.deadline = deadline
-                    outcome = await runner.run(deadline)
+                outcome = await runner.run(deadline)
             except HostExit as left:
                 if state.early is None:
                     raise
@@ -528,7 +527,7 @@ class RoundScheduler:
             finally:
                 if outcome is None and not is_left:
                     # The cancellation may come from the run's deadline and not from this scope.
-                    timed_out = state.reason is None and context.clock() >= deadline
+                    timed_out = state.reason is None and context.clock() >= scope.deadline
                     reason = state.reason or STOPPED
                     outcome = runner.timed_out() if timed_out else runner.ended("cancelled", reason)
                 state.scope = None

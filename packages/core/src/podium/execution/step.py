@@ -25,6 +25,7 @@ from podium.execution.attempt import Attempt
 from podium.execution.context import OuterRun, RunContext
 from podium.execution.fit import Fit, higher_limits
 from podium.execution.node import StepNode
+from podium.execution.slots import Slots
 from podium.journal.cache import answer_key, asking, look_up, remember
 from podium.run_state.actions import Execution, remedy
 from podium.secrets import BUGS, Boundary, add_place
@@ -46,6 +47,9 @@ class StepRunner:
     """The step; its runner counts its calls."""
     on_text: Callable[[StepNode, str, int], None]
     """Called with the step, each piece of text, and the number of its call."""
+    slots: Slots | None = None
+    """The slots of the run; `None` for a call that needs none. The time limit of the step begins with the first
+    slot."""
     last: bool = False
     """Whether it is the plan's last step."""
     before: Sequence[Call] = ()
@@ -66,6 +70,7 @@ class StepRunner:
     _cut: tuple[Completion, Problem | None] | None = None
     """The answer that was cut at its cap, if the call is repeated with a higher cap, and its problem."""
     _waits: str = "had no free slot"
+    _has_time: bool = False
     _deadline: float = inf
 
     async def run(self, deadline: float) -> Outcome:
@@ -259,8 +264,12 @@ class StepRunner:
         state = context.settings.pool.states[number]
         breaker, slot = state.breaker, state.slot
         while True:
-            async with nullcontext() if slot is None else slot:
+            async with (
+                nullcontext() if self.slots is None else self.slots.slot(number, self.state.order),
+                nullcontext() if slot is None else slot,
+            ):
                 await checkpoint_if_cancelled()  # a slot can become free at the moment of a cancellation
+                self._begin_time()
                 if breaker.failures and breaker.rest(context.clock(), retry.break_after, retry.break_seconds):
                     return None
                 try:
@@ -273,6 +282,13 @@ class StepRunner:
             self._waits = "did not fit the limits of the run"
             if not await self.fit.freed(refused):  # calls that end may free part of their reservations
                 raise refused
+
+    def _begin_time(self) -> None:
+        """Begin the time limit of the step: waiting for a slot of the run does not count."""
+        if self.slots is not None and self.state.scope is not None and not self._has_time:
+            self._has_time = True
+            limit = self.context.clock() + self.context.settings.limits.step_seconds
+            self._deadline = self.state.scope.deadline = min(self._deadline, limit)
 
     def _begin(self, number: int, breaker: CircuitBreaker) -> Attempt:
         """Reserve the maximum that a call may spend, and emit `StepStarted`."""
