@@ -5,10 +5,21 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from podium.errors import PlanInvalid
-from podium.types.references import Reference, reference_of
+from podium.types.references import ABSENT, BadValue, Reference, reference_of, written
 
 OPERATORS = ("is", "in", "not", "less", "more", "exists")
 """The tests of a condition; all of them must hold."""
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are equal: 1 equals 1.0, and neither `"1"` nor `true`."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return bool(one == other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,29 @@ class Condition:
         found = reference_of(self.ref)
         assert found is not None
         return found
+
+    def holds(self, value: Any) -> bool:
+        """Return whether the condition holds for a value, or for `ABSENT` in place of one.
+
+        Raises:
+            BadValue: there is no value, or it has the wrong type for a test.
+        """
+        tests = dict(self.tests)
+        exists = value is not ABSENT
+        if tests.pop("exists", exists) is not exists:
+            return False
+        if tests and not exists:
+            raise BadValue(f"{self.ref} leads to nothing")
+        return all(self._passes(name, operand, value) for name, operand in tests.items())
+
+    def _passes(self, name: str, operand: Any, value: Any) -> bool:
+        if name in ("less", "more"):
+            if not _is_quantity(value):
+                raise BadValue(f"{self.ref} is {written(value)!r:.60}, and {name} compares numbers")
+            return bool(value < operand if name == "less" else value > operand)
+        if name == "in":
+            return any(same(value, one) for one in operand)
+        return same(value, operand) is (name == "is")
 
     def __str__(self) -> str:
         return f"{self.ref} {', '.join(f'{name} {operand!r}' for name, operand in self.tests.items())}"

@@ -8,9 +8,10 @@ A backslash before two braces, `\{{`, makes them literal. Double braces around o
 braces around a name are literal too, if nothing has this name.
 """
 
+import json
 import re
-from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 RESERVED = frozenset(("item", "index", "outer", "previous"))
 """Names that no named text and no item may have."""
@@ -25,6 +26,21 @@ _FOUND = re.compile(
     rf"|\{{\{{\s{{0,9}}(?P<name>[a-z_][a-z0-9_]{{0,63}})(?P<part>{_PATH})\s{{0,9}}\}}\}}",
     re.IGNORECASE,
 )
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(?:\s*:)?', re.DOTALL)
+"""A string in JSON text, with the colon after a key."""
+
+
+class _Absent:
+    """The type of `ABSENT`."""
+
+
+ABSENT: Final = _Absent()
+"""In place of a value that does not exist: an optional part, or `previous` in the first turn of a loop."""
+
+
+class BadValue(ValueError):
+    """A reference leads to nothing, or its value has the wrong type."""
 
 
 class Reference(NamedTuple):
@@ -138,3 +154,82 @@ def bad_reference(step: str, reference: str) -> str:
         return f"{fault}: add the step to the list, or write \\{{{{ for literal braces"
     fault = f"{step} contains {reference!r}, which is not a valid reference"
     return f"{fault}: write {{{{n}}}} for the output of step n, or \\{{{{ for literal braces"
+
+
+def compact(value: Any) -> str:
+    """Return a value as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def written(value: Any) -> str:
+    """Return a value as text: a string as it is, `ABSENT` as nothing, other values as compact JSON."""
+    if value is ABSENT:
+        return ""
+    return value if isinstance(value, str) else compact(value)
+
+
+def value_at(value: Any, path: Sequence[str], reference: object) -> Any:
+    """Return the part of a value at a path; raise `BadValue`, which names the reference, if there is none."""
+    for key in path:
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            has = f"a list of {len(value)}" if isinstance(value, list) else f"{written(value)!r:.60}"
+            raise BadValue(f"{reference} leads to nothing: there is no {key!r} in {has}")
+    return value
+
+
+def filled(subtask: str, values: Mapping[Reference, Any]) -> str:
+    """Return a subtask with values in place of references; a value's own double braces are literal.
+
+    In a JSON object, and in a subtask that is a JSON list, values are escaped, and a string that is exactly
+    one reference becomes the value with its type.
+    """
+    if "{{" not in subtask or not values:
+        return subtask
+    places = _places(subtask)
+    text, done, kept = "", 0, set[int]()
+    for found in _FOUND.finditer(subtask):
+        start, end, reference = found.start(), found.end(), _reference(found)
+        if reference is None or reference not in values:
+            kept.add(len(text) + start - done)
+            told = found[0]
+        else:
+            value = values[reference]
+            start, end, place = places.get(start, (start, end, "text"))
+            told = written(value) if place != "value" else compact(None if value is ABSENT else value)
+            told = compact(told)[1:-1] if place == "string" else told
+        text, done = text + subtask[done:start] + told, end
+    text += subtask[done:]
+    return _FOUND.sub(lambda found: found[0] if found.start() in kept else "\\" + found[0], text)
+
+
+def _places(subtask: str) -> dict[int, tuple[int, int, str]]:
+    """Return where values go into JSON, by the start of the reference: in a "string", or as a "value".
+
+    A reference that is a whole string, and no key, is a value, and the quotes belong to it.
+    """
+    # A number in place of each reference is JSON where the reference is, inside and outside of strings.
+    masked = _FOUND.sub(lambda found: "1" * len(found[0]), subtask)
+    begin, stop = _json_in(masked)
+    places = {found.start(): (*found.span(), "value") for found in _FOUND.finditer(subtask, begin, stop)}
+    for string in _STRING.finditer(masked, begin, stop):
+        for found in _FOUND.finditer(subtask, *string.span()):
+            start, end = found.span()
+            is_whole = (start - 1, end + 1) == string.span()
+            places[start] = (*string.span(), "value") if is_whole else (start, end, "string")
+    return places
+
+
+def _json_in(text: str) -> tuple[int, int]:
+    """Return where a JSON object is in a text, or the JSON list that is the whole text; (0, 0) if none is."""
+    objects, lists = (text.find("{"), text.rfind("}") + 1), (text.find("["), text.rfind("]") + 1)
+    for start, end in (lists, objects) if text.lstrip().startswith("[") else (objects,):
+        try:
+            json.loads(text[start:end], strict=False)
+        except (ValueError, RecursionError):
+            continue
+        return start, end
+    return 0, 0
