@@ -186,7 +186,7 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     if plan is None:
         return request
     plan.fit(len(pool), (request.limits or settings.limits).plan_steps)
-    plan.check_types([None] * len(pool))
+    plan.check_types(pool.forms)
     plan.check_runs()
     for step in plan.calls:
         check_names(step.subtask, request.context)

@@ -18,6 +18,7 @@ from podium.types.steps import (
     Step,
     calls_in,
     depends_on,
+    is_unconditional,
     rules_of,
     step_from_json,
     step_to_json,
@@ -243,9 +244,9 @@ class Plan:
 
     def check_runs(self) -> None:
         """Raise `PlanInvalid` for a plan that is read, and cannot be run yet."""
-        if self.is_workflow:
-            told = "this version reads plans with returns, each, when and steps, and does not run them"
-            raise PlanInvalid("not_run", f"{told}: write steps with worker, subtask and access")
+        if not all(isinstance(step, Step) and is_unconditional(step) for step in self.steps):
+            told = "this version reads plans with each, when and steps, and does not run them"
+            raise PlanInvalid("not_run", f"{told}: write steps with worker, subtask, access and returns")
 
     def renumbered(self, workers: Sequence[int]) -> Self:
         """Return the plan with worker `i` replaced by `workers[i]`."""
