@@ -22,9 +22,17 @@ import anyio
 import uvicorn
 from mcp.server.fastmcp import FastMCP
 from mcp.types import CallToolResult, ToolAnnotations
+from pydantic import BaseModel
 
 PIXEL = base64.b64encode(b"no real picture").decode()
 READ_ONLY = ToolAnnotations.model_validate({"readOnlyHint": True})
+
+
+class Found(BaseModel):
+    """A place in a file."""
+
+    path: str
+    line: int
 
 
 def make_server(log: Path) -> FastMCP:
@@ -86,6 +94,16 @@ def _add_results(server: FastMCP) -> None:
     def data() -> CallToolResult:
         """Return data that its text does not tell."""
         return result({"type": "text", "text": "done"}, structuredContent={"rows": [1, 2]})
+
+    @server.tool(annotations=READ_ONLY)
+    def found(name: str) -> list[Found]:
+        """Find files."""
+        return [Found(path=f"{name}.py", line=3)]
+
+    @server.tool(annotations=READ_ONLY)
+    def first(name: str) -> Found:
+        """Find a file."""
+        return Found(path=f"{name}.py", line=3)
 
     @server.tool()
     def fail(why: str) -> CallToolResult:

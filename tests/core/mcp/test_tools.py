@@ -26,7 +26,7 @@ from podium.errors import (
 )
 from podium.mcp import McpServer, Stdio, StreamableHttp
 from podium.planners import FixedPlanner
-from podium.types import Completion, Message
+from podium.types import Completion, Message, Plan, Step
 from podium.workers import FREE, Request, Worker, complete
 
 pytestmark = pytest.mark.anyio
@@ -140,6 +140,18 @@ async def test_results(either: McpServer) -> None:
         for tool, subtask, kind, why in FAILURES:
             with pytest.raises(kind, match=why):
                 await ask(either, tool, subtask)
+
+
+async def test_tools_with_an_output_schema_have_typed_outputs(server: McpServer) -> None:
+    """Their text is the JSON of the structured content, without the object that SDKs put around lists."""
+    names = ["found", "first", "add", "echo", "data"]
+    workers = await server.workers(tools=names)
+    types = [None if worker.card.returns is None else worker.card.returns["type"] for worker in workers]
+    assert types == ["array", "object", "integer", None, None]
+    steps = (Step(0, "a"), Step(1, "{{0.0.path}}", (0,)), Step(2, '{"a": "{{1.line}}", "b": 4}', (1,)))
+    result = await Conductor(FixedPlanner(Plan(steps)), workers).run("q")
+    one = '{"path":"%s.py","line":3}'
+    assert [outcome.text for outcome in result.outcomes] == [f"[{one % 'a'}]", one % "a.py", "7"]
 
 
 async def test_ends_of_a_step(server: McpServer) -> None:

@@ -100,7 +100,7 @@ async def test_a_worker_error_of_a_function_goes_through() -> None:
         await answer(FunctionWorker(refuse))
 
 
-@pytest.mark.parametrize("wrong", [None, 3, b"bytes", ["text"]])
+@pytest.mark.parametrize("wrong", [None, b"bytes", ("text",)])
 async def test_what_is_no_text_is_a_failure(wrong: object) -> None:
     """A function that returns no text is told to."""
     function: Callable[[StepInput], str] = lambda _: wrong  # type: ignore[return-value,assignment]  # noqa: E731

@@ -51,6 +51,7 @@ PlanInvalidCode = Literal[
     "bad_each",
     "bad_condition",
     "bad_block",
+    "bad_value",
     "not_run",
 ]
 

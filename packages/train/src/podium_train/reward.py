@@ -73,6 +73,7 @@ def read_plan(text: str, episode: Episode, *, max_steps: int, previous: bool = F
         PlanError: the text has no valid plan.
     """
     plan = parse_plan(text, workers=len(episode.cards), max_steps=max_steps, previous=previous)
+    plan.check_types([card.form for card in episode.cards])
     plan.check_flat()
     if not plan.calls and not previous:
         raise PlanInvalid("nothing_to_keep", "the plan has no steps, and there is no answer to keep")

@@ -5,12 +5,12 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from podium.errors import LimitExceeded
 from podium.execution.node import Frame, Lineage, StepNode, Unmet, Value
 from podium.types.outcome import CONDITION, NO_BRANCH, Outcome, Problem, StepStatus
-from podium.types.references import BadValue, reference_of
+from podium.types.references import BadValue, compact, reference_of
 from podium.types.scope import chain_of, own_elements, source_of
 from podium.types.steps import Block, calls_in, inner_of, named_in_step
 
@@ -456,11 +456,6 @@ class Turns(Expansion):
     @property
     def is_whole(self) -> bool:  # noqa: D102 - see the base class
         return self.frame is not None and self.frame.answer.is_whole
-
-
-def compact(value: Any) -> str:
-    """Return a value as compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _beginnings(lineage: Lineage) -> list[Lineage]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from json import loads
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +11,7 @@ from podium.execution.attempt import Attempt
 from podium.execution.context import HostExit
 from podium.prompts.prompt import NOT_RUN, gap_of
 from podium.types.outcome import CONDITION, Action, Outcome, Problem, StepStatus, answering
-from podium.types.references import ABSENT, Reference
+from podium.types.references import ABSENT, Reference, read_json
 from podium.types.scope import branches
 from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step
 from podium.workers.worker import VisibleStep
@@ -347,7 +346,7 @@ class StepNode:
         if not self.is_typed:
             return Value(outcome.text)
         try:
-            return Value(loads(outcome.text))
+            return Value(read_json(outcome.text))
         except ValueError:  # a person has confirmed an action
             return Value(outcome.text)
 

@@ -191,9 +191,10 @@ class PaidSteps:
         step_input = StepInput(subtask, seen, query, texts=named_texts(subtask, context.request.context))
         worker = context.settings.pool.names[state.call.worker]
         tool_messages = context.request.tool_messages if state is self.graph.last else ()
-        state.key = step_key(worker, step_input, tool_messages)
+        returns = state.call.returns
+        state.key = step_key(worker, step_input, tool_messages, returns=returns)
         if self.has_exact_keys:
-            state.exact = step_key(worker, step_input, tool_messages, exact=True)
+            state.exact = step_key(worker, step_input, tool_messages, returns=returns, exact=True)
 
     def _content(self, state: StepNode) -> str:
         """Return a hash of a step's worker and subtask, and of the steps on its access list."""

@@ -10,6 +10,7 @@ from functools import partial
 from math import inf, isinf
 
 import anyio
+import anyio.to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.errors import (
@@ -27,10 +28,12 @@ from podium.execution.fit import Fit, higher_limits
 from podium.execution.node import StepNode
 from podium.execution.slots import Slots
 from podium.journal.cache import answer_key, asking, look_up, remember
+from podium.prompts.output import BadOutput, constraint_of, is_asked, output_in
+from podium.prompts.prompt import fill
 from podium.run_state.actions import Execution, remedy
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import AttemptFailed, StepStarted
-from podium.types.messages import Completion
+from podium.types.messages import Completion, Constraint, Sampling
 from podium.types.outcome import ActionEnd, Call, Outcome, Problem, StepStatus, shortfall, totals
 from podium.workers.pool import CircuitBreaker
 from podium.workers.worker import Caller, Request
@@ -69,6 +72,12 @@ class StepRunner:
     _has_fallbacks: bool = False
     _cut: tuple[Completion, Problem | None] | None = None
     """The answer that was cut at its cap, if the call is repeated with a higher cap, and its problem."""
+    _typed: Completion | None = None
+    """The latest answer with an output that fits the type of the step's output."""
+    _fault: str = ""
+    """Why the latest answer has no such output."""
+    _is_corrected: bool = False
+    """Whether a worker was asked again for such an output."""
     _waits: str = "had no free slot"
     _has_time: bool = False
     _deadline: float = inf
@@ -137,8 +146,9 @@ class StepRunner:
             if self._reused is not None:
                 return None
             if attempt is not None and attempt.completion is not None:
-                if not self._repeats(attempt):
-                    return None
+                again = self._repeats(attempt) if attempt.problem is None else self._corrects(attempt)
+                if not again:
+                    return attempt.problem
                 continue
             if attempt is not None:
                 wait = self._wait_after(attempt)
@@ -234,6 +244,45 @@ class StepRunner:
         self._tell_failed(attempt, 0.0)
         return True
 
+    def _corrects(self, attempt: Attempt) -> bool:
+        """Return whether a worker is asked again, once, because its output does not fit its type."""
+        worker = self.context.settings.pool.workers[attempt.worker]
+        if self._is_corrected or self.state.acts or not is_asked(worker, self.state.call):
+            return False
+        self._is_corrected = True
+        self._tell_failed(attempt, 0.0)
+        return True
+
+    async def _read(self, number: int, whole: Completion) -> Completion | None:
+        """Return an answer with its typed output as its text; `None` if it has no output that fits."""
+        schema = self.state.call.returns
+        if schema is None or whole.tool_calls:
+            self._typed = whole
+            return whole
+        read = partial(output_in, whole.text, schema, self._constraint(number))
+        try:  # in a thread, because the check may take seconds
+            text = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
+        except BadOutput as error:
+            self._fault = str(error)
+            return None
+        self._typed = replace(whole, text=text)
+        return self._typed
+
+    async def _use(self, attempt: Attempt) -> bool:
+        """Read the output of a call, and return whether its answer can be used."""
+        if (whole := attempt.completion) is None:
+            return False
+        if (read := await self._read(attempt.worker, whole)) is not None:
+            attempt.completion = read
+            return True
+        attempt.problem = Problem("bad_output", f"the answer of worker {attempt.card.name!r} {self._fault}")
+        return False
+
+    def _constraint(self, number: int) -> Constraint | None:
+        """Return the form that the caller asks for, or else the type of the step's output."""
+        asked = self.context.request.sampling.constraint if self.last else None
+        return asked or constraint_of(self.context.settings.pool.workers[number], self.state.call)
+
     def _may_be_longer(self, number: int, cap: int) -> bool:
         """Return whether the limits allow another call with an answer of more than `cap` tokens."""
         given = self._request(number, inf)
@@ -247,15 +296,19 @@ class StepRunner:
         """Reuse a cached answer, or call the worker; `None` means that no worker was called."""
         cache, key = self.context.cache, self._key(number)
         if cache is None or key is None:
-            return await self._in_slot(number)
+            attempt = await self._in_slot(number)
+            if attempt is not None:
+                await self._use(attempt)
+            return attempt
         async with asking(cache, key):
-            self._reused = await look_up(cache, key)
-            if self._reused is not None:
-                self._cache_key = key
+            known = await look_up(cache, key)
+            if known is not None and (read := await self._read(number, known)) is not None:
+                self._reused, self._cache_key = read, key
                 return None
             attempt = await self._in_slot(number)
-            if attempt is not None and attempt.completion is not None:
-                await remember(cache, key, attempt.completion)
+            answer = None if attempt is None else attempt.completion
+            if attempt is not None and await self._use(attempt) and answer is not None:
+                await remember(cache, key, answer)
             return attempt
 
     async def _in_slot(self, number: int) -> Attempt | None:
@@ -344,7 +397,9 @@ class StepRunner:
     def _request(self, number: int, deadline: float, outer: OuterRun | None = None) -> Request:
         context, state, asked = self.context, self.state, self.context.request
         worker, card = context.settings.pool.workers[number], context.settings.pool.cards[number]
-        shown = context.input_of(worker, state.call, state.visible or ())
+        shown, step = context.input_of(worker, state.call, state.visible or ()), state.call
+        if self._is_corrected and outer is not None:
+            shown = replace(shown, subtask=fill("misfit", subtask=shown.subtask, fault=self._fault))
         caller = Caller(
             run_id=asked.run_id,
             round=self.round,
@@ -356,19 +411,25 @@ class StepRunner:
             outer=outer,
         )
         read = replace(shown, texts=()) if worker.takes_texts else shown
-        messages = context.messages(state.call, read, card)
+        messages = context.messages(step, read, card)
+        constraint = self._constraint(number)
         request = Request(
-            messages=messages, step_input=shown, deadline=deadline, stream=asked.stream, caller=caller
+            messages=messages,
+            step_input=shown,
+            sampling=Sampling(constraint=constraint),
+            deadline=deadline,
+            stream=asked.stream and step.returns is None,  # an answer that does not fit is not sent
+            caller=caller,
         )
         if not self.last or not context.last_step_differs:
             return request
-        tool_messages = context.tool_messages(state.call, card)
+        tool_messages = context.tool_messages(step, card)
         return replace(
             request,
             messages=messages + tool_messages,
             tool_messages=tool_messages,
             tools=asked.tools if worker.takes_tools and (self.offers_tools or asked.tool_messages) else None,
-            sampling=asked.sampling,
+            sampling=replace(asked.sampling, constraint=constraint),
         )
 
     def _key(self, number: int) -> str | None:
@@ -405,7 +466,8 @@ class StepRunner:
         state, made, before = self.state, self.state.calls, self.before
         whole, latest = self._reused, self._latest
         if latest is not None and latest.problem is None:
-            if latest.completion is None:  # it was stopped
+            is_read = self.state.call.returns is None or latest.completion is self._typed
+            if latest.completion is None or not is_read:  # it was stopped
                 latest.problem = problem
             else:
                 whole = latest.completion

@@ -49,6 +49,8 @@ class CardOptions(TypedDict, total=False):
     """
     labels: Iterable[str]
     """Properties that rules of a policy refer to; none by default."""
+    returns: Mapping[str, Any] | None
+    """A JSON schema of the worker's outputs: see `Card.returns`; by default (`None`) any text."""
 
 
 class ConductorFace(ABC):
@@ -160,6 +162,7 @@ class CardMaker:
             context_window=context_window,
             parts=parts,
             concurrency=concurrency,
+            returns=self._options.get("returns"),
         )
         return with_known_facts(card, base_url, model) if base_url and model else card
 

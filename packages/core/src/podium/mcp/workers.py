@@ -15,13 +15,15 @@ from urllib.parse import quote, urlsplit
 
 from podium.aio import run_sync
 from podium.aio.loops import PerLoop
-from podium.errors import ConfigError, ToolFailed, install_hint
+from podium.errors import ConfigError, PlanInvalid, ToolFailed, install_hint
 from podium.hosts import ToolWorker
 from podium.hosts.chat import encoded_size, text_completion
 from podium.hosts.workers import hints_act
 from podium.secrets import register, scrub
 from podium.types import Completion
 from podium.types.outcome import inner_problem
+from podium.types.references import compact
+from podium.types.schemas import Form, check_schema
 from podium.workers import Card, Price
 from podium.workers.openai.errors import quoted
 
@@ -235,10 +237,11 @@ class McpServer(PerLoop["Connection"]):
 
     def _tool_worker(self, tool: Mapping[str, Any]) -> ToolWorker:
         name, card = tool["name"], self._card(tool["name"], _tool_description(tool))
+        card = replace(card, returns=_output_schema(tool.get("outputSchema") or {}))
 
         async def call(arguments: dict[str, Any]) -> Completion:
             result = await self.request(lambda client: client.call_tool(name, arguments))
-            return _tool_completion(result, card.name)
+            return _tool_completion(result, card)
 
         return McpWorker(self, _schema(tool.get("inputSchema") or {}), call, card, acts=_acts(tool))
 
@@ -285,14 +288,21 @@ class McpWorker(ToolWorker):
         return (self._server,)
 
 
-def _tool_completion(result: Mapping[str, Any], worker: str) -> Completion:
-    """Return a `CallToolResult`; a tool that failed, or returned only what is not text, is an error."""
+def _tool_completion(result: Mapping[str, Any], card: Card) -> Completion:
+    """Return a `CallToolResult`; a tool that failed, or returned only what is not text, is an error.
+
+    The text of a tool with an output schema is its structured content as JSON.
+    """
+    worker = card.name
     texts, gaps = _read(result["content"])
     if result.get("isError"):
         said = quoted("\n".join(texts)) or "it gave no reason"
         raise ToolFailed(f"tool {worker!r} failed: {said}", maybe_paid=True)
     structured, facts = result.get("structuredContent"), (result.get("_meta") or {}).get("podium")
-    if structured is not None and facts is None and not _is_told(structured, texts):
+    if structured is not None and card.returns is not None:
+        is_wrapped = structured.keys() == {"result"} and "result" not in card.returns.get("properties", ())
+        texts = [compact(structured["result"] if is_wrapped else structured)]
+    elif structured is not None and facts is None and not _is_told(structured, texts):
         texts.append(json.dumps(structured, ensure_ascii=False))
     found = text_completion(texts, gaps, worker) or Completion("The tool succeeded and returned nothing.")
     problem = inner_problem(facts)
@@ -332,6 +342,18 @@ def _parsed(text: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def _output_schema(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the schema of a tool's outputs; `None` for text, and for a schema that cannot be used."""
+    inner = (schema.get("properties") or {}).get("result")
+    if isinstance(inner, Mapping) and len(schema["properties"]) == 1:  # SDKs wrap what is not an object
+        schema = {**inner, **{key: schema[key] for key in ("$defs",) if key in schema}}
+    try:
+        read = check_schema(schema) if schema else None
+    except PlanInvalid:
+        return None
+    return None if read is None or Form.of(read).allows("string") else read
 
 
 def _acts(tool: Mapping[str, Any]) -> bool:

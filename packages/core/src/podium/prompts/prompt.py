@@ -11,10 +11,20 @@ from typing import Any
 
 from podium.budget.limits import Limits
 from podium.errors import PlanInvalid
+from podium.prompts.output import is_asked
 from podium.types.messages import Message, Part
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
-from podium.types.references import Reference, names_in, parts_of
+from podium.types.references import (
+    BadValue,
+    Reference,
+    compact,
+    filled,
+    names_in,
+    parts_of,
+    read_json,
+    value_at,
+)
 from podium.types.steps import Step, task_of
 from podium.workers.worker import Card, StepInput, VisibleStep, Worker
 
@@ -149,11 +159,14 @@ def step_input(
 ) -> StepInput:
     """Return the input of a worker; `query` is empty if workers do not see the question."""
     check_names(step.subtask, texts)
+    step = replace(step, subtask=filled(step.subtask, _values_of(step, visible)))
     labels = {shown.step: shown.label for shown in visible if shown.label is not None and not shown.where}
     subtask = mentioned(step.subtask, labels, texts)
     named = named_texts(step.subtask, texts)
     if subtask != step.subtask and not worker.reads_prose:
         subtask = _filled(step.subtask, filling(visible, named), most_chars)
+    if is_asked(worker, step) and "json" not in worker.constraint_kinds:
+        subtask = fill("returns", subtask=subtask, schema=compact(step.returns))
     return StepInput(subtask, tuple(visible), tuple(query), step.subtask, named)
 
 
@@ -171,6 +184,21 @@ def check_names(subtask: str, texts: Collection[str], items: Collection[str] = (
                 "bad_reference",
                 f"the run has no text {{{{{name}}}}}: the texts are {known}; write \\{{{{ for literal braces",
             )
+
+
+def _values_of(step: Step, visible: Sequence[VisibleStep]) -> dict[Reference, Any]:
+    """Return the value of each reference to a part of a visible output; an output may not be known yet."""
+    outputs = {shown.step: shown.output for shown in visible if not shown.where}
+    values: dict[Reference, Any] = {}
+    for part in parts_of(step.subtask):
+        if isinstance(part, str) or not part.path or not isinstance(part.root, int):
+            continue
+        output = outputs.get(part.root, "")
+        try:
+            values[part] = value_at(read_json(output), part.path, part) if output else ""
+        except ValueError as error:
+            raise BadValue(f"{part} leads to nothing: the output of step {part.root} is no JSON") from error
+    return values
 
 
 def filling(visible: Sequence[VisibleStep], texts: Sequence[tuple[str, str]]) -> dict[Reference, str]:
@@ -221,8 +249,8 @@ def mentioned(subtask: str, labels: Mapping[int, int] = _NO_LABELS, names: Colle
         if isinstance(part, str):
             told += part
         elif isinstance(part.root, int):
-            told += f"the output of step {labels.get(part.root, part.root)}"
-            told += f" ({'.'.join(part.path)})" if part.path else ""
+            of = f"{'.'.join(part.path)} of " if part.path else ""
+            told += f"{of}the output of step {labels.get(part.root, part.root)}"
         else:
             told += _WORDS.get(part.root, f"the text {part.root}")
             told += f" ({'.'.join(part.path)})" if part.path else ""

@@ -211,7 +211,7 @@ def _checked(context: RunContext, changed: Plan, plan: Plan, labels: frozenset[s
     """Return a changed plan, with the query of the original plan."""
     settings, previous = context.settings, context.previous
     changed.fit(len(settings.pool), settings.limits.plan_steps, previous=bool(previous.visible))
-    changed.check_types([None] * len(settings.pool))
+    changed.check_types(settings.pool.forms)
     changed.check_sizes(settings.limits.items, settings.limits.turns)
     if context.request.step_starter is not None:
         changed.check_flat()

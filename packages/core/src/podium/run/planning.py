@@ -42,7 +42,7 @@ from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import storable
 from podium.types.outcome import Problem, Proposal, for_people
 from podium.types.plan import Plan, PlannedBy
-from podium.types.steps import AnyStep, Step, calls_in, with_workers
+from podium.types.steps import AnyStep, Block, Step, calls_in, is_unconditional, with_workers
 from podium.workers.worker import pieces_of
 
 
@@ -58,7 +58,7 @@ class EarlyStart:
 
     def add(self, step: AnyStep) -> None:
         """Add the next step; a step that the policy forbids stops the early start."""
-        self._stopped = self._stopped or not step.is_plain
+        self._stopped = self._stopped or isinstance(step, Block) or not is_unconditional(step)
         if self._stopped:
             return
         context = self._context  # of the first round, so there is no previous round
@@ -66,7 +66,9 @@ class EarlyStart:
         try:
             for call in calls_in([step]):
                 check_names(call.subtask, context.request.context)
-            plan = context.policy.check(Plan(self._read), context.settings.pool.cards, context.labels)
+            plan = Plan(self._read)
+            plan.check_types(context.settings.pool.forms)
+            plan = context.policy.check(plan, context.settings.pool.cards, context.labels)
         except PodiumError:  # the check of the complete plan raises it again, for the repair
             self._stopped = True
             return
@@ -361,10 +363,9 @@ class PlanRequester:
             raise PlanInvalid("nothing_to_keep", message)
         context = self.context
         cards, previous = context.settings.pool.cards, context.previous.labels
-        plan.check_types([None] * len(cards))
-        limits = self.context.settings.limits
-        plan.check_sizes(limits.items, limits.turns)
-        if self.context.request.step_starter is not None:
+        plan.check_types(context.settings.pool.forms)
+        plan.check_sizes(context.settings.limits.items, context.settings.limits.turns)
+        if context.request.step_starter is not None:
             plan.check_flat()
         for step in plan.calls:
             check_names(step.subtask, context.request.context, plan.item_names)

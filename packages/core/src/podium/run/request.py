@@ -186,8 +186,8 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     if plan is None:
         return request
     plan.fit(len(pool), (request.limits or settings.limits).plan_steps)
-    plan.check_types([None] * len(pool))
     limits = request.limits or settings.limits
+    plan.check_types(pool.forms)
     plan.check_sizes(limits.items, limits.turns)
     if request.step_starter is not None:
         plan.check_flat()

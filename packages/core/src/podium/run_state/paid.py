@@ -2,10 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import inf
+from typing import Any
 
 from podium.run_state.actions import Execution, unpaid, without_cost
 from podium.run_state.round_state import UNKNOWN, RoundState, is_aside
@@ -22,9 +23,17 @@ _KEYS = {"round": "previous"}
 
 
 def step_key(
-    worker: str, step_input: StepInput, tool_messages: Sequence[Message] = (), *, exact: bool = False
+    worker: str,
+    step_input: StepInput,
+    tool_messages: Sequence[Message] = (),
+    *,
+    returns: Mapping[str, Any] | None = None,
+    exact: bool = False,
 ) -> str:
-    """Return the hash of a step's worker and of all that the worker sees, whatever its index in the plan."""
+    """Return the hash of a step's worker, of all that the worker sees, and of the type of its output.
+
+    The index of the step in its plan does not matter.
+    """
     seen = [
         [
             shown.subtask,
@@ -44,6 +53,8 @@ def step_key(
         told.append([message.to_wire() for message in tool_messages])
     if step_input.texts:
         told.append(["texts", *step_input.texts])
+    if returns is not None:
+        told.append(["returns", returns])
     text = json.dumps(told, sort_keys=True)
     return sha256((text if exact else scrub(text)).encode("utf-8", "surrogatepass")).hexdigest()
 

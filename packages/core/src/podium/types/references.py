@@ -11,7 +11,11 @@ braces around a name are literal too, if nothing has this name.
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any, Final, NamedTuple
+
+from podium.errors import PlanInvalid
+from podium.types.messages import storable
 
 RESERVED = frozenset(("item", "index", "outer", "previous"))
 """Names that no named text and no item may have."""
@@ -39,8 +43,11 @@ ABSENT: Final = _Absent()
 """In place of a value that does not exist: an optional part, or `previous` in the first turn of a loop."""
 
 
-class BadValue(ValueError):
+class BadValue(PlanInvalid):
     """A reference leads to nothing, or its value has the wrong type."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("bad_value", message)
 
 
 class Reference(NamedTuple):
@@ -157,8 +164,22 @@ def bad_reference(step: str, reference: str) -> str:
 
 
 def compact(value: Any) -> str:
-    """Return a value as compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Return a value as compact JSON; raise `TypeError` or `ValueError` if it is no JSON value."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def read_json(text: str) -> Any:
+    """Return the value of JSON text; raise `ValueError` if it is none. Strings may have raw line breaks."""
+    try:
+        return json.loads(text, strict=False, parse_float=_finite, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _finite(text: str) -> float:
+    if not isfinite(number := float(text)):
+        raise ValueError(f"{text} is not a finite number")
+    return number
 
 
 def written(value: Any) -> str:
@@ -203,7 +224,7 @@ def filled(subtask: str, values: Mapping[Reference, Any]) -> str:
             told = compact(told)[1:-1] if place == "string" else told
         text, done = text + subtask[done:start] + told, end
     text += subtask[done:]
-    return _FOUND.sub(lambda found: found[0] if found.start() in kept else "\\" + found[0], text)
+    return storable(_FOUND.sub(lambda found: found[0] if found.start() in kept else "\\" + found[0], text))
 
 
 def _places(subtask: str) -> dict[int, tuple[int, int, str]]:
@@ -228,8 +249,8 @@ def _json_in(text: str) -> tuple[int, int]:
     objects, lists = (text.find("{"), text.rfind("}") + 1), (text.find("["), text.rfind("]") + 1)
     for start, end in (lists, objects) if text.lstrip().startswith("[") else (objects,):
         try:
-            json.loads(text[start:end], strict=False)
-        except (ValueError, RecursionError):
+            read_json(text[start:end])
+        except ValueError:
             continue
         return start, end
     return 0, 0

@@ -15,6 +15,7 @@ from podium.errors import ConfigError, PodiumError, WorkerUnavailable
 from podium.policy.rules import AnswerLabels
 from podium.secrets import scrub
 from podium.types.plan import check_unlike
+from podium.types.schemas import Form
 from podium.usage import Usage
 from podium.workers.worker import Card, Worker
 
@@ -214,6 +215,11 @@ class Pool(ResourceGroup):
 
     def __getitem__(self, number: int) -> Worker:
         return self.workers[number]
+
+    @property
+    def forms(self) -> tuple[Form | None, ...]:
+        """The forms of the outputs of the workers; `None` for any text."""
+        return tuple(card.form for card in self.cards)
 
     def state_of(self, card: Card) -> WorkerState | None:
         """Return the state of the worker with this card, here or in the shared pool; `None` without one."""

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from dataclasses import replace
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -11,7 +12,11 @@ import anyio.to_thread
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused
 from podium.secrets import Boundary
 from podium.types.messages import Completion, estimate_usage, storable
+from podium.types.references import compact
 from podium.workers.worker import FREE, Card, Price, Request, StepInput, VisibleStep, Worker, step_input_of
+
+Returned = str | Completion | dict[str, Any] | list[Any] | float
+"""What the function of a `FunctionWorker` returns."""
 
 
 class FunctionWorker(Worker):
@@ -21,8 +26,9 @@ class FunctionWorker(Worker):
 
     Args:
         function: the function. Its argument is a `StepInput` (subtask, visible steps, question). It returns
-            the answer: text, or a `Completion` with a cost. A coroutine function is awaited. A plain function
-            runs in a thread, which a cancellation or a timeout cannot stop.
+            the answer: text, a `Completion` with a cost, or a value (dict, list or number), whose JSON is the
+            answer. A coroutine function is awaited. A plain function runs in a thread, which a cancellation
+            or a timeout cannot stop.
         card: the worker's card; by default with the name of the function and its docstring as description.
         price: the price on the default card: `FREE`, or `None` for an unknown price.
         acts: whether a call is an action: see `Worker.acts`.
@@ -37,7 +43,7 @@ class FunctionWorker(Worker):
 
     def __init__(
         self,
-        function: Callable[[StepInput], str | Completion | Awaitable[str | Completion]],
+        function: Callable[[StepInput], Returned | Awaitable[Returned]],
         *,
         card: Card | None = None,
         price: Price | None = None,
@@ -71,6 +77,12 @@ class FunctionWorker(Worker):
         """Return the answer from the function's return value; raise `WorkerFailed` if it has none."""
         if isinstance(returned, Completion):
             return returned
+        if isinstance(returned, dict | list | int | float):
+            try:
+                returned = compact(returned)
+            except (TypeError, ValueError, RecursionError) as error:
+                told = f"worker {self.card.name!r} returned a value that is not JSON: {error}"
+                raise WorkerFailed(told, maybe_paid=True) from error
         if isinstance(returned, str) and returned.strip():
             return Completion(storable(returned))
         what = "an empty text" if isinstance(returned, str) else f"a {type(returned).__name__}"

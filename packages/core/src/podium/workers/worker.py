@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import date
@@ -12,7 +12,7 @@ from typing import Any, Literal
 from podium.aio.loops import ResourceGroup
 from podium.budget.ledger import Charged
 from podium.budget.limits import MAX_COST, Spend, is_cost
-from podium.errors import ConfigError, WorkerBroken, WorkerError
+from podium.errors import ConfigError, PlanInvalid, WorkerBroken, WorkerError
 from podium.types.messages import (
     Completion,
     Constraint,
@@ -23,6 +23,7 @@ from podium.types.messages import (
     usage_or_estimate,
 )
 from podium.types.plan import check_name
+from podium.types.schemas import Form, check_schema
 from podium.usage import Usage
 
 
@@ -196,9 +197,13 @@ class Card:
     free_errors: bool = False
     """Whether its server bills no call that it answers with an error of its own (5xx, without the statuses of
     gateways). Otherwise such a call is charged for its prompt."""
-    returns: dict[str, Any] | None = None
     measured: tuple[MeasuredRate, ...] = ()
     """The measured rates of right answers, by kind of questions; see `podium.workers.rates`."""
+    returns: Mapping[str, Any] | None = field(default=None, hash=False)
+    """A JSON schema, or its short form, of its outputs, which are JSON texts; `None` for any text.
+
+    Plans can refer to parts of such outputs.
+    """
 
     def __post_init__(self) -> None:
         check_name(self.name, "a worker's name")
@@ -206,6 +211,16 @@ class Card:
             check_name(label, f"a label of worker {self.name!r}")
         if self.concurrency is not None and self.concurrency < 1:
             raise ConfigError(f"worker {self.name!r}: concurrency {self.concurrency} must be 1 or more")
+        if self.returns is not None:
+            try:
+                object.__setattr__(self, "returns", check_schema(self.returns))
+            except PlanInvalid as error:
+                raise ConfigError(f"worker {self.name!r}: {error}") from error
+
+    @property
+    def form(self) -> Form | None:
+        """The form of its outputs; `None` for any text."""
+        return None if self.returns is None else Form.of(self.returns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from podium.errors import PlanInvalid, WorkerError
+from podium.prompts.output import BadOutput, constraint_of, output_in
 from podium.prompts.prompt import step_input
 from podium.types import Completion, Message, Plan
 from podium.usage import Usage
@@ -68,10 +69,13 @@ async def run_steps(
             shown = step_input(worker, step, visible, query, texts=texts)
             caller = Caller(run_id="", round=1 if earlier is None else 2, step=number, attempt=1)
             completion = await _answer(worker, shown, caller)
-        except (PlanInvalid, WorkerError) as error:
+            text = completion.text
+            if step.returns is not None:
+                text = output_in(text, step.returns, constraint_of(worker, step))
+        except (BadOutput, PlanInvalid, WorkerError) as error:
             ends[number] = StepEnd(None, is_unrecorded=isinstance(error, Unrecorded))
         else:
-            ends[number] = StepEnd(completion.text, completion.usage)
+            ends[number] = StepEnd(text, completion.usage)
     return ends
 
 
