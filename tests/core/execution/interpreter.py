@@ -28,6 +28,10 @@ class Listing(list[Any]):
     """The output of a map."""
 
 
+class Untold(Exception):
+    """The interpreter does not know what several elements of one item look like."""
+
+
 class End(Exception):
     """Ends a step that cannot run."""
 
@@ -51,8 +55,9 @@ class Out:
     """Whether its condition holds; `None` if its condition has failed."""
     converged: bool = True
     items: "tuple[Out, ...]" = ()
-    origin: Mapping[Any, int] = field(default_factory=dict)
-    """Of an item: by list and map, the position of the item or element from which it came."""
+    origin: Mapping[Any, Any] = field(default_factory=dict)
+    """Of an item: by list and map, the position of the item or element from which it came; its `label`, and
+    how often lists were joined before it (`joins`)."""
 
 
 SKIPPED = Out("skipped", dropped=True)
@@ -198,7 +203,7 @@ class Interpreter:
         for turn in range(1, (block.most or 1) + 1):
             prefix = f"{name}." if block.until is None else f"{name}({turn})."
             inner = replace(base, steps=block.steps, prefix=prefix, before=before, outer=frame, outs={})
-            out = self._run(inner, [root] if isinstance(root, int) else ())
+            out = replace(self._run(inner, [root] if isinstance(root, int) else ()), items=(), origin={})
             if block.until is None:
                 return Out("failed") if out.status == "skipped" and not out.dropped else out
             try:
@@ -220,8 +225,9 @@ class Interpreter:
         if seen and all(each.status != "ok" for each in seen) and not any(each.items for each in seen):
             raise End("skipped", dropped=all(each.dropped for each in seen))
         for position, (item, origin) in enumerate(entries):
-            at = f"{name}({position})" if is_number else f"{name}[{position}]"
-            mine = {each: _own(frame.outs[each], each, origin) for each in step.access}
+            label = origin.get("label", str(position))
+            at = f"{name}({label})" if is_number else f"{name}[{label}]"
+            mine = {each: _own(frame, each, origin) for each in step.access}
             own = {each: one for each, one in mine.items() if one is not None}
             names = {**frame.names, step.item_name or "item": item, "item": item, "index": position}
             out = Out("cancelled" if at in self._cancelled else "skipped", dropped=True)
@@ -233,7 +239,7 @@ class Interpreter:
                 except End as end:
                     out = Out(end.status, dropped=end.dropped)
             self.outs[at] = out
-            found.append(replace(out, origin={**origin, index: position}))
+            found.append(replace(out, origin={"joins": 0, **origin, "label": label, index: position}))
         ok = [each for each in found if each.status == "ok"]
         if (step.enough or 0) > sum(each.converged for each in ok):
             return Out("failed", items=tuple(found))
@@ -247,7 +253,7 @@ class Interpreter:
 
     def _entries(
         self, step: AnyStep, frame: Frame, behind: list[Out], index: int
-    ) -> tuple[list[tuple[Any, Mapping[Any, int]]], bool]:
+    ) -> tuple[list[tuple[Any, Mapping[Any, Any]]], bool]:
         """Return the items with their origins, and whether they are repetitions."""
         if not isinstance(step.each, str):
             items = range(step.each) if isinstance(step.each, int) else step.each or ()
@@ -314,20 +320,20 @@ def _part(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def _joined(pairs: list[tuple[Any, Mapping[Any, int]]], key: str) -> list[tuple[Any, Mapping[Any, int]]]:
+def _joined(pairs: list[tuple[Any, Mapping[Any, Any]]], key: str) -> list[tuple[Any, Mapping[Any, Any]]]:
     """Return the parts of items, each with the origin of its item; lists are joined."""
     parts = [(each if isinstance(each, Gap) else _part(each, (key,)), origin) for each, origin in pairs]
     if not any(isinstance(part, list) for part, _ in parts):
         return parts
-    whole = [
-        (part if isinstance(part, list) else [part], origin)
-        for part, origin in parts
-        if not isinstance(part, Gap)
-    ]
-    return [(each, origin) for part, origin in whole for each in part]
+    found = []
+    for part, origin in parts:
+        for number, each in enumerate(part if isinstance(part, list) else []):
+            label = f"{origin.get('label')}.{number}"
+            found.append((each, {**origin, "label": label, "joins": origin.get("joins", 0) + 1}))
+    return found
 
 
-def _elements(items: Sequence[Out], path: Sequence[str]) -> list[tuple[Any, Mapping[Any, int]]]:
+def _elements(items: Sequence[Out], path: Sequence[str]) -> list[tuple[Any, Mapping[Any, Any]]]:
     """Return the items of a map over a map."""
     pairs = [(each.value if each.status == "ok" else Gap(each.dropped), each.origin) for each in items]
     for key in path:
@@ -335,14 +341,21 @@ def _elements(items: Sequence[Out], path: Sequence[str]) -> list[tuple[Any, Mapp
     return pairs
 
 
-def _own(seen: Out, number: int, origin: Mapping[Any, int]) -> Out | None:
+def _own(frame: Frame, number: int, origin: Mapping[Any, Any]) -> Out | None:
     """Return the element of a map that belongs to an item; `None` for all of the step."""
+    seen = frame.outs[number]
     if number in origin:
         return seen.items[origin[number]]
+    if origin and not seen.items and isinstance(frame.steps[number].each, str) and seen.status == "ok":
+        raise Untold
     common = [key for key in origin if seen.items and key in seen.items[0].origin]
-    found = [each for each in seen.items if common and each.origin[common[-1]] == origin[common[-1]]]
-    assert len(found) <= 1, "several elements of one item are not told here"
-    return found[0] if found else None
+    common = [key for key in common if key not in ("label", "joins")]
+    if not common:
+        return None
+    before = frame.outs[common[-1]].items[0].origin["joins"] if isinstance(common[-1], int) else 0
+    if seen.items[0].origin["joins"] > before:
+        raise Untold
+    return next(each for each in seen.items if each.origin[common[-1]] == origin[common[-1]])
 
 
 def _is_number(value: Any) -> bool:

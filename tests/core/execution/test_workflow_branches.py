@@ -18,45 +18,45 @@ def anyio_backend() -> object:
     return BACKEND
 
 
-def tested(value: object, **tests: Any) -> Case:
+def on_value(value: object, **tests: Any) -> Case:
     """Return a step with a condition on a value, whose `else` is the step of the value."""
     return Case([TYPED, call("B", when=when(X, **tests), else_=0)], {"go": {"x": value}})
 
 
 HOLDS = [
-    tested(1, is_=1),
-    tested(1, is_=1.0),
-    tested("a", is_="a"),
-    tested(None, is_=None),
-    tested({"a": [1]}, is_={"a": [1.0]}),
-    tested(2, in_=[1, 2]),
-    tested("b", not_="a"),
-    tested(1, not_="1"),
-    tested(TRUE, not_=1),
-    tested(2, less=3),
-    tested(2.5, more=2),
-    tested(3, more=1, less=5),
-    tested(None, exists=True),
-    tested(0, exists=True, less=1),
+    on_value(1, is_=1),
+    on_value(1, is_=1.0),
+    on_value("a", is_="a"),
+    on_value(None, is_=None),
+    on_value({"a": [1]}, is_={"a": [1.0]}),
+    on_value(2, in_=[1, 2]),
+    on_value("b", not_="a"),
+    on_value(1, not_="1"),
+    on_value(TRUE, not_=1),
+    on_value(2, less=3),
+    on_value(2.5, more=2),
+    on_value(3, more=1, less=5),
+    on_value(None, exists=True),
+    on_value(0, exists=True, less=1),
 ]
 FAILS_TO_HOLD = [
-    tested("1", is_=1),
-    tested(1, is_=True),
-    tested(0, is_=False),
-    tested(3, in_=[1, "3"]),
-    tested([], in_=[1]),
-    tested(3, less=3),
-    tested(3, more=3),
-    tested(3, more=1, less=2),
-    tested(1, exists=False),
-    tested("b", is_="b", in_=["a"]),
+    on_value("1", is_=1),
+    on_value(1, is_=True),
+    on_value(0, is_=False),
+    on_value(3, in_=[1, "3"]),
+    on_value([], in_=[1]),
+    on_value(3, less=3),
+    on_value(3, more=3),
+    on_value(3, more=1, less=2),
+    on_value(1, exists=False),
+    on_value("b", is_="b", in_=["a"]),
 ]
 FAILS = [
-    tested("2", less=3),
-    tested(TRUE, more=0),
-    tested(None, more=0),
-    tested([1], less=2),
-    tested({}, more=0),
+    on_value("2", less=3),
+    on_value(TRUE, more=0),
+    on_value(None, more=0),
+    on_value([1], less=2),
+    on_value({}, more=0),
 ]
 
 

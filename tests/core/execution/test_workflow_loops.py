@@ -108,15 +108,14 @@ LOOPS: dict[str, Case] = {
     "is there a turn before": Case(
         [
             loop(
-                call("go", returns=FORM),
                 call("first"),
-                call("again", when=when("{{previous}}", exists=True), else_=1),
-                call("end", 2),
+                call("again", when=when("{{previous.done}}", exists=True), else_=0),
+                call("go", 1, returns=FORM),
+                until=when("{{2.done}}", is_=True),
             )
         ],
         {"go": (again(), done())},
-        run="ok = did end",
-        asked=["go", "first", "end", "go", "first", "again", "end"],
+        asked=["first", "go", "first", "again", "go"],
     ),
     "a condition on the turn before": Case(
         [loop(GO, call("A", 0, when=when("{{previous}}", is_="x"), else_=0))],

@@ -245,7 +245,7 @@ CHAINS: dict[str, Case] = {
     "joined lists": Case(
         [LIST, HITS, call("check {{item}}", 1, each="{{1.hits}}")],
         HIT,
-        {"2[0]": "ok = did check x", "2[2]": "ok = did check z"},
+        {"2[0.0]": "ok = did check x", "2[0.1]": "ok = did check y", "2[2.0]": "ok = did check z"},
         run='ok = ["did check x","did check y","did check z"]',
         saw={"check z": ['{"id":3,"hits":["z"]}']},
     ),
