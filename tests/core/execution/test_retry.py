@@ -458,6 +458,32 @@ async def test_a_worker_that_keeps_failing_is_left_out() -> None:
     assert len(worker.requests) == 4
 
 
+@pytest.mark.parametrize("names", ["a", "ab"])
+async def test_a_worker_that_is_left_out_is_called_again_at_the_end(names: str) -> None:
+    """After its stand-in has refused, if there is one, and after its time."""
+    workers: list[Worker] = [flaky("a", DOWN, "back"), ScriptedWorker("b", WorkerRefused("no"))]
+    retry = Retry(fallbacks={"a": ["b"]} if "b" in names else {}, break_after=1, break_seconds=12.0)
+    events = await told(conductor(workers, retry))
+    assert [name for name, _, _ in started(events)] == [*names, "a"]
+    assert outcome_of(events).ended == 12.0
+    waits = [event.wait for event in events if isinstance(event, AttemptFailed)]
+    assert waits == ([12.0] if names == "a" else [0.0, 0.0])
+
+
+async def test_a_stand_in_that_is_left_out_is_the_last() -> None:
+    """It is waited for when the others have failed, although it was listed before them."""
+    workers: list[Worker] = [
+        ScriptedWorker("a", WorkerRefused("no")),
+        flaky("b", DOWN, "back"),
+        ScriptedWorker("c", WorkerRefused("no")),
+    ]
+    pool = Pool(workers)
+    await conductor(pool, Retry(attempts=1)).run(plan_of((1, "fail", ())))
+    retry = Retry(attempts=4, fallbacks={"a": ["b", "c"]}, break_after=1, break_seconds=10.0)
+    events = await told(conductor(pool, retry))
+    assert started(events) == [("a", 1, 0.0), ("c", 2, 0.0), ("b", 3, 10.0)]
+
+
 async def test_one_call_at_a_time_finds_out_if_a_worker_is_back() -> None:
     """While it runs, others go to the stand-in; where it fails, the worker is left out again."""
     worker = Actor("a", _slowly_down)

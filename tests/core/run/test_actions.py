@@ -24,6 +24,7 @@ from podium.errors import (
 from podium.execution import ExternalScheduler
 from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
+from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 from podium.replay import replay
@@ -177,20 +178,21 @@ class TestEachActionIsCarriedOut:
         assert order.index("answer_delta") < order.index("step 0") < order.index("run_ended")
 
 
+FROM_WHOLE = "an action is carried out only from complete inputs"
 GAPS: dict[str, Callable[[], tuple[Worker, Plan]]] = {
-    "failed": lambda: (
+    "step 0 failed": lambda: (
         writer("reader", WorkerUnavailable("down")),
         plan_of((2, "Read.", ()), (0, "Draft.", ()), refund(1, 0, 1), (0, "Write.", (1,))),
     ),
-    "cut": lambda: (
+    "step 0 is incomplete": lambda: (
         writer("reader", Completion("half", finish_reason="length")),  # type: ignore[arg-type]
         plan_of((2, "Read.", ()), refund(1, 0), (0, "Write.", ())),
     ),
-    "made from a gap": lambda: (
+    "step 2 is incomplete": lambda: (
         writer("reader", WorkerUnavailable("down")),
         plan_of((2, "Read.", ()), (0, "Draft.", ()), (0, "Join.", (0, 1)), refund(1, 2), (0, "Write.", (1,))),
     ),
-    "made from a cut text": lambda: (
+    "step 1 is incomplete": lambda: (
         writer("reader", Completion("half", finish_reason="length")),  # type: ignore[arg-type]
         plan_of((2, "Read.", ()), (0, "Draft.", (0,)), refund(1, 1), (0, "Write.", ())),
     ),
@@ -209,6 +211,25 @@ class TestNeverFromAGap:
         assert (result.status, shop.refunds, result.actions) == ("partial", [], ())
         assert result.problem is not None
         assert "refund" in result.problem.message
+        (skipped,) = [outcome.problem for outcome in result.outcomes if outcome.worker == "refund"]
+        joins = on_failure == "note" or gap != "step 2 is incomplete"  # otherwise, that step is skipped
+        assert skipped == Problem("dependency", f"{FROM_WHOLE}: {gap if joins else 'step 2 was skipped'}")
+
+    @pytest.mark.parametrize("is_whole", [True, False])
+    @pytest.mark.parametrize("reader", ["the action", "its input", "no step"])
+    async def test_the_previous_round(self, reader: str, *, is_whole: bool) -> None:
+        """Its outputs are inputs, too, of the steps that see it."""
+        shop, first = Shop(), rows((2, "Read.", ()))
+        found = writer("reader", "read" if is_whole else Completion("half", finish_reason="length"))  # type: ignore[arg-type]
+        draft = Step(0, "Draft.", previous=reader == "its input")
+        action = Step(1, '{"order": 1}', (0,), previous=reader == "the action")
+        second = write_plan(Plan((draft, action, Step(0, "Write."))), "rows")
+        result = await run(boss(first, second), writer(), shop.worker, found, limits=Limits(rounds=2))
+        acts = is_whole or reader == "no step"
+        assert (shop.refunds, len(result.rounds)) == ([1] if acts else [], 2)
+        lacks = {"the action": "the previous round is incomplete", "its input": "step 0 is incomplete"}
+        problem = None if acts else Problem("dependency", f"{FROM_WHOLE}: {lacks[reader]}")
+        assert result.rounds[1].outcomes[1].problem == problem
 
     async def test_what_enough_leaves_out_is_no_gap(self) -> None:
         """The plan asked for one of two."""

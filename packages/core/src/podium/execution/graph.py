@@ -212,7 +212,7 @@ class DependencyGraph:
         if state.visible is not None or state.outcome is not None or (state.acts and self.plan is None):
             return "wait"
         if state.acts and state.step.previous and not self._previous.is_whole:
-            return "wait" if state.blocked else "skip"
+            return "skip"
         if state.good >= state.least or self._bridges(state):
             return "start"
         if state.good + state.blocked >= state.least or self.plan is None:
