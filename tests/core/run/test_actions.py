@@ -17,6 +17,7 @@ from podium.errors import (
     ConfigError,
     PlannerError,
     ToolFailed,
+    WorkerActs,
     WorkerRefused,
     WorkerTimeout,
     WorkerUnavailable,
@@ -262,6 +263,31 @@ class TestNeverFromAGap:
         assert [e.outcome.status for e in events if isinstance(e, StepEnded) and e.outcome.action] == [
             "skipped"
         ]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_a_worker_that_turns_out_to_act(*, is_whole: bool) -> None:
+    """Its step is carried out as an action: after the plan's other rules for actions."""
+
+    class Served(Worker):
+        acts, card, calls = False, Card(name="served", price=FREE), 0
+
+        async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+            self.calls += 1
+            if not self.acts:
+                self.acts = True
+                raise WorkerActs("the step is an action")
+            yield Completion("done")
+
+    served, found = Served(), "read" if is_whole else Completion("half", finish_reason="length")
+    plan = plan_of((2, "Read.", ()), (1, "Act.", (0,)), (0, "Write.", (1,)), (0, "Check.", (2, 0)))
+    result = await run(plan, writer(), served, writer("reader", found))  # type: ignore[arg-type]
+    assert (served.calls, ends(result)) == ((2, [("served", "done")]) if is_whole else (1, []))
+    *outcomes, refused = result.outcomes
+    assert (refused.step, refused.status, refused.attempts) == (1, "cancelled", 1)
+    assert [one.status for one in outcomes] == ["ok", *(["ok", "ok"] if is_whole else ["skipped"] * 2), "ok"]
+    if is_whole:
+        assert (result.status, outcomes[1].attempts) == ("ok", 2)
 
 
 class TestAsOftenAsOnePlanAsks:
