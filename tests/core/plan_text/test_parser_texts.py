@@ -66,6 +66,7 @@ def test_a_bad_text_gives_its_error(path: Path) -> None:
         "at": text[error.position :][:12],
     }
     assert found == told["error"], str(error)
+    assert len(str(error).split()) > 5  # a sentence
 
 
 def test_every_text_has_its_other_half() -> None:

@@ -29,7 +29,7 @@ from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 from podium.replay import replay
-from podium.types import Completion, Event, Outcome, Problem, StepEnded
+from podium.types import Completion, Event, Outcome, Problem, Sampling, StepEnded
 from podium.workers import FREE, Request, ScriptedWorker, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
@@ -239,6 +239,18 @@ class TestNeverFromAGap:
         plan = Plan((Step(2, "Read."), Step(0, "Draft."), action, Step(0, "Write.", (1,))))
         result = await run(plan, writer(), shop.worker, reader)
         assert (result.status, shop.refunds) == ("ok", [1])
+
+    async def test_tools_and_settings_of_the_caller_reach_the_last_step_of_a_nested_run(self) -> None:
+        """If the nested run is the last step."""
+        model, tool = writer(), {"type": "function", "function": {"name": "pay", "parameters": {}}}
+        model.takes_tools = True
+        inner = Conductor(FixedPlanner(plan_of((0, "Write.", ()))), [model], card=Card(name="inner"))
+        await Conductor(FixedPlanner(plan_of((0, "Ask.", ()))), [inner]).run(
+            "What?", tools=[tool], sampling=Sampling(temperature=0.5)
+        )
+        (request,) = model.requests
+        assert request.tools is not None
+        assert (request.tools.offered, request.sampling.temperature) == ((tool,), 0.5)
 
     @pytest.mark.parametrize("is_whole", [True, False])
     async def test_tools_of_the_caller_are_not_offered_from_a_gap(self, *, is_whole: bool) -> None:
@@ -630,6 +642,31 @@ async def test_a_replay_does_not_act() -> None:
     assert shop.refunds == [1017, 1018]
 
 
+async def test_a_replay_that_goes_on_takes_each_action_once() -> None:
+    """Of two that were done, it took one before it was cut off; only the last of three is carried out."""
+    shop, journal, asked = Shop(), MemoryJournal(), anyio.Event()
+    plan = FixedPlanner(plan_of(refund(), refund(), (0, "Write.", ())))
+    result = await Conductor(plan, [writer(), shop.worker], journal=journal).run("What?")
+    events = [entry.event for entry in await journal.read(result.run_id)]
+    assert shop.refunds == [1017] * 2
+    longer = plan_of(refund(), (2, "Wait.", ()), refund(1017, 1), refund(1017, 1), (0, "Write.", ()))
+
+    async def wait(step: StepInput) -> str:
+        if not asked.is_set():
+            asked.set()
+            await anyio.sleep_forever()
+        return "waited"
+
+    slow = FunctionWorker(wait, card=Card(name="slow", price=FREE))
+    conductor = Conductor(plan, [writer(), shop.worker, slow], journal=journal)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(replay, conductor, events, run_id="again", plan=longer))
+        await asked.wait()
+        tasks.cancel_scope.cancel()
+    again = await replay(conductor, events, run_id="again", plan=longer)
+    assert (again.status, shop.refunds) == ("ok", [1017] * 3)
+
+
 async def test_the_plan_of_a_fallback_planner_and_of_the_planner_that_is_asked_again() -> None:
     """The planner is told what the first plan did, and its plan does not repeat it."""
     shop, journal = Shop(), MemoryJournal()
@@ -719,18 +756,22 @@ class TestNestedConductors:
         assert (result.status, shop.refunds) == ("ok", [1017, 1017])
         assert ends(result).count(("refund", "done")) == 2
 
-    async def test_a_function_that_failed_after_its_run_is_called_again(self) -> None:
-        """By another process; the run takes the action of the one before."""
-        shop, journal, errors = Shop(), MemoryJournal(), [ValueError("a fault")]
-        card = Card(name="team", description="Refunds.")
-        inner = Conductor(FixedPlanner(plan_of((0, '{"order": 1017}', ()))), [shop.worker], card=card)
-        outer = Conductor(FixedPlanner(plan_of((0, "Refund it.", ()))), [inner])
+    @pytest.mark.parametrize("fails", [False, True])
+    async def test_a_function_that_failed_after_its_run_is_called_again(self, *, fails: bool) -> None:
+        """By another process; the run takes the action of the one before, also one that has failed."""
+        shop = Shop(ToolFailed("no such order", maybe_paid=True) if fails else None)
+        journal, errors, told = MemoryJournal(), [ValueError("a fault")], list[str]()
+        inner = Conductor(
+            FixedPlanner(plan_of((0, '{"order": 1017}', ()))), [shop.worker], card=Card(name="team")
+        )
+        outer = inner if fails else Conductor(FixedPlanner(plan_of((0, "Refund it.", ()))), [inner])
 
         async def ask(step: StepInput) -> str:
-            text = (await outer.run(step.subtask)).answer
+            result = await outer.run(step.subtask)
+            told.append(str(result.problem))
             if errors:
                 raise errors.pop()
-            return text
+            return result.answer or "nothing"
 
         desk = FunctionWorker(ask, card=Card(name="desk", price=FREE))
         plan = FixedPlanner(plan_of((1, "Ask.", ()), (0, "Write.", (0,))))
@@ -740,8 +781,11 @@ class TestNestedConductors:
         )
         run_id = (await first.run("What?")).run_id
         result = await second.resume(run_id)
-        assert (result.status, shop.refunds) == ("ok", [1017])
-        assert ends(result).count(("refund", "done")) == 1
+        assert (result.status, shop.refunds) == ("partial" if fails else "ok", [1017])
+        assert ends(result).count(("refund", "failed" if fails else "done")) == 1
+        if fails:
+            assert "Problem(code='worker_failed'" in told[1]
+            assert "no such order; it is not carried out again" in told[1]
 
     async def test_a_failed_nested_run_is_resumed(self) -> None:
         """Its action is listed once."""
