@@ -537,7 +537,7 @@ async def test_a_person_decides_on_an_unknown_end(*, done: bool) -> None:
     assert (resumed.status, resumed.answer) == ("ok", "text")
     assert shop.refunds == ([1017] if done else [1017, 1017])
     assert ends(resumed) == [("refund", "done")]
-    with pytest.raises(ConfigError, match="no action whose end a person can decide"):
+    with pytest.raises(ConfigError, match="no action whose end a person can decide: its end is 'done'"):
         await conductor.decide(result.run_id, action=0, done=True)
 
 
