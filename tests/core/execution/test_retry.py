@@ -25,6 +25,8 @@ from podium.execution import Retry
 from podium.execution.fit import Fit
 from podium.execution.graph import StepNode
 from podium.execution.step import StepRunner
+from podium.journal import MemoryJournal
+from podium.journal.journal import Log
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import (
@@ -34,6 +36,7 @@ from podium.types import (
     Event,
     Outcome,
     Problem,
+    RunStarted,
     StepDelta,
     StepEnded,
     StepStarted,
@@ -310,6 +313,34 @@ async def test_a_call_within_its_time_is_left_alone() -> None:
     )
     assert (outcome.text, outcome.attempts) == ("fine", 2)
     assert [call.maybe_paid for call in outcome.calls] == [True, False]
+
+
+class SlowJournal(MemoryJournal):
+    """Takes five seconds to record."""
+
+    async def begin(self, started: RunStarted, *, minted: bool) -> Log:
+        """Record a new run."""
+        log = await super().begin(started, minted=minted)
+        flush = log.flush
+
+        async def slow() -> None:
+            await anyio.sleep(5.0)
+            await flush()
+
+        log.flush = slow  # type: ignore[method-assign]
+        return log
+
+
+@pytest.mark.parametrize(("latency", "status"), [(6.9, "ok"), (7.1, "failed")])
+async def test_the_wait_for_the_journal_is_no_time_of_a_call(latency: float, status: str) -> None:
+    """A call that waits until it is recorded has its whole time from then on, and began then."""
+    worker = Actor("a", answering("fine", latency=latency))
+    limits = Limits(attempt_seconds=7.0)
+    slow = conductor([worker], Retry(attempts=1), limits=limits, journal=SlowJournal())
+    outcome = (await slow.run(PLAN)).outcomes[0]
+    assert (outcome.status, outcome.seconds) == (status, pytest.approx(min(latency, 7.0)))
+    (request,) = worker.requests
+    assert request.deadline == 12.0
 
 
 async def test_a_steps_deadline_ends_its_calls() -> None:

@@ -373,6 +373,15 @@ class TestAsOftenAsOnePlanAsks:
         assert "'Please refund 1017.'" in result.problem.message
         assert "agent Refund 1017.: done" in told(planner)
 
+    async def test_an_agent_is_asked_for_more(self) -> None:
+        """The plan has the first action, too, so the agent did not act twice for one thing."""
+        agent = writer("agent", "done")
+        agent.acts = True
+        first, second = (1, "Refund 1017.", ()), (1, "Refund 1018.", ())
+        planner = boss(rows(first, (0, "Write.", (0,))), rows(first, second, (0, "Write.", (0, 1))))
+        result = await run(planner, writer(), agent, limits=Limits(rounds=2))
+        assert (result.status, len(agent.requests)) == ("ok", 2)
+
 
 @pytest.mark.parametrize("end", ["done", "failed", "unknown"])
 async def test_an_action_that_a_host_has_stored(end: Any) -> None:
