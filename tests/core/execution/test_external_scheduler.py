@@ -7,11 +7,12 @@ import pytest
 
 from podium import Card, ChatPlanner, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, JournalBroken
-from podium.execution import ExternalScheduler
+from podium.execution import ExternalScheduler, HostExit
 from podium.journal import MemoryJournal, export
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
 from podium.types import Completion, Event, Outcome, StepEnded
+from podium.usage import Usage
 from podium.workers import Request, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
@@ -216,6 +217,21 @@ async def test_a_host_may_leave_a_call() -> None:
     with pytest.raises(LookupError, match="wait for somebody"):
         await diamond().run(DIAMOND, step_starter=step_starter, middleware=middleware)
     assert sorted(kept) == [0, 1]
+
+
+async def test_what_a_call_used_before_its_host_left_it_is_billed() -> None:
+    """The host knows it."""
+
+    async def middleware(worker: Worker, request: Request) -> AsyncGenerator[str | Completion, None]:
+        raise HostExit("later", usage=Usage(3, 4))
+        yield ""
+
+    async def step_starter(steps: ExternalScheduler) -> None:
+        with pytest.raises(HostExit, match="later"):
+            await steps.run(0)
+
+    result = await diamond().run(DIAMOND, step_starter=step_starter, middleware=middleware)
+    assert result.outcomes[0].usage == Usage(3, 4)
 
 
 async def test_a_journal_of_one_run_travels_as_lines() -> None:

@@ -1,12 +1,14 @@
 """Steps that somebody else starts, who puts them off: the run rests, and goes on when it is resumed."""
 
+from dataclasses import replace
+
 import pytest
 
-from podium import Conductor, Plan, ScriptedWorker, Step
+from podium import Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.execution import ExternalScheduler, Pause
 from podium.journal import MemoryJournal
 from podium.planners import FixedPlanner
-from podium.types import Event, Outcome, RunStopped, StepEnded
+from podium.types import Call, Event, Outcome, RunStopped, StepEnded
 from podium.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -82,3 +84,23 @@ async def test_what_a_host_kept_is_billed_though_its_step_was_once_stopped() -> 
     result = await conductor.resume("x", step_starter=go_on)
     assert len(worker.requests) == 1
     assert result.outcomes[0].usage == Usage(7, 5)
+
+
+async def test_a_stored_call_that_two_outcomes_have_is_billed_once() -> None:
+    """A host charges a failed outcome, and then the next one, which has the call of the first as well."""
+    first = Call(attempt=1, worker="a", usage=Usage(7, 5), cost=0.5)
+    calls = (first, replace(first, attempt=2))
+
+    async def again(steps: ExternalScheduler) -> None:
+        for count in (1, 2):
+            failed = Outcome(round=1, step=0, worker="a", status="failed", attempts=count)
+            steps.charge(0, replace(failed, calls=calls[:count]))
+        await steps.run(0)
+        await steps.run(1)
+
+    worker = ScriptedWorker("a", "said")
+    result = await Conductor(FixedPlanner(PLAN), [worker], limits=Limits(calls=4)).run(
+        "What?", step_starter=again
+    )
+    assert (result.status, [call.attempt for call in result.outcomes[0].calls]) == ("ok", [1, 2, 3])
+    assert result.outcomes[0].cost == 1.0

@@ -290,12 +290,13 @@ async def test_a_plan_that_does_not_fit_is_refused_before_it_is_paid(
 
 async def test_a_retry_leaves_the_calls_of_the_other_steps() -> None:
     """The second call of the first step fits; its third would take the call of the last step."""
-    down, join = ScriptedWorker("a", WorkerUnavailable("down")), ScriptedWorker("join", "JOINED")
+    down, join = ScriptedWorker("a", WorkerUnavailable("down")), ScriptedWorker("join", "JOINED", latency=60)
     plan = plan_of((0, "x", ()), (1, "y", ()), (1, "join", (0, 1)))
     result = await Conductor(boss(""), [down, join], limits=Limits(calls=4)).run(plan)
     assert (len(down.requests), result.answer, result.status) == (2, "JOINED", "partial")
     assert result.problem is not None
     assert "no further call fits the limits" in result.problem.message
+    assert result.outcomes[0].seconds < 60  # the end of another call would free none
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,8 @@ from podium.execution import Retry
 from podium.execution.fit import Fit
 from podium.execution.graph import StepNode
 from podium.execution.step import StepRunner
+from podium.journal import MemoryJournal
+from podium.journal.journal import Log
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import (
@@ -34,6 +36,7 @@ from podium.types import (
     Event,
     Outcome,
     Problem,
+    RunStarted,
     StepDelta,
     StepEnded,
     StepStarted,
@@ -312,6 +315,34 @@ async def test_a_call_within_its_time_is_left_alone() -> None:
     assert [call.maybe_paid for call in outcome.calls] == [True, False]
 
 
+class SlowJournal(MemoryJournal):
+    """Takes five seconds to record."""
+
+    async def begin(self, started: RunStarted, *, minted: bool) -> Log:
+        """Record a new run."""
+        log = await super().begin(started, minted=minted)
+        flush = log.flush
+
+        async def slow() -> None:
+            await anyio.sleep(5.0)
+            await flush()
+
+        log.flush = slow  # type: ignore[method-assign]
+        return log
+
+
+@pytest.mark.parametrize(("latency", "status"), [(6.9, "ok"), (7.1, "failed")])
+async def test_the_wait_for_the_journal_is_no_time_of_a_call(latency: float, status: str) -> None:
+    """A call that waits until it is recorded has its whole time from then on, and began then."""
+    worker = Actor("a", answering("fine", latency=latency))
+    limits = Limits(attempt_seconds=7.0)
+    slow = conductor([worker], Retry(attempts=1), limits=limits, journal=SlowJournal())
+    outcome = (await slow.run(PLAN)).outcomes[0]
+    assert (outcome.status, outcome.seconds) == (status, pytest.approx(min(latency, 7.0)))
+    (request,) = worker.requests
+    assert request.deadline == 12.0
+
+
 async def test_a_steps_deadline_ends_its_calls() -> None:
     """What was called by then is billed; nobody is called afterwards."""
     worker = Actor(Card(name="a", price=PRICE), never)
@@ -456,6 +487,32 @@ async def test_a_worker_that_keeps_failing_is_left_out() -> None:
     await anyio.sleep(1.0)
     assert (await one.run(PLAN)).answer == "back"
     assert len(worker.requests) == 4
+
+
+@pytest.mark.parametrize("names", ["a", "ab"])
+async def test_a_worker_that_is_left_out_is_called_again_at_the_end(names: str) -> None:
+    """After its stand-in has refused, if there is one, and after its time."""
+    workers: list[Worker] = [flaky("a", DOWN, "back"), ScriptedWorker("b", WorkerRefused("no"))]
+    retry = Retry(fallbacks={"a": ["b"]} if "b" in names else {}, break_after=1, break_seconds=12.0)
+    events = await told(conductor(workers, retry))
+    assert [name for name, _, _ in started(events)] == [*names, "a"]
+    assert outcome_of(events).ended == 12.0
+    waits = [event.wait for event in events if isinstance(event, AttemptFailed)]
+    assert waits == ([12.0] if names == "a" else [0.0, 0.0])
+
+
+async def test_a_stand_in_that_is_left_out_is_the_last() -> None:
+    """It is waited for when the others have failed, although it was listed before them."""
+    workers: list[Worker] = [
+        ScriptedWorker("a", WorkerRefused("no")),
+        flaky("b", DOWN, "back"),
+        ScriptedWorker("c", WorkerRefused("no")),
+    ]
+    pool = Pool(workers)
+    await conductor(pool, Retry(attempts=1)).run(plan_of((1, "fail", ())))
+    retry = Retry(attempts=4, fallbacks={"a": ["b", "c"]}, break_after=1, break_seconds=10.0)
+    events = await told(conductor(pool, retry))
+    assert started(events) == [("a", 1, 0.0), ("c", 2, 0.0), ("b", 3, 10.0)]
 
 
 async def test_one_call_at_a_time_finds_out_if_a_worker_is_back() -> None:

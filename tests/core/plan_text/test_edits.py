@@ -1,5 +1,6 @@
 """Changes of a plan: each gives a whole plan, or says why it cannot be made."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -8,9 +9,10 @@ from core.actors import plan_of
 from hypothesis import given, strategies as st
 
 from podium.errors import PlanInvalid
-from podium.plan_text import Change, Move, Remove, edit_plan, read_edits
-from podium.plan_text.edits import Edit, Insert
+from podium.plan_text import Change, Move, Remove, edit_plan, read_edits, write_plan
+from podium.plan_text.edits import Edit, Insert, read_saved_plan
 from podium.types import Message, Plan, Step
+from podium.types.steps import AnyStep, Block
 
 PLAN = Plan(
     plan_of((0, "find a", ()), (1, "find b", ()), (2, "check", (1,)), (0, "answer", (0, 2))).steps,
@@ -92,6 +94,7 @@ def test_an_edit_that_leaves_no_plan_is_refused(edit: Edit, code: str, told: str
     with pytest.raises(PlanInvalid) as caught:
         edit_plan(PLAN, edit)
     assert caught.value.code == code
+    assert (caught.value.step is not None) == code.endswith("_access")  # it is about a step of the plan
     assert told in str(caught.value)
 
 
@@ -126,6 +129,31 @@ def test_who_sees_whom_stays_when_steps_come_go_and_move(drawn: tuple[Plan, list
         return
     before, after = seen_by(plan), seen_by(made)
     assert after == {subtask: before[subtask] for subtask in after}
+
+
+BLOCK = Plan((*PLAN.steps, Block(steps=(Step(2, "judge"),), access=(3,), each=2)))
+
+
+@pytest.mark.parametrize("plan", [PLAN, BLOCK])
+@pytest.mark.parametrize("names", [None, NAMES])
+def test_a_saved_plan_may_name_its_workers(plan: Plan, names: tuple[str, ...] | None) -> None:
+    """In each form: as `to_json` writes it, or as plan text."""
+    for text in (json.dumps(plan.to_json(names)), write_plan(plan, "json", workers=names)):
+        assert read_saved_plan(text, NAMES, 8).steps == plan.steps
+
+
+@pytest.mark.parametrize(
+    ("told", "steps"),
+    [
+        ("step 1 names worker 'search'; the workers are reader, critic", (Step(1, "x"), Step(0, "x"))),
+        ("step 1.0 names worker 'search'", (Step(1, "x"), Block(steps=(Step(0, "x"),), each=2))),
+    ],
+)
+def test_a_saved_plan_of_another_pool_is_refused(told: str, steps: tuple[AnyStep, ...]) -> None:
+    """The error names the step."""
+    with pytest.raises(PlanInvalid, match=told) as caught:
+        read_saved_plan(json.dumps(Plan(steps).to_json(NAMES)), NAMES[1:], 8)
+    assert caught.value.code == "unknown_worker"
 
 
 def test_edits_are_read_from_plain_data() -> None:

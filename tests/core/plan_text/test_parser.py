@@ -61,6 +61,10 @@ def test_a_step_error_names_step_and_position() -> None:
         parse_plan(text, workers=3)
     assert caught.value.step == 1
     assert caught.value.position == text.index("9")
+    text = ROW.format(0) + '{"worker": 1, "subtask": "b", "access": [0, "previous"]}\n'
+    with pytest.raises(PlanInvalid) as caught:
+        parse_plan(text, workers=3, previous=False)
+    assert (caught.value.step, caught.value.position) == (1, text.index('"previous"'))
 
 
 def test_a_row_that_lacks_a_field_is_named() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podium.errors import PlanError
+from podium.errors import PlanError, PlanInvalid
 from podium.plan_text import PlanReader, parse_plan
 from podium.types import Plan, Step
 
@@ -53,12 +53,20 @@ def test_a_readable_text_is_read_in_pieces(path: Path) -> None:
 
 @pytest.mark.parametrize("path", INVALID, ids=lambda path: path.stem)
 def test_a_bad_text_gives_its_error(path: Path) -> None:
-    """What is ambiguous, broken or against the rules is an error of the expected kind."""
+    """What is ambiguous, broken or against the rules is an error of the expected kind, at its place."""
     text, told = load(path)
     with pytest.raises(PlanError) as caught:
         parse_plan(text, **settings(told))
-    found = {"type": type(caught.value).__name__, "code": caught.value.code}
-    assert found == told["error"], str(caught.value)
+    error = caught.value
+    assert error.position is not None
+    found = {
+        "type": type(error).__name__,
+        "code": error.code,
+        "step": error.step if isinstance(error, PlanInvalid) else None,
+        "at": text[error.position :][:12],
+    }
+    assert found == told["error"], str(error)
+    assert len(str(error).split()) > 5  # a sentence
 
 
 def test_every_text_has_its_other_half() -> None:

@@ -17,6 +17,7 @@ from podium.errors import (
     ConfigError,
     PlannerError,
     ToolFailed,
+    WorkerActs,
     WorkerRefused,
     WorkerTimeout,
     WorkerUnavailable,
@@ -24,10 +25,11 @@ from podium.errors import (
 from podium.execution import ExternalScheduler
 from podium.hosts import ToolWorker
 from podium.journal import MemoryJournal
+from podium.plan_text import write_plan
 from podium.planners import FixedPlanner
 from podium.policy import ApprovalRequest, Policy
 from podium.replay import replay
-from podium.types import Completion, Event, Outcome, Problem, StepEnded
+from podium.types import Completion, Event, Outcome, Problem, Sampling, StepEnded
 from podium.workers import FREE, Request, ScriptedWorker, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
@@ -177,20 +179,21 @@ class TestEachActionIsCarriedOut:
         assert order.index("answer_delta") < order.index("step 0") < order.index("run_ended")
 
 
+FROM_WHOLE = "an action is carried out only from complete inputs"
 GAPS: dict[str, Callable[[], tuple[Worker, Plan]]] = {
-    "failed": lambda: (
+    "step 0 failed": lambda: (
         writer("reader", WorkerUnavailable("down")),
         plan_of((2, "Read.", ()), (0, "Draft.", ()), refund(1, 0, 1), (0, "Write.", (1,))),
     ),
-    "cut": lambda: (
+    "step 0 is incomplete": lambda: (
         writer("reader", Completion("half", finish_reason="length")),  # type: ignore[arg-type]
         plan_of((2, "Read.", ()), refund(1, 0), (0, "Write.", ())),
     ),
-    "made from a gap": lambda: (
+    "step 2 is incomplete": lambda: (
         writer("reader", WorkerUnavailable("down")),
         plan_of((2, "Read.", ()), (0, "Draft.", ()), (0, "Join.", (0, 1)), refund(1, 2), (0, "Write.", (1,))),
     ),
-    "made from a cut text": lambda: (
+    "step 1 is incomplete": lambda: (
         writer("reader", Completion("half", finish_reason="length")),  # type: ignore[arg-type]
         plan_of((2, "Read.", ()), (0, "Draft.", (0,)), refund(1, 1), (0, "Write.", ())),
     ),
@@ -209,6 +212,25 @@ class TestNeverFromAGap:
         assert (result.status, shop.refunds, result.actions) == ("partial", [], ())
         assert result.problem is not None
         assert "refund" in result.problem.message
+        (skipped,) = [outcome.problem for outcome in result.outcomes if outcome.worker == "refund"]
+        joins = on_failure == "note" or gap != "step 2 is incomplete"  # otherwise, that step is skipped
+        assert skipped == Problem("dependency", f"{FROM_WHOLE}: {gap if joins else 'step 2 was skipped'}")
+
+    @pytest.mark.parametrize("is_whole", [True, False])
+    @pytest.mark.parametrize("reader", ["the action", "its input", "no step"])
+    async def test_the_previous_round(self, reader: str, *, is_whole: bool) -> None:
+        """Its outputs are inputs, too, of the steps that see it."""
+        shop, first = Shop(), rows((2, "Read.", ()))
+        found = writer("reader", "read" if is_whole else Completion("half", finish_reason="length"))  # type: ignore[arg-type]
+        draft = Step(0, "Draft.", previous=reader == "its input")
+        action = Step(1, '{"order": 1}', (0,), previous=reader == "the action")
+        second = write_plan(Plan((draft, action, Step(0, "Write."))), "rows")
+        result = await run(boss(first, second), writer(), shop.worker, found, limits=Limits(rounds=2))
+        acts = is_whole or reader == "no step"
+        assert (shop.refunds, len(result.rounds)) == ([1] if acts else [], 2)
+        lacks = {"the action": "the previous round is incomplete", "its input": "step 0 is incomplete"}
+        problem = None if acts else Problem("dependency", f"{FROM_WHOLE}: {lacks[reader]}")
+        assert result.rounds[1].outcomes[1].problem == problem
 
     async def test_what_enough_leaves_out_is_no_gap(self) -> None:
         """The plan asked for one of two."""
@@ -217,6 +239,18 @@ class TestNeverFromAGap:
         plan = Plan((Step(2, "Read."), Step(0, "Draft."), action, Step(0, "Write.", (1,))))
         result = await run(plan, writer(), shop.worker, reader)
         assert (result.status, shop.refunds) == ("ok", [1])
+
+    async def test_tools_and_settings_of_the_caller_reach_the_last_step_of_a_nested_run(self) -> None:
+        """If the nested run is the last step."""
+        model, tool = writer(), {"type": "function", "function": {"name": "pay", "parameters": {}}}
+        model.takes_tools = True
+        inner = Conductor(FixedPlanner(plan_of((0, "Write.", ()))), [model], card=Card(name="inner"))
+        await Conductor(FixedPlanner(plan_of((0, "Ask.", ()))), [inner]).run(
+            "What?", tools=[tool], sampling=Sampling(temperature=0.5)
+        )
+        (request,) = model.requests
+        assert request.tools is not None
+        assert (request.tools.offered, request.sampling.temperature) == ((tool,), 0.5)
 
     @pytest.mark.parametrize("is_whole", [True, False])
     async def test_tools_of_the_caller_are_not_offered_from_a_gap(self, *, is_whole: bool) -> None:
@@ -241,6 +275,31 @@ class TestNeverFromAGap:
         assert [e.outcome.status for e in events if isinstance(e, StepEnded) and e.outcome.action] == [
             "skipped"
         ]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_a_worker_that_turns_out_to_act(*, is_whole: bool) -> None:
+    """Its step is carried out as an action: after the plan's other rules for actions."""
+
+    class Served(Worker):
+        acts, card, calls = False, Card(name="served", price=FREE), 0
+
+        async def call(self, request: Request) -> AsyncGenerator[str | Completion, None]:
+            self.calls += 1
+            if not self.acts:
+                self.acts = True
+                raise WorkerActs("the step is an action")
+            yield Completion("done")
+
+    served, found = Served(), "read" if is_whole else Completion("half", finish_reason="length")
+    plan = plan_of((2, "Read.", ()), (1, "Act.", (0,)), (0, "Write.", (1,)), (0, "Check.", (2, 0)))
+    result = await run(plan, writer(), served, writer("reader", found))  # type: ignore[arg-type]
+    assert (served.calls, ends(result)) == ((2, [("served", "done")]) if is_whole else (1, []))
+    *outcomes, refused = result.outcomes
+    assert (refused.step, refused.status, refused.attempts) == (1, "cancelled", 1)
+    assert [one.status for one in outcomes] == ["ok", *(["ok", "ok"] if is_whole else ["skipped"] * 2), "ok"]
+    if is_whole:
+        assert (result.status, outcomes[1].attempts) == ("ok", 2)
 
 
 class TestAsOftenAsOnePlanAsks:
@@ -313,6 +372,15 @@ class TestAsOftenAsOnePlanAsks:
         assert "'Refund 1017.'" in result.problem.message
         assert "'Please refund 1017.'" in result.problem.message
         assert "agent Refund 1017.: done" in told(planner)
+
+    async def test_an_agent_is_asked_for_more(self) -> None:
+        """The plan has the first action, too, so the agent did not act twice for one thing."""
+        agent = writer("agent", "done")
+        agent.acts = True
+        first, second = (1, "Refund 1017.", ()), (1, "Refund 1018.", ())
+        planner = boss(rows(first, (0, "Write.", (0,))), rows(first, second, (0, "Write.", (0, 1))))
+        result = await run(planner, writer(), agent, limits=Limits(rounds=2))
+        assert (result.status, len(agent.requests)) == ("ok", 2)
 
 
 @pytest.mark.parametrize("end", ["done", "failed", "unknown"])
@@ -478,7 +546,7 @@ async def test_a_person_decides_on_an_unknown_end(*, done: bool) -> None:
     assert (resumed.status, resumed.answer) == ("ok", "text")
     assert shop.refunds == ([1017] if done else [1017, 1017])
     assert ends(resumed) == [("refund", "done")]
-    with pytest.raises(ConfigError, match="no action whose end a person can decide"):
+    with pytest.raises(ConfigError, match="no action whose end a person can decide: its end is 'done'"):
         await conductor.decide(result.run_id, action=0, done=True)
 
 
@@ -583,6 +651,31 @@ async def test_a_replay_does_not_act() -> None:
     assert shop.refunds == [1017, 1018]
 
 
+async def test_a_replay_that_goes_on_takes_each_action_once() -> None:
+    """Of two that were done, it took one before it was cut off; only the last of three is carried out."""
+    shop, journal, asked = Shop(), MemoryJournal(), anyio.Event()
+    plan = FixedPlanner(plan_of(refund(), refund(), (0, "Write.", ())))
+    result = await Conductor(plan, [writer(), shop.worker], journal=journal).run("What?")
+    events = [entry.event for entry in await journal.read(result.run_id)]
+    assert shop.refunds == [1017] * 2
+    longer = plan_of(refund(), (2, "Wait.", ()), refund(1017, 1), refund(1017, 1), (0, "Write.", ()))
+
+    async def wait(step: StepInput) -> str:
+        if not asked.is_set():
+            asked.set()
+            await anyio.sleep_forever()
+        return "waited"
+
+    slow = FunctionWorker(wait, card=Card(name="slow", price=FREE))
+    conductor = Conductor(plan, [writer(), shop.worker, slow], journal=journal)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(replay, conductor, events, run_id="again", plan=longer))
+        await asked.wait()
+        tasks.cancel_scope.cancel()
+    again = await replay(conductor, events, run_id="again", plan=longer)
+    assert (again.status, shop.refunds) == ("ok", [1017] * 3)
+
+
 async def test_the_plan_of_a_fallback_planner_and_of_the_planner_that_is_asked_again() -> None:
     """The planner is told what the first plan did, and its plan does not repeat it."""
     shop, journal = Shop(), MemoryJournal()
@@ -672,18 +765,22 @@ class TestNestedConductors:
         assert (result.status, shop.refunds) == ("ok", [1017, 1017])
         assert ends(result).count(("refund", "done")) == 2
 
-    async def test_a_function_that_failed_after_its_run_is_called_again(self) -> None:
-        """By another process; the run takes the action of the one before."""
-        shop, journal, errors = Shop(), MemoryJournal(), [ValueError("a fault")]
-        card = Card(name="team", description="Refunds.")
-        inner = Conductor(FixedPlanner(plan_of((0, '{"order": 1017}', ()))), [shop.worker], card=card)
-        outer = Conductor(FixedPlanner(plan_of((0, "Refund it.", ()))), [inner])
+    @pytest.mark.parametrize("fails", [False, True])
+    async def test_a_function_that_failed_after_its_run_is_called_again(self, *, fails: bool) -> None:
+        """By another process; the run takes the action of the one before, also one that has failed."""
+        shop = Shop(ToolFailed("no such order", maybe_paid=True) if fails else None)
+        journal, errors, told = MemoryJournal(), [ValueError("a fault")], list[str]()
+        inner = Conductor(
+            FixedPlanner(plan_of((0, '{"order": 1017}', ()))), [shop.worker], card=Card(name="team")
+        )
+        outer = inner if fails else Conductor(FixedPlanner(plan_of((0, "Refund it.", ()))), [inner])
 
         async def ask(step: StepInput) -> str:
-            text = (await outer.run(step.subtask)).answer
+            result = await outer.run(step.subtask)
+            told.append(str(result.problem))
             if errors:
                 raise errors.pop()
-            return text
+            return result.answer or "nothing"
 
         desk = FunctionWorker(ask, card=Card(name="desk", price=FREE))
         plan = FixedPlanner(plan_of((1, "Ask.", ()), (0, "Write.", (0,))))
@@ -693,8 +790,11 @@ class TestNestedConductors:
         )
         run_id = (await first.run("What?")).run_id
         result = await second.resume(run_id)
-        assert (result.status, shop.refunds) == ("ok", [1017])
-        assert ends(result).count(("refund", "done")) == 1
+        assert (result.status, shop.refunds) == ("partial" if fails else "ok", [1017])
+        assert ends(result).count(("refund", "failed" if fails else "done")) == 1
+        if fails:
+            assert "Problem(code='worker_failed'" in told[1]
+            assert "no such order; it is not carried out again" in told[1]
 
     async def test_a_failed_nested_run_is_resumed(self) -> None:
         """Its action is listed once."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from core.actors import Actor, Row, boss, plan_of, rows
+from core.actors import Actor, Row, answering, boss, plan_of, rows
 from core.virtual_clock import BACKEND
 
 from podium.budget import Limits
@@ -17,6 +17,7 @@ from podium.journal import MemoryJournal
 from podium.planners import ChatPlanner, FixedPlanner
 from podium.types import Completion, Result, StepDelta
 from podium.types.messages import estimate_usage
+from podium.usage import Usage
 from podium.workers import Card, Price, Request, ScriptedWorker
 
 pytestmark = pytest.mark.anyio
@@ -153,6 +154,19 @@ async def test_the_amount_that_a_refused_plan_needs_is_enough(
     assert all(outcome.status == "ok" for outcome in result.outcomes)
 
 
+async def test_a_call_that_does_not_fit_beside_another_waits_for_its_end() -> None:
+    """A prompt is reserved with more tokens than it has, and the rest is free when its call has ended."""
+    plan, spans = plan_of((0, "Read {{doc}}.", ()), (1, "Scan {{doc}}.", ()), (0, "Join.", (0, 1))), []
+    for limits in (Limits(), Limits(input_tokens=3000)):
+        found = answering("A", latency=2.0, usage=Usage(470, 5))
+        workers = [Actor("a", found), Actor("b", found)]
+        conductor = Conductor(boss("none"), workers, limits=limits)
+        result = await conductor.run(plan, context={"doc": "word " * 400})
+        assert result.status == "ok"
+        spans.append([(outcome.started, outcome.ended) for outcome in result.outcomes])
+    assert spans == [[(0, 2), (0, 2), (2, 4)], [(0, 2), (2, 4), (4, 6)]]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_that_is_cut_is_asked_again_once(*, stream: bool) -> None:
     """With all that is left; both calls count, and the journal has both."""
@@ -185,13 +199,13 @@ async def test_an_answer_that_is_cut_stays_if_there_is_no_longer_one() -> None:
     replies: list[Completion | Exception] = [Completion("half", "length"), *[WorkerUnavailable("down")] * 3]
     worker = ScriptedWorker(Card(name="a", price=Price(input=0.0, output=10.0)), lambda _: replies.pop(0))
     plan = plan_of((0, "write", ()), (1, "end", (0,)))
-    result = await Conductor(boss("none"), [worker, ScriptedWorker("b", "B")], limits=Limits(cost=0.01)).run(
-        plan
-    )
+    limits = Limits(cost=0.01, output_tokens=900_000, input_tokens=900_000)
+    result = await Conductor(boss("none"), [worker, ScriptedWorker("b", "B")], limits=limits).run(plan)
     assert (result.answer, result.outcomes[0].text, result.status) == ("B", "half", "partial")
     assert result.problem is not None
     assert "the share of its step" in result.problem.message
-    assert "a higher Limits.cost" in result.problem.message
+    names = "Limits.cost or Limits.output_tokens or Limits.input_tokens"
+    assert f"run it again with a higher {names}" in result.problem.message
 
 
 @pytest.mark.parametrize("fails", [False, True])

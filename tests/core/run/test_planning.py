@@ -194,6 +194,18 @@ async def test_a_planner_is_called_again_after_the_wait_it_asks_for() -> None:
     assert (result.status, result.answer, len(result.proposals)) == ("ok", "A", 3)
 
 
+async def test_the_wait_of_a_planner_can_be_repeated() -> None:
+    """The same call of the same run waits equally long; that of another run waits for another time."""
+    waits = list[float | None]()
+    for run_id in ("r1", "r1", "r2"):
+        events = list[Event]()
+        planner = boss(WorkerUnavailable("down"), GOOD)
+        conductor = Conductor(planner, _pool(), journal=MemoryJournal())
+        await conductor.run("What?", run_id=run_id, on_event=events.append)
+        waits += [event.wait for event in events if isinstance(event, PlannerEnded) and event.wait]
+    assert waits[0] == waits[1] != waits[2]
+
+
 @pytest.mark.parametrize(
     ("error", "limits", "because"),
     [
@@ -295,15 +307,16 @@ async def test_one_run_tries_whether_a_planner_is_back_and_the_others_wait() -> 
         await conductor.run("What?")
     await anyio.sleep(5.0)
     model._latency = 1.0
-    answers: list[str] = []
+    answers, began = list[tuple[str, float]](), anyio.current_time()
 
     async def run() -> None:
-        answers.append((await conductor.run("What?")).answer)
+        answer = (await conductor.run("What?")).answer
+        answers.append((answer, anyio.current_time() - began))
 
     async with anyio.create_task_group() as group:
         for _ in range(3):
             group.start_soon(run)
-    assert answers == ["A"] * 3
+    assert answers == [("A", 1.0), ("A", 2.0), ("A", 2.0)]
 
 
 async def test_a_planner_that_breaks_off_is_called_again_and_its_steps_go_on() -> None:
@@ -419,7 +432,7 @@ async def test_a_plan_that_the_limits_of_the_run_cut_names_them() -> None:
     planner = ChatPlanner(Actor(Card(name="boss", price=Price(input=0.0, output=10.0)), cut))
     conductor = Conductor(planner, _pool(), limits=Limits(cost=0.01, unpriced=0.0))
     with pytest.raises(
-        PlannerError, match=r"cut at .* tokens, the plan's share .* with a higher Limits.cost"
+        PlannerError, match=r"cut at .* tokens, the plan's share .* with a higher Limits.cost;"
     ):
         await conductor.run("What is it?")
 

@@ -150,6 +150,36 @@ async def test_an_answer_made_of_one_with_gaps_is_partial() -> None:
             assert result.problem.message.startswith("round 1: the answer was made without step 1 (finder)")
 
 
+@pytest.mark.parametrize(("access", "status"), [('"previous", 0', "ok"), ("0", "skipped")])
+async def test_a_step_whose_other_input_failed_works_with_the_round_before(access: str, status: str) -> None:
+    """It is an output to work with, as that of another step."""
+    second = (
+        '{"worker": 0, "subtask": "fail", "access": []}\n'
+        f'{{"worker": 1, "subtask": "write anew", "access": [{access}]}}\n'
+    )
+    workers = [ScriptedWorker("finder", {"find": "FACT", "fail": RuntimeError("no")}), team()[1]]
+    result = await Conductor(boss(FIRST, second), workers, limits=Limits(rounds=2)).run("Why?")
+    assert [outcome.status for outcome in result.rounds[1].outcomes] == ["failed", status]
+    assert result.answer == ("SECOND TEXT" if status == "ok" else "FIRST TEXT")
+
+
+async def test_the_forecast_counts_what_is_shown_of_the_round_before() -> None:
+    """As it counts the outputs of other steps."""
+    read = list[float]()
+
+    def approve(request: ApprovalRequest) -> bool:
+        assert request.forecast is not None
+        read.append(request.forecast.input_tokens.likely)
+        return True
+
+    for access in ("", '"previous"'):
+        second = f'{{"worker": 0, "subtask": "find more", "access": [{access}]}}'
+        finder = ScriptedWorker("finder", {"find more": "MORE", "find": "fact " * 1000})
+        conductor = Conductor(boss(FIRST, second), [finder, team()[1]], limits=Limits(rounds=2))
+        await conductor.run("Why?", policy=Policy(approve=approve))
+    assert read[3] > read[1] + 1000
+
+
 async def test_labels_of_the_round_before_count() -> None:
     """A rule holds for what a step is shown of an earlier round, too."""
     cards = [Card(name="web", labels=frozenset({"untrusted"})), Card(name="mailer"), Card(name="writer")]

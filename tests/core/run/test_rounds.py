@@ -334,6 +334,7 @@ async def test_a_judge_who_says_neither_yes_nor_no_has_not_judged() -> None:
     assert (result.answer, result.status) == ("one", "partial")
     assert result.problem is not None
     assert result.problem.code == "not_judged"
+    assert "judge must begin with YES or NO, not 'Nothing is missing'" in result.problem.message
 
 
 async def test_a_cancel_reaches_the_innermost_worker() -> None:

@@ -198,6 +198,7 @@ async def test_an_answer_after_its_limit_is_not_ok(limits: Limits) -> None:
     result = await _conductor(Actor("a", _blocking), limits).run(ONE)
     assert (result.status, result.answer) == ("failed", "")
     assert _is_timeout(result)
+    assert "worker 'a' answered too late, not within " in str(result.outcomes[0].problem)
     assert result.usage == Usage(10, 5)
 
 

@@ -115,6 +115,19 @@ async def test_a_nested_run_that_failed_before_the_crash_loses_no_money() -> Non
     assert result.usage.total_tokens >= 600
 
 
+@pytest.mark.parametrize("text", ["no plan", write_plan(Plan((Step(0, "x"), Step(1, "y", (0,)))), "rows")])
+async def test_a_nested_run_that_fails_costs_what_its_calls_cost(text: str) -> None:
+    """Whether it has no plan, or a step of it fails."""
+    answer = Completion(text, usage=Usage(100, 100))
+    boss = ChatPlanner(ScriptedWorker(Card(name="boss", price=PRICE), answer))
+    workers = [paid("x"), paid("y", WorkerRefused("no"))]
+    inner = Conductor(boss, workers, retry=ONCE, on_failure="fail", card=Card(name="inner"))
+    outcome = (await Conductor(planned(Plan((Step(0, "do it"),))), [inner]).run("What?")).outcomes[0]
+    assert (outcome.status, outcome.usage.total_tokens) == ("failed", 400)
+    assert outcome.cost == pytest.approx(0.0004)
+    assert (outcome.maybe_paid, outcome.charged) == (False, "usage")
+
+
 async def test_a_nested_run_that_is_asked_again_in_the_same_process_is_booked_once() -> None:
     """A call of a conductor that was stopped has booked what it spent; the next books only its own."""
     latencies = iter([0.3, 0.0])

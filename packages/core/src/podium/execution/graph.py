@@ -269,7 +269,7 @@ class DependencyGraph:
             return ruled
         previous = self._before(state)
         if state.acts and state.step.previous and not previous.is_whole:
-            return "wait" if state.blocked else "skip"
+            return "skip"
         if self.plan is not None and self.plan.is_workflow and self._lacks_reference(state):
             return "end"
         if state.good >= state.least or self._bridges(state):

@@ -218,7 +218,7 @@ class StepRunner:
         if not others:
             return replace(problem, message=f"{problem.message}; {because}") if because else problem
         back = [number] if error.code in retry.retry_on else []
-        self.state.workers = [*ready, *(other for other in others if other not in ready), *back]
+        self.state.workers = [*others, *back]
         return 0.0
 
     def _listed(self) -> list[int]:

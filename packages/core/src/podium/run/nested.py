@@ -128,7 +128,7 @@ def nested_request(settings: ConductorSettings, asked: Request) -> RunRequest:
 def _completion(result: Result, usage: Usage, cost: float | None) -> Completion:
     """Return the answer of a nested run, or raise `WorkerFailed` or `NestedLimit` if it has none."""
     problem = result.problem
-    if not (result.answer or result.tool_calls) or result.status in ("failed", "waiting"):
+    if not (result.answer or result.tool_calls) or result.status == "waiting":
         message = f"the nested run has no answer: {'no answer' if problem is None else problem.message}"
         kind = NestedLimit if problem is not None and problem.code == LimitExceeded.code else WorkerFailed
         raise kind(message, maybe_paid=True, usage=usage, cost=cost)
