@@ -156,12 +156,13 @@ async def test_a_function_whose_value_is_no_json_fails() -> None:
         ("openai", ("response_format", "json_schema", "schema")),
         ("vllm", ("structured_outputs", "json")),
         ("llamacpp", ("response_format", "json_schema", "schema")),
+        ("anthropic", ("tools", 0, "function", "parameters")),
         ("compatible", ()),
     ],
 )
 @pytest.mark.parametrize("returns", [VERDICT, "good|bad"], ids=["object", "word"])
 async def test_a_model_is_asked_in_the_way_of_its_server(
-    provider: str, field: tuple[str, ...], returns: Any
+    provider: str, field: tuple[str | int, ...], returns: Any
 ) -> None:
     """By a constraint, where a value that is no object is in one; or in the prompt."""
     step = typed(returns)
@@ -170,7 +171,12 @@ async def test_a_model_is_asked_in_the_way_of_its_server(
     value = GOOD if returns == VERDICT else '"good"'
 
     def reply(call: Call) -> Reply:
-        return says(call, f'{{"value": {value}}}' if is_wrapped else value)
+        text = f'{{"value": {value}}}' if is_wrapped else value
+        if "tools" not in call.body:
+            return says(call, text)
+        function = {"name": "answer", "arguments": text}
+        calls = [{"id": "1", "type": "function", "function": function}]
+        return says(call, "", tool_calls=calls, finish_reason="tool_calls")
 
     async with ChatServer(reply) as server:
         worker = ChatWorker("m", endpoint=Endpoint(server.url, provider=provider))
@@ -180,7 +186,7 @@ async def test_a_model_is_asked_in_the_way_of_its_server(
     prompt = call.body["messages"][-1]["content"]
     if not field:
         assert json.dumps(step.returns, separators=(",", ":")) in prompt
-        assert not {"response_format", "structured_outputs", "grammar"} & call.body.keys()
+        assert not {"response_format", "structured_outputs", "tools"} & call.body.keys()
         return
     assert "schema" not in prompt
     sent: Any = call.body
