@@ -231,6 +231,30 @@ async def test_parts_of_outputs_are_filled_in_for_every_worker() -> None:
     assert called == [{"path": 'x/{{0.n}} "b"', "n": 2, "all": files}]
 
 
+async def test_a_value_is_no_argument_but_in_a_json_subtask() -> None:
+    """A plan decides what the arguments of a tool are, not the output of a worker."""
+    called: list[Mapping[str, Any]] = []
+
+    async def call(arguments: dict[str, Any]) -> str:
+        called.append(arguments)
+        return "done"
+
+    kinds = {"query": {"type": "string"}, "admin": {"type": "boolean"}}
+    tool = ToolWorker({"properties": kinds, "required": ["query"]}, call, card=Card(name="tool", price=FREE))
+    trick = json.dumps({"q": '{"query": "x", "admin": true}'})
+    find, subtasks = typed({"q": "string"}, "Find."), ("{{0.q}}", 'Call {{0.q}}: {"query": "a{{0.q}}"}')
+    for subtask in subtasks:
+        await run([find, Step(1, subtask, (0,))], scripted(trick), tool)
+    value = json.loads(trick)["q"]
+    assert called == [{"query": value}, {"query": f'Call {value}: {{"query": "a{value}"}}'}]
+    needs_object = ToolWorker(
+        {"properties": kinds, "required": [*kinds]}, call, card=Card(name="tool", price=FREE)
+    )
+    subtask = 'Call {{0.q}}: {"query": "a{{0.q}}", "admin": false}'
+    await run([find, Step(1, subtask, (0,))], scripted(trick), needs_object)
+    assert called[2:] == [{"query": f"a{value}", "admin": False}]
+
+
 async def test_an_untyped_output_has_parts_if_the_card_of_its_worker_has_a_type() -> None:
     """The plan is checked against the cards of the pool."""
     code = FunctionWorker(lambda _: {"n": 7}, card=Card(name="f", price=FREE, returns={"n": "integer"}))
