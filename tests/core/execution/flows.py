@@ -88,7 +88,7 @@ class Player(Actor):
 def asked_of(request: Request) -> str:
     """Return the subtask that a worker read."""
     assert request.step_input is not None
-    return compact(request.step_input.subtask)
+    return compact(request.step_input.subtask.partition("\n\nAnswer only with JSON")[0])
 
 
 def saw_of(request: Request) -> list[str]:

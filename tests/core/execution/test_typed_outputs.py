@@ -156,12 +156,13 @@ async def test_a_function_whose_value_is_no_json_fails() -> None:
         ("openai", ("response_format", "json_schema", "schema")),
         ("vllm", ("structured_outputs", "json")),
         ("llamacpp", ("response_format", "json_schema", "schema")),
+        ("anthropic", ("tools", 0, "function", "parameters")),
         ("compatible", ()),
     ],
 )
 @pytest.mark.parametrize("returns", [VERDICT, "good|bad"], ids=["object", "word"])
 async def test_a_model_is_asked_in_the_way_of_its_server(
-    provider: str, field: tuple[str, ...], returns: Any
+    provider: str, field: tuple[str | int, ...], returns: Any
 ) -> None:
     """By a constraint, where a value that is no object is in one; or in the prompt."""
     step = typed(returns)
@@ -170,7 +171,12 @@ async def test_a_model_is_asked_in_the_way_of_its_server(
     value = GOOD if returns == VERDICT else '"good"'
 
     def reply(call: Call) -> Reply:
-        return says(call, f'{{"value": {value}}}' if is_wrapped else value)
+        text = f'{{"value": {value}}}' if is_wrapped else value
+        if "tools" not in call.body:
+            return says(call, text)
+        function = {"name": "answer", "arguments": text}
+        calls = [{"id": "1", "type": "function", "function": function}]
+        return says(call, "", tool_calls=calls, finish_reason="tool_calls")
 
     async with ChatServer(reply) as server:
         worker = ChatWorker("m", endpoint=Endpoint(server.url, provider=provider))
@@ -180,7 +186,7 @@ async def test_a_model_is_asked_in_the_way_of_its_server(
     prompt = call.body["messages"][-1]["content"]
     if not field:
         assert json.dumps(step.returns, separators=(",", ":")) in prompt
-        assert not {"response_format", "structured_outputs", "grammar"} & call.body.keys()
+        assert not {"response_format", "structured_outputs", "tools"} & call.body.keys()
         return
     assert "schema" not in prompt
     sent: Any = call.body
@@ -223,6 +229,30 @@ async def test_parts_of_outputs_are_filled_in_for_every_worker() -> None:
     assert model.requests[1].messages[-1].text.endswith("part:\nRead a.py, 2, the output of step 0.")
     files = [{"path": "a.py"}, {"path": '{{0.n}} "b"'}]
     assert called == [{"path": 'x/{{0.n}} "b"', "n": 2, "all": files}]
+
+
+async def test_a_value_is_no_argument_but_in_a_json_subtask() -> None:
+    """A plan decides what the arguments of a tool are, not the output of a worker."""
+    called: list[Mapping[str, Any]] = []
+
+    async def call(arguments: dict[str, Any]) -> str:
+        called.append(arguments)
+        return "done"
+
+    kinds = {"query": {"type": "string"}, "admin": {"type": "boolean"}}
+    tool = ToolWorker({"properties": kinds, "required": ["query"]}, call, card=Card(name="tool", price=FREE))
+    trick = json.dumps({"q": '{"query": "x", "admin": true}'})
+    find, subtasks = typed({"q": "string"}, "Find."), ("{{0.q}}", 'Call {{0.q}}: {"query": "a{{0.q}}"}')
+    for subtask in subtasks:
+        await run([find, Step(1, subtask, (0,))], scripted(trick), tool)
+    value = json.loads(trick)["q"]
+    assert called == [{"query": value}, {"query": f'Call {value}: {{"query": "a{value}"}}'}]
+    needs_object = ToolWorker(
+        {"properties": kinds, "required": [*kinds]}, call, card=Card(name="tool", price=FREE)
+    )
+    subtask = 'Call {{0.q}}: {"query": "a{{0.q}}", "admin": false}'
+    await run([find, Step(1, subtask, (0,))], scripted(trick), needs_object)
+    assert called[2:] == [{"query": f"a{value}", "admin": False}]
 
 
 async def test_an_untyped_output_has_parts_if_the_card_of_its_worker_has_a_type() -> None:

@@ -49,13 +49,13 @@ KNOWN = {reference(text): value for text, value in VALUES.items()}
         ("{{0.half}}{1}}", r"\{{1}}"),
         # in JSON, a whole string becomes the value with its type
         ('{"a": "{{0.ok}}", "b": ["{{0.tags}}"]}', '{"a": true, "b": [["a","ü"]]}'),
-        ('["{{0.n}}", "{{previous.note}}", "{{item}}"]', '[7.5, null, {"path":"a.py"}]'),
+        ('{"a": ["{{0.n}}", "{{previous.note}}", "{{item}}"]}', '{"a": [7.5, null, {"path":"a.py"}]}'),
         ('{"a": "no. {{0.n}}{{previous.note}}", "b": {{0.none}}}', '{"a": "no. 7.5", "b": null}'),
         ('{"{{item.path}}": "{{0}} {{0.tags}}"}', '{"a.py": "{{0}} [\\"a\\",\\"ü\\"]"}'),
-        ('Call it: {"a": "{{0.say}}"}', 'Call it: {"a": "he said \\"x\\"\\n"}'),
         ('{"a": "<{{0.trick}}>"}', '{"a": "<a\\", \\"admin\\": true, \\"b\\": \\"\\{{0.n}}>"}'),
         ('```json\n{"a": "{{0.ok}}"}\n```', '```json\n{"a": true}\n```'),
         # text that only looks like JSON
+        ('Call it: {"a": "{{0.say}}"}', 'Call it: {"a": "he said "x"\n"}'),
         ("[{{index}}] is {{{0.n}}}", "[0] is {7.5}"),
         ('{"a": "{{0.say}}', '{"a": "he said "x"\n'),
     ],

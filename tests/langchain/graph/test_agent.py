@@ -24,6 +24,7 @@ from langchain_podium.workers import as_worker
 from podium import Conductor, Limits, Plan, Step
 from podium.errors import ConfigError
 from podium.planners import FixedPlanner
+from podium.workers import ScriptedWorker
 
 OpenAI = Callable[..., ChatOpenAI]
 pytestmark = pytest.mark.anyio
@@ -134,6 +135,17 @@ async def test_a_chat_model_can_be_the_planner_and_a_worker(executor: Executor, 
         assert len(server.calls) == 2
     assert state["messages"][-1].content == "Forty-two."
     assert state["podium"]["usage"]["output_tokens"] > 0
+
+
+@EXECUTORS
+async def test_steps_have_typed_outputs(executor: Executor) -> None:
+    """A misfit is put right, and a part of the output is filled into the next step."""
+    replies = {"Your last answer": '{"n": 42}', "Say 42.": "Forty-two.", "Count.": "many"}
+    plan = Plan((Step(0, "Count.", returns={"n": "integer"}), Step(0, "Say {{0.n}}.", (0,))))
+    conductor = Conductor(FixedPlanner(plan), [ScriptedWorker("A", replies)])
+    agent = create_conductor_agent(conductor, executor=executor)
+    state = await agent.ainvoke(_asked("How many?"))
+    assert state["messages"][-1].content == "Forty-two."
 
 
 def test_a_conductor_has_its_workers_already(calls: Calls) -> None:

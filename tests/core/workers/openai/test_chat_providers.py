@@ -9,7 +9,9 @@ from servers.chat_server import Call, Reply, says
 
 from podium.errors import ConfigError
 from podium.types import Constraint, Sampling
+from podium.types.messages import Tools
 from podium.workers import ChatWorker, Endpoint
+from podium.workers.openai.chat import chat_body
 from podium.workers.openai.providers import PROVIDERS
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +33,12 @@ SENT: dict[str, dict[str, dict[str, Any]]] = {
         "json": FORMAT,
         "grammar": {},
     },
-    "anthropic": {"bound": {"max_tokens": 64}, "effort": {}, "json": {}, "grammar": {}},
+    "anthropic": {
+        "bound": {"max_tokens": 64},
+        "effort": {},
+        "json": {},  # its tools have objects only: see below
+        "grammar": {},
+    },
     "gemini": {
         "bound": {"max_tokens": 64},
         "effort": {"reasoning_effort": "high"},
@@ -167,13 +174,35 @@ async def test_a_schema_is_strict_where_it_can_be(schema: dict[str, Any], *, str
         ("vllm", {"json", "grammar"}),
         ("openai", {"json"}),
         ("llamacpp", {"json", "grammar"}),
-        ("anthropic", set()),
+        ("anthropic", {"json"}),
+        ("compatible", set()),
     ],
 )
 async def test_says_which_constraints_it_keeps(provider: str, kinds: set[str]) -> None:
     """A worker states what its server can hold a text to."""
     worker = ChatWorker("m", endpoint=Endpoint("http://localhost:1/v1", provider=provider))
     assert worker.constraint_kinds == kinds
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_arguments_of_a_forced_tool_are_the_answer(*, stream: bool) -> None:
+    """Where a server knows only tools; the caller's own tools, and other constraints, go before it."""
+    function = {"name": "answer", "arguments": '{"n": 1}'}
+    calls = [{"id": "1", "type": "function", "function": function}]
+
+    def reply(call: Call) -> Reply:
+        return says(call, "", tool_calls=calls, finish_reason="tool_calls")
+
+    sampling = Sampling(constraint=Constraint("json", _CLOSED))
+    asked = await ask(reply, provider="anthropic", sampling=sampling, stream=stream)
+    tool = {"type": "function", "function": {"name": "answer", "parameters": _CLOSED}}
+    assert asked.body["tools"] == [tool]
+    assert asked.body["tool_choice"] == {"type": "function", "function": {"name": "answer"}}
+    completion = asked.completion
+    assert (completion.text, completion.finish_reason, completion.tool_calls) == ('{"n": 1}', "stop", ())
+    own = Tools(({"type": "function", "function": {"name": "answer"}},))
+    body = chat_body(PROVIDERS["anthropic"], "m", (), sampling, stream=False, tools=own)
+    assert (body["tools"], "tool_choice" in body) == (list(own.offered), False)
 
 
 async def test_takes_a_row_of_ones_own() -> None:

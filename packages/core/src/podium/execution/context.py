@@ -293,11 +293,14 @@ class RunContext:
         """Whether workers see the question in addition to their subtask."""
         return self.settings.show_question and bool(self.request.query)
 
-    def input_of(self, worker: Worker, step: Step, visible: Sequence[VisibleStep]) -> StepInput:
-        """Return the input of a step's worker."""
+    def input_of(
+        self, worker: Worker, step: Step, visible: Sequence[VisibleStep], template: str = ""
+    ) -> StepInput:
+        """Return the input of a step's worker; `template` is the subtask before values were filled in."""
         query, most_chars = self.request.query, self.settings.limits.output_chars
         shown = query if self.shows_question else ()
-        return step_input(worker, step, visible, shown, most_chars=most_chars, texts=self.request.context)
+        texts = self.request.context
+        return step_input(worker, step, visible, shown, most_chars=most_chars, texts=texts, template=template)
 
     def messages(self, step: Step, shown: StepInput, card: Card) -> tuple[Message, ...]:
         """Return the messages for the worker of a step, without those of the caller's tools."""

@@ -453,7 +453,10 @@ class DependencyGraph:
             subtask = filled(step.subtask, values)
             if not subtask.strip():
                 raise Unmet("failed", Problem("bad_value", "the subtask is empty with its values filled in"))
-            state.step = replace(step, subtask=subtask)
+            state.step, state.template = (
+                replace(step, subtask=subtask),
+                filled(step.subtask, values, only_json=True),
+            )
             labels = {seen: label_of(state.frame.steps[seen], seen) for seen in step.access}
             state.subtask = mentioned(state.call.subtask, labels, self._context.request.context)
 

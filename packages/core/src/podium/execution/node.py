@@ -117,6 +117,8 @@ class StepNode:
     """Number of the next call of its worker."""
     subtask: str = ""
     """The subtask as other steps see it."""
+    template: str = ""
+    """The subtask before values were filled in; empty if there are none."""
     acts: bool = False
     """Whether the step is an action."""
     frame: Frame = field(default_factory=lambda: Frame(()))

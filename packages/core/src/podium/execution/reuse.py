@@ -263,7 +263,7 @@ class PaidSteps:
         context = self.context
         worker = context.settings.pool.workers[state.call.worker]
         try:
-            shown = context.input_of(worker, state.call, state.visible or ())
+            shown = context.input_of(worker, state.call, state.visible or (), state.template)
         except PlanInvalid:
             return None
         try:

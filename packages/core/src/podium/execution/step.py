@@ -28,7 +28,7 @@ from podium.execution.fit import Fit, higher_limits
 from podium.execution.node import StepNode
 from podium.execution.slots import Slots
 from podium.journal.cache import answer_key, asking, look_up, remember
-from podium.prompts.output import BadOutput, constraint_of, is_asked, output_in
+from podium.prompts.output import FEW_STEPS, BadOutput, constraint_of, is_asked, output_in
 from podium.prompts.prompt import fill
 from podium.run_state.actions import Execution, remedy
 from podium.secrets import BUGS, Boundary, add_place
@@ -260,8 +260,13 @@ class StepRunner:
             self._typed = whole
             return whole
         read = partial(output_in, whole.text, schema, self._constraint(number))
-        try:  # in a thread, because the check may take seconds
-            text = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
+        try:
+            try:
+                text = read(most_steps=FEW_STEPS)
+            except BadOutput as error:
+                if not error.is_unchecked:
+                    raise
+                text = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)  # it may take seconds
         except BadOutput as error:
             self._fault = str(error)
             return None
@@ -397,7 +402,7 @@ class StepRunner:
     def _request(self, number: int, deadline: float, outer: OuterRun | None = None) -> Request:
         context, state, asked = self.context, self.state, self.context.request
         worker, card = context.settings.pool.workers[number], context.settings.pool.cards[number]
-        shown, step = context.input_of(worker, state.call, state.visible or ()), state.call
+        shown, step = context.input_of(worker, state.call, state.visible or (), state.template), state.call
         if self._is_corrected and outer is not None:
             shown = replace(shown, subtask=fill("misfit", subtask=shown.subtask, fault=self._fault))
         caller = Caller(

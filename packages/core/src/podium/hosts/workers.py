@@ -25,9 +25,10 @@ from podium.errors import ConfigError, WorkerRefused
 from podium.hosts.errors import HostErrorReader, worker_errors
 from podium.hosts.results import with_lack
 from podium.planners import Planner
-from podium.prompts.prompt import filled_object, filling, is_object, mentioned, object_in
+from podium.prompts.prompt import filled_object, filling, mentioned, object_in
 from podium.types import Completion
 from podium.types.messages import storable
+from podium.types.references import is_object
 from podium.workers import Card, Pool, Price, Request, StepInput, Worker, step_input_of
 from podium.workers.openai.models import with_known_facts
 
@@ -290,8 +291,7 @@ class ToolWorker(Worker):
         subtask, template = step_input.subtask, step_input.template or step_input.subtask
         # The template of the plan decides what is an argument, so a filled-in output cannot add arguments.
         if self._text is not None:
-            names = dict(step_input.texts)
-            return self._checked(object_in(subtask)) if is_object(template, names) else {self._text: subtask}
+            return self._checked(object_in(subtask)) if is_object(template) else {self._text: subtask}
         arguments = filled_object(template, filling(step_input.visible, step_input.texts))
         if arguments is None and "{" not in mentioned(template, names=dict(step_input.texts)):
             arguments = object_in(subtask)

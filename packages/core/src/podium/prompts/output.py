@@ -6,7 +6,7 @@ from typing import Any
 
 from podium.types.messages import Constraint, storable
 from podium.types.references import compact, read_json
-from podium.types.schemas import NotChecked, fault_of
+from podium.types.schemas import MOST_STEPS, NotChecked, fault_of
 from podium.types.steps import Step
 from podium.workers.worker import Worker
 
@@ -15,8 +15,15 @@ _WRAPPED = "value"
 _FENCED = re.compile(r"```[a-z]*\n(.*?)```", re.IGNORECASE | re.DOTALL)
 
 
+FEW_STEPS = 2_000
+"""Number of keywords of a schema that are applied to a value in a few milliseconds."""
+
+
 class BadOutput(Exception):
     """An answer has no value that fits its schema; the argument is what it does, such as "does not fit"."""
+
+    is_unchecked = False
+    """Whether more steps may tell whether it fits."""
 
 
 def is_asked(worker: Worker, step: Step) -> bool:
@@ -50,7 +57,9 @@ def _moved(schema: Any) -> Any:
     return moved
 
 
-def output_in(answer: str, schema: Mapping[str, Any], constraint: Constraint | None) -> str:
+def output_in(
+    answer: str, schema: Mapping[str, Any], constraint: Constraint | None, most_steps: int = MOST_STEPS
+) -> str:
     """Return the value in an answer as compact JSON; `constraint` asked for it.
 
     The JSON may be fenced, and have words around it. An answer that is no JSON is a string.
@@ -64,9 +73,11 @@ def output_in(answer: str, schema: Mapping[str, Any], constraint: Constraint | N
         is_around = is_wrapped and isinstance(value, dict) and value.keys() == {_WRAPPED}
         found = value[_WRAPPED] if is_around else value
         try:
-            fault = fault_of(schema, schema, found)
+            fault = fault_of(schema, schema, found, most_steps)
         except NotChecked as error:
-            raise BadOutput(f"was not checked, because its JSON schema {error}") from error
+            bad = BadOutput(f"was not checked, because its JSON schema {error}")
+            bad.is_unchecked = most_steps < MOST_STEPS
+            raise bad from error
         if not fault:
             return storable(compact(found))
         faults.append(fault)

@@ -20,6 +20,7 @@ from podium.types.references import (
     Reference,
     compact,
     filled,
+    json_in,
     names_in,
     parts_of,
     read_json,
@@ -137,7 +138,6 @@ def _template(name: str) -> tuple[str, ...]:
     return tuple(re.split(r"\$(\w+)", read_prompt(f"{name}.txt")))
 
 
-_ESCAPED = re.compile(r"\\.", re.DOTALL)
 _NO_LABELS: Mapping[int, int] = {}
 _NO_TEXTS: Mapping[str, str] = {}
 REFUSED = "the limits of the run did not allow it"
@@ -156,18 +156,25 @@ def step_input(
     *,
     most_chars: int = MOST_CHARS,
     texts: Mapping[str, str] = _NO_TEXTS,
+    template: str = "",
 ) -> StepInput:
     """Return the input of a worker; `query` is empty if workers do not see the question."""
     check_names(step.subtask, texts)
-    step = replace(step, subtask=filled(step.subtask, _values_of(step, visible)))
+    values = _values_of(step, visible)
     labels = {shown.step: shown.label for shown in visible if shown.label is not None and not shown.where}
-    subtask = mentioned(step.subtask, labels, texts)
     named = named_texts(step.subtask, texts)
+    subtask = mentioned(filled(step.subtask, values), labels, texts)
     if subtask != step.subtask and not worker.reads_prose:
-        subtask = _filled(step.subtask, filling(visible, named), most_chars)
+        subtask = _plain(filled(step.subtask, values | filling(visible, named)))
+    if len(subtask) > max(most_chars, len(step.subtask)):
+        told = f"the subtask has {len(subtask):,} characters with its references filled in"
+        raise PlanInvalid("subtask_too_long", f"{told}; Limits.output_chars allows {most_chars:,}")
     if is_asked(worker, step) and "json" not in worker.constraint_kinds:
         subtask = fill("returns", subtask=subtask, schema=compact(step.returns))
-    return StepInput(subtask, tuple(visible), tuple(query), step.subtask, named)
+    template = filled(
+        template or step.subtask, values, only_json=True
+    )  # it says what is an argument of a tool
+    return StepInput(subtask, tuple(visible), tuple(query), template, named)
 
 
 def named_texts(subtask: str, texts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -257,59 +264,15 @@ def mentioned(subtask: str, labels: Mapping[int, int] = _NO_LABELS, names: Colle
     return told
 
 
-def is_object(subtask: str, names: Collection[str] = ()) -> bool:
-    """Return whether the whole subtask, with any values filled in, is a JSON object, bare or fenced."""
-    parts = list(parts_of(subtask, names))
-    text, is_whole = _in_object(
-        parts, dict.fromkeys((part for part in parts if not isinstance(part, str)), "")
-    )
-    return is_whole and object_in(text) is not None
-
-
-def filled_object(subtask: str, filled: Mapping[Reference, str]) -> dict[str, Any] | None:
+def filled_object(subtask: str, values: Mapping[Reference, str]) -> dict[str, Any] | None:
     """Return the JSON object in a subtask with its references filled in; `None` if there is no object."""
-    return object_in(_in_object(list(parts_of(subtask, _names(filled))), filled)[0])
+    begin, end = json_in(subtask)
+    return object_in(_plain(filled(subtask[begin:end], values)))
 
 
-def _names(filled: Mapping[Reference, str]) -> set[str]:
-    return {reference.root for reference in filled if isinstance(reference.root, str)}
-
-
-def _filled(subtask: str, filled: Mapping[Reference, str], most_chars: int) -> str:
-    """Return a subtask with outputs and texts in place of its references."""
-    parts = list(parts_of(subtask, _names(filled)))
-    text, is_whole = _in_object(parts, filled)
-    if not is_whole or object_in(text) is None:
-        text = "".join(part if isinstance(part, str) else filled[part] for part in parts)
-    if len(text) > most_chars:
-        told = f"the subtask has {len(text):,} characters with its references filled in"
-        raise PlanInvalid("subtask_too_long", f"{told}; Limits.output_chars allows {most_chars:,}")
-    return text
-
-
-def _in_object(parts: Sequence[str | Reference], filled: Mapping[Reference, str]) -> tuple[str, bool]:
-    """Fill in the references in a JSON object, and return whether there is no other text than the object.
-
-    The filled-in texts are escaped, so they cannot change the structure of the object.
-    """
-    last = max((at for at, part in enumerate(parts) if isinstance(part, str) and "}" in part), default=-1)
-    text, is_whole = "", True
-    is_inside = in_string = False
-    for at, part in enumerate(parts):
-        if isinstance(part, str):
-            own = part if is_inside else part.partition("{")[2]
-            in_string ^= _ESCAPED.sub("", own).count('"') % 2 == 1
-            is_inside = is_inside or "{" in part
-            text += part
-        elif is_inside and at < last:
-            quoted = json.dumps(filled[part], ensure_ascii=False)
-            text += quoted[1:-1] if in_string else quoted
-        else:
-            is_whole = False
-    bare = text.strip()
-    if bare.startswith("```") and bare.endswith("```"):
-        bare = bare.strip("`").removeprefix("json").strip()
-    return text, is_whole and bare.startswith("{") and bare.endswith("}")
+def _plain(subtask: str) -> str:
+    """Return a subtask whose references are filled in as text, with its literal braces."""
+    return "".join(map(str, parts_of(subtask)))
 
 
 def object_in(text: str) -> dict[str, Any] | None:

@@ -202,19 +202,19 @@ def value_at(value: Any, path: Sequence[str], reference: object) -> Any:
     return value
 
 
-def filled(subtask: str, values: Mapping[Reference, Any]) -> str:
+def filled(subtask: str, values: Mapping[Reference, Any], *, only_json: bool = False) -> str:
     """Return a subtask with values in place of references; a value's own double braces are literal.
 
-    In a JSON object, and in a subtask that is a JSON list, values are escaped, and a string that is exactly
-    one reference becomes the value with its type.
+    In a subtask that is a JSON object, values are escaped, and a string that is exactly one reference becomes
+    the value with its type. With `only_json`, also in an object within other text, where references stay.
     """
     if "{{" not in subtask or not values:
         return subtask
-    places = _places(subtask)
+    places = _places(subtask) if only_json or is_object(subtask) else {}
     text, done, kept = "", 0, set[int]()
     for found in _FOUND.finditer(subtask):
         start, end, reference = found.start(), found.end(), _reference(found)
-        if reference is None or reference not in values:
+        if reference is None or reference not in values or (only_json and start not in places):
             kept.add(len(text) + start - done)
             told = found[0]
         else:
@@ -232,9 +232,8 @@ def _places(subtask: str) -> dict[int, tuple[int, int, str]]:
 
     A reference that is a whole string, and no key, is a value, and the quotes belong to it.
     """
-    # A number in place of each reference is JSON where the reference is, inside and outside of strings.
-    masked = _FOUND.sub(lambda found: "1" * len(found[0]), subtask)
-    begin, stop = _json_in(masked)
+    begin, stop = json_in(subtask)
+    masked = _masked(subtask)
     places = {found.start(): (*found.span(), "value") for found in _FOUND.finditer(subtask, begin, stop)}
     for string in _STRING.finditer(masked, begin, stop):
         for found in _FOUND.finditer(subtask, *string.span()):
@@ -244,13 +243,24 @@ def _places(subtask: str) -> dict[int, tuple[int, int, str]]:
     return places
 
 
-def _json_in(text: str) -> tuple[int, int]:
-    """Return where a JSON object is in a text, or the JSON list that is the whole text; (0, 0) if none is."""
-    objects, lists = (text.find("{"), text.rfind("}") + 1), (text.find("["), text.rfind("]") + 1)
-    for start, end in (lists, objects) if text.lstrip().startswith("[") else (objects,):
-        try:
-            read_json(text[start:end])
-        except ValueError:
-            continue
-        return start, end
-    return 0, 0
+def _masked(subtask: str) -> str:
+    """Return a subtask with a number for each reference: it is JSON inside and outside of strings."""
+    return _FOUND.sub(lambda found: "1" * len(found[0]), subtask)
+
+
+def json_in(subtask: str) -> tuple[int, int]:
+    """Return where a JSON object is in a subtask, with any values filled in; (0, 0) if there is none."""
+    text = _masked(subtask)
+    start, end = text.find("{"), text.rfind("}") + 1
+    try:
+        read_json(text[start:end])
+    except ValueError:
+        return 0, 0
+    return start, end
+
+
+def is_object(subtask: str) -> bool:
+    """Return whether the whole subtask, with any values filled in, is a JSON object, bare or fenced."""
+    begin, end = json_in(subtask)
+    around = subtask[:begin].strip(), subtask[end:].strip()
+    return begin < end and around in (("", ""), ("```", "```"), ("```json", "```"))

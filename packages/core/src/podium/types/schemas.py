@@ -16,7 +16,7 @@ TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
 """The names of types in JSON schemas."""
 MOST_CHARS = 20_000
 """Maximum length of a schema as JSON, in characters."""
-_MOST_STEPS = 100_000
+MOST_STEPS = 100_000
 """Maximum number of keywords that are applied to a value."""
 _MOST_DEPTH = 32
 """Maximum nesting of a schema."""
@@ -326,8 +326,14 @@ def _lacks_values(form: Form, kind: str, met: frozenset[int]) -> bool:
     return False
 
 
-def fault_of(schema: Any, root: Any, value: Any) -> str:
+def fault_of(schema: Any, root: Any, value: Any, most_steps: int = MOST_STEPS) -> str:
     """Return why a value does not fit a schema, which may be a part of `root`; empty if it fits.
+
+    Args:
+        schema: the schema.
+        root: the schema of which it is a part.
+        value: the value.
+        most_steps: maximum number of keywords that are applied.
 
     Raises:
         NotChecked: the schema needs too many steps, or has a reference that cannot be resolved.
@@ -336,21 +342,21 @@ def fault_of(schema: Any, root: Any, value: Any) -> str:
     from referencing.exceptions import Unresolvable  # noqa: PLC0415
 
     try:
-        found = best_match(_validator(root).descend(value, schema))
+        found = best_match(_validator(root, most_steps).descend(value, schema))
     except (_TooComplex, RecursionError, Unresolvable) as error:
         why = {_TooComplex: "needs too many steps", RecursionError: "is nested too deeply"}
         raise NotChecked(why.get(type(error), "has a reference that cannot be resolved")) from error
     return "" if found is None else f"{found.json_path}: {found.message:.300}"
 
 
-def _validator(root: Any) -> Any:
+def _validator(root: Any, most_steps: int) -> Any:
     """Return a validator for one value, with a limited number of steps."""
     from jsonschema.validators import Draft202012Validator, extend, validator_for  # noqa: PLC0415
     from referencing import Registry  # noqa: PLC0415
 
     kind: Any = validator_for(root, default=Draft202012Validator)
     skipped = {*_SKIPPED, *(_OF_PATTERNS if '"patternProperties"' in json.dumps(root) else ())}
-    left = iter(range(_MOST_STEPS))
+    left = iter(range(most_steps))
 
     def counted(check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
         def run(*arguments: Any) -> Iterator[Any]:

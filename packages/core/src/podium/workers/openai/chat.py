@@ -53,7 +53,8 @@ def chat_body(
     elif sampling.effort is not None and provider.effort is not None:
         body[provider.effort] = sampling.effort
     if sampling.constraint is not None:
-        body.update(_constraint_fields(provider, sampling.constraint))
+        asked = _constraint_fields(provider, sampling.constraint)
+        body.update({} if tools is not None and "tools" in asked else asked)
     return body
 
 
@@ -67,8 +68,30 @@ def _constraint_fields(provider: Provider, constraint: Constraint) -> dict[str, 
             return {"response_format": {"type": "json_schema", "json_schema": _named_schema(constraint)}}
         case "grammar":
             return {"grammar": constraint.value}
-        case None:
+        case "tools" if isinstance(constraint.value, Mapping) and constraint.value.get("type") == "object":
+            tool = {"type": "function", "function": {"name": _TOOL, "parameters": constraint.value}}
+            return {"tools": [tool], "tool_choice": _FORCED}
+        case _:
             return {}
+
+
+_TOOL = "answer"
+_FORCED = {"type": "function", "function": {"name": _TOOL}}
+"""The choice of the tool whose arguments are the answer."""
+
+
+def _of_tool(completion: Completion) -> Completion:
+    """Return an answer with the arguments of the forced tool as its text."""
+    match completion.tool_calls:
+        case ({"function": {"name": name, "arguments": str(text)}},) if name == _TOOL:
+            finish = completion.finish_reason
+            return replace(
+                completion,
+                text=text,
+                tool_calls=(),
+                finish_reason="stop" if finish == "tool_calls" else finish,
+            )
+    return completion
 
 
 def responses_body(
@@ -264,6 +287,7 @@ class ChatWorker(Worker):
         with scrubbing():
             body = self._body(request)
             answer = self._reader(request)
+            is_forced = request.tools is None and body.get("tool_choice") == _FORCED
             if not request.stream:
                 whole = await self.endpoint.ask(path, body, deadline=deadline, headers=headers)
                 with _READING:
@@ -275,7 +299,7 @@ class ChatWorker(Worker):
                         async for event in events:
                             with _READING:
                                 text = answer.feed(event)
-                            if text:
+                            if text and not is_forced:
                                 yield text
                 except ReportedFault:
                     raise
@@ -286,7 +310,7 @@ class ChatWorker(Worker):
                 self.acts = answer.acts
             with _READING:
                 completion = answer.completion(request.messages)
-            yield completion
+            yield _of_tool(completion) if is_forced else completion
 
     def _reader(self, request: Request) -> AnswerReader:
         if self.api == "responses":

@@ -56,10 +56,11 @@ class Provider:
     """The field for reasoning effort; `None` if there is no such field. (The value of the field `reasoning`
     is an object.)
     """
-    constraints: Mapping[ConstraintKind, Literal["structured_outputs", "response_format", "grammar"]] = field(
-        default_factory=dict
-    )
-    """The field for each kind of constraint; missing kinds are not supported."""
+    constraints: Mapping[
+        ConstraintKind, Literal["structured_outputs", "response_format", "grammar", "tools"]
+    ] = field(default_factory=dict)
+    """The field for each kind of constraint; missing kinds are not supported. `tools` has one tool that the
+    model must call, whose arguments are the answer."""
     timeouts: Timeouts = Timeouts()
     """Default timeouts of its endpoints."""
     caches_unasked: bool = False
@@ -113,6 +114,7 @@ _ROWS = (
         list_headers={"anthropic-version": "2023-06-01"},
         public_headers=frozenset({"anthropic-beta", "anthropic-version"}),
         effort=None,
+        constraints={"json": "tools"},
         omitted=frozenset({"seed"}),
         strict_models=("claude-opus-4-7", "claude-opus-4-8", "claude-opus-5", "claude-fable"),
         strict_omitted=frozenset({"temperature", "top_p"}),
