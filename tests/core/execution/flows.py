@@ -94,7 +94,7 @@ def asked_of(request: Request) -> str:
 def saw_of(request: Request) -> list[str]:
     """Return the outputs that a worker saw."""
     assert request.step_input is not None
-    return [shown.output for shown in request.step_input.visible]
+    return [shown.output for shown in request.step_input.visible if not shown.gap]
 
 
 def team(

@@ -53,7 +53,6 @@ class Out:
     """Whether it drops out of access lists, because a condition skipped it, or it was not needed."""
     holds: bool | None = False
     """Whether its condition holds; `None` if its condition has failed."""
-    converged: bool = True
     items: "tuple[Out, ...]" = ()
     origin: Mapping[Any, Any] = field(default_factory=dict)
     """Of an item: by list and map, the position of the item or element from which it came; its `label`, and
@@ -216,7 +215,7 @@ class Interpreter:
             if is_met:
                 return out
             before = inner
-        return replace(out, whole=False, converged=False)
+        return replace(out, whole=False)
 
     def _map(self, frame: Frame, index: int, name: str, behind: list[Out]) -> Out:
         step, found = frame.steps[index], list[Out]()
@@ -241,7 +240,8 @@ class Interpreter:
             self.outs[at] = out
             found.append(replace(out, origin={"joins": 0, **origin, "label": label, index: position}))
         ok = [each for each in found if each.status == "ok"]
-        if (step.enough or 0) > sum(each.converged for each in ok):
+        is_lost = any(each.status == "failed" for each in behind)
+        if is_lost or (step.enough or 0) > sum(each.whole for each in ok):
             return Out("failed", items=tuple(found))
         faults = [each for each in found if each.status != "ok" and not each.dropped]
         if found and not ok:
@@ -270,7 +270,7 @@ class Interpreter:
         if (value < 0 or value != int(value)) if is_number else not isinstance(value, list):
             raise End("failed")
         items = range(int(value)) if is_number else value
-        return [(item, {reference: position}) for position, item in enumerate(items)], is_number
+        return [(item, {reference: position}) for position, item in enumerate(items)], False
 
     def _filled(
         self, subtask: str, frame: Frame, own: Mapping[int, Out], names: Mapping[str, Any], behind: list[Out]

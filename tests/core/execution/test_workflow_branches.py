@@ -116,6 +116,15 @@ CONDITIONS: dict[str, Case] = {
         {"1[0].1": "ok = did A"},
         run='ok = ["did A","did fix"]',
     ),
+    "before the list is there": Case(
+        [
+            TYPED,
+            call("list", 0, returns=["string"]),
+            call("read {{item}}", each="{{1}}", when=when(X, is_=1), else_=1),
+        ],
+        HAS_X | {"list": ["a", "b"]},
+        run='ok = ["did read a","did read b"]',
+    ),
     "shows nothing": Case(
         [TYPED, call("B", when=when(X, is_=1), else_=0)], HAS_X, run="ok = did B", saw={"B": []}
     ),

@@ -196,6 +196,13 @@ MAPS: dict[str, Case] = {
         ["go"],
         limits=Limits(items=2),
     ),
+    "no list for a block": Case(
+        [TYPED, block(call("A"), each="{{0.x}}")],
+        {"go": {"x": 1.5}},
+        {"1": "failed bad_list"},
+        "failed",
+        ["go"],
+    ),
     "a failed list": Case(
         [LIST, READ, call("end", 1)], {"list": NO}, {"1": "failed"}, run="failed", asked=["list"]
     ),
