@@ -173,10 +173,9 @@ class Items(Expansion):
             return
         value = child.value
         try:
-            value = value.part(reference.path)
-        except KeyError as error:
-            told = f"{reference} leads to nothing in item {child.name}: it has no {error.args[0]!r}"
-            self.node.unmet = "failed", Problem("bad_value", told)
+            value = value.part(reference.path, reference)
+        except BadValue as error:
+            self.node.unmet = "failed", Problem(error.code, f"in item {child.name}, {error}")
             return
         if not (reference.path and isinstance(value.data, list)):
             self._arrive(Item(child.lineage, positions, value, child))

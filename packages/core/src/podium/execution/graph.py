@@ -158,7 +158,10 @@ class DependencyGraph:
             before.dependents.append(state)
             state.blocked += before.outcome is None
             state.good += state.takes(before)
-        state.awaits = [state.seen(seen) for seen in others - own if seen != step.otherwise]
+        needed = (
+            others if step.otherwise is None else depends_on(replace(step, otherwise=None)) - {*step.access}
+        )
+        state.awaits = [state.seen(seen) for seen in needed - own]
         for seen in others - own:
             state.seen(seen).waiters.append(state)
         dropped = sum(each.is_dropped for each in state.inputs)
@@ -294,7 +297,7 @@ class DependencyGraph:
         except Unmet as unmet:
             return self._unmet(state, unmet.status, unmet.problem)
         except BadValue as error:
-            return self._unmet(state, "failed", Problem("bad_value", f"its condition: {error}"))
+            return self._unmet(state, "failed", Problem(error.code, f"its condition: {error}"))
         if state.holds is False and step.otherwise is None:
             return self._unmet(
                 state, "skipped", Problem(CONDITION, f"its condition does not hold: {step.when}")

@@ -11,7 +11,7 @@ from podium.execution.attempt import Attempt
 from podium.execution.context import HostExit
 from podium.prompts.prompt import NOT_RUN, gap_of
 from podium.types.outcome import CONDITION, Action, Outcome, Problem, StepStatus, answering
-from podium.types.references import ABSENT, Reference, read_json
+from podium.types.references import ABSENT, BadValue, Reference, read_json, value_at
 from podium.types.scope import branches
 from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step
 from podium.workers.worker import VisibleStep
@@ -37,24 +37,25 @@ class Value(NamedTuple):
     data: Any
     levels: int = 0
 
-    def part(self, path: Sequence[str]) -> "Value":
-        """Return the part of the value at a path; raise `KeyError` if there is none."""
+    def part(self, path: Sequence[str], reference: Reference) -> "Value":
+        """Return the part of the value at a path; raise `BadValue`, which names the reference, without one."""
         value = self
         for key in path:
-            value = value.field(key)
+            value = value.field(key, reference)
         return value
 
-    def field(self, key: str) -> "Value":
-        """Return the part with a key, or at a position; raise `KeyError` if there is none."""
+    def field(self, key: str, reference: Reference) -> "Value":
+        """Return the part with a key, or at a position; raise `BadValue` if there is none."""
         data = self.data
         if isinstance(data, list) and key.isdecimal() and int(key) < len(data):
             return Value(data[int(key)], max(self.levels - 1, 0))
         if self.levels:
-            parts = [None if each is None else Value(each, self.levels - 1).field(key).data for each in data]
+            parts = [
+                None if each is None else Value(each, self.levels - 1).field(key, reference).data
+                for each in data
+            ]
             return Value(joined(parts), 1)
-        if isinstance(data, dict) and key in data:
-            return Value(data[key])
-        raise KeyError(key)
+        return Value(value_at(data, (key,), reference))
 
 
 def joined(parts: Sequence[Any]) -> list[Any]:
@@ -323,13 +324,12 @@ class StepNode:
             return Value(ABSENT)
         try:
             if found is None:
-                return self.names[str(reference.root)].part(reference.path)
-            return found[0].value.part(found[1])
-        except KeyError as error:
+                return self.names[str(reference.root)].part(reference.path, reference)
+            return found[0].value.part(found[1], reference)
+        except BadValue as error:
             if may_lack:
                 return Value(ABSENT)
-            told = f"{reference} leads to nothing: the value has no {error.args[0]!r}"
-            raise Unmet("failed", Problem("bad_value", told)) from error
+            raise Unmet("failed", Problem.of(error)) from error
 
     @property
     def value(self) -> Value:

@@ -592,7 +592,7 @@ class RoundScheduler:
         if state.expansion is not None:
             parts = (each.written for each in state.expansion.children)
             state.written = state.reach.union(*parts)
-        elif state.visible is not None:
+        elif state.visible is not None and not state.expands:
             card = self._context.settings.pool.card_of(outcome.worker, state.call.worker)
             state.written = after(card, state.labels)
             state.is_typed = state.call.returns is not None or card.returns is not None
