@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn, Self, Unpack
 from podium.aio.loops import LoopLocal, ResourceGroup
 from podium.aio.sync import events_of, run_sync
 from podium.budget.limits import Limits, Spend
-from podium.errors import ConfigError
+from podium.errors import ConfigError, JournalBroken
 from podium.execution.context import Accept, ConductorSettings, RunRequest
 from podium.execution.retry import OnFailure, Retry
 from podium.journal.cache import Cache
@@ -17,9 +17,11 @@ from podium.journal.journal import Journal
 from podium.planners.planner import FixedPlanner, Planner
 from podium.planners.rule import DirectPlanner
 from podium.policy import Policy
+from podium.run.acquire import recorded_request
 from podium.run.approval import decide
 from podium.run.forecast import forecast_plan
 from podium.run.nested import run_nested
+from podium.run.preview import Preview, preview
 from podium.run.request import (
     ResumeOptions,
     RunOptions,
@@ -32,6 +34,7 @@ from podium.run.request import (
     resumed_request,
 )
 from podium.run.runner import Listener, RunSession
+from podium.run_state.state import fold
 from podium.types.events import ActionDecided, ApprovalGiven, Event
 from podium.types.messages import Completion, Query
 from podium.types.plan import Plan
@@ -329,6 +332,27 @@ class Conductor(Worker):
         self._check_prices(options.get("limits"))
         request = resumed_request(self._settings, run_id, stream=on_event is not None, **options)
         return await self._run(request, on_event)
+
+    async def preview(self, run_id: str, plan: Plan, *, journal: Journal | None = None) -> Preview:
+        """Return what `resume(run_id, plan=plan)` would keep, and what it would pay for again.
+
+        Args:
+            run_id: the id of a recorded run.
+            plan: the plan that replaces the plan of its last round.
+            journal: the journal; by default the conductor's journal.
+
+        Raises:
+            ConfigError: the conductor has no journal, or the pool lacks a worker of the run.
+            RunUnknown: the journal has no run with this id.
+            PlanError: the plan is invalid, or the policy does not allow it.
+        """
+        settings, request = self._settings, resumed_request(self._settings, run_id, stream=False, plan=plan)
+        record = journal_of(settings, journal)
+        entries, nested = await record.read(run_id), await record.nested(run_id)
+        state = fold((entry.event for entry in entries), nested)
+        if state.started is None:
+            raise JournalBroken("the record does not begin with the start of a run")
+        return await preview(settings, recorded_request(request, state.started), state, request.plan or plan)
 
     async def decide(  # noqa: PLR0913 - one parameter for each fact of a decision
         self,

@@ -91,6 +91,8 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
             if new_plan is not None:
                 told = "its plan is replaced, and the steps whose input differs are called"
             screen.note(f"podium: the run is complete: {told}")
+        if new_plan is not None:
+            screen.note(f"podium: {anyio.run(conductor.preview, recorded.run_id, new_plan)}")
         own = conductor.limits.keeping(state.limits)
         new: dict[str, Any] = {name: value for name, value in limits.items() if value is not None}
         if not new and (kept := _differences(own, conductor.limits)):

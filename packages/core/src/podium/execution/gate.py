@@ -1,6 +1,6 @@
 """The gate before items and turns start: their number, their price, and their approval."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -74,6 +74,10 @@ class Gate:
             nodes = nodes[:fitting]
             all_turns = self._total(batch, nodes, is_one_turn=False)
         return await self._asked(batch, nodes, all_turns)
+
+    def expected(self, nodes: Iterable[StepNode]) -> Spend:
+        """Return what steps that have not ended are expected to need, with one turn of each loop."""
+        return _sum([self._left(each, is_one_turn=True) for each in nodes]).expected
 
     def _fitting(self, batch: Batch, nodes: Sequence[StepNode]) -> int:
         """Return how many of the first items fit the limits; 0 if not all of them may be left out."""

@@ -10,6 +10,7 @@ from typing import Self
 import anyio
 
 from podium.aio.sync import interrupt_of
+from podium.budget.limits import Spend
 from podium.errors import ConfigError, WorkerActs
 from podium.execution.context import NO_OUTCOMES, HostExit, Pause, RunContext, StepStarter
 from podium.execution.expansion import NOT_NEEDED, Batch, Ending
@@ -158,6 +159,13 @@ class RoundScheduler:
         ready = self._settle(ready)
         self._send_answer()
         return ready
+
+    def preview(self, plan: Plan) -> tuple[list[Outcome], Spend]:
+        """Return the recorded outcomes that a plan keeps, and what its other steps need; nothing is called."""
+        self._prepare(plan)
+        ended = [state.outcome for state in self._graph.live if state.outcome is not None]
+        kept = [outcome for outcome in ended if outcome.reused]
+        return kept, self._gate.expected(self._graph.states)
 
     async def complete_by(self, plan: Plan, step_starter: StepStarter) -> None:
         """Set the complete plan, and let `step_starter` start the steps, with `run` and `take`."""

@@ -118,13 +118,18 @@ async def _claim(journal: Journal, request: RunRequest, workers: Sequence[str]) 
             return Acquired(request, before=before, head=head_of(log.entries))
         recorder = RunRecorder(log, state, workers)
         assert first is not None  # else it has no result
-        facts = {name: getattr(first, name) for name in _RECORDED}
-        request = replace(request, labels=first.labels | request.labels, **facts)
+        request = recorded_request(request, first)
         limits = state.limits if request.caller is None else None
         return Acquired(request, recorder, before, limits)
     except BaseException:  # a cancelled task must release the run, too
         await log.aclose()
         raise
+
+
+def recorded_request(request: RunRequest, first: RunStarted) -> RunRequest:
+    """Return the request for a recorded run, with its recorded query."""
+    facts = {name: getattr(first, name) for name in _RECORDED}
+    return replace(request, labels=first.labels | request.labels, **facts)
 
 
 def _goes_on(request: RunRequest, ended: Result) -> bool:

@@ -48,7 +48,9 @@ def part(of: Type, key: str) -> Type:
             return of.item
         case Mapped():
             inner = part(of.item, key)
-            return Mapped(item_of(inner)) if is_list(inner) else Mapped(inner)
+            if is_list(inner):
+                return Mapped(item_of(inner))
+            return Mapped(ANY if allows(inner, "array") else inner)  # lists are joined, other values are not
         case Either():
             return Either(tuple(part(option, key) for option in of.options))
 
@@ -156,9 +158,12 @@ class Scope:
             of = self._item(index, step)
             inner |= {"item": of, "index": Form.of({"type": "integer"})}
             inner |= {step.item_name: of} if step.item_name else {}
-        own = self._inside(index, step, inner)
-        if step.each is not None:
-            own = Mapped(own)
+        if step.each is None:
+            own = self._inside(index, step, inner)
+        else:
+            elements = own_elements(self.steps, index)
+            types = [_seen(of, elements.get(number)) for number, of in enumerate(self.types)]
+            own = Mapped(replace(self, types=types)._inside(index, step, inner))  # noqa: SLF001 - of the same class
         if step.otherwise is not None:
             if not 0 <= step.otherwise < index:
                 self._fail("bad_condition", index, f"has else {step.otherwise}, which is not an earlier step")
@@ -295,6 +300,18 @@ class Scope:
         if index == len(self.steps):  # the condition of a loop
             raise PlanInvalid(code, f"until of step {self.place.rstrip('.')} {told}")
         raise PlanInvalid(code, told if told.startswith("step ") else f"step {self._name(index)} {told}")
+
+
+def _seen(of: Type, is_several: bool | None) -> Type:
+    """Return the type of what an item sees of a step: of a map over the same list, its own element."""
+    if is_several is not False:
+        return of
+    match of:
+        case Mapped():
+            return of.item
+        case Either():
+            return Either(tuple(_seen(option, is_several) for option in of.options))
+    return of
 
 
 def branches(steps: Sequence[AnyStep]) -> list[int]:
