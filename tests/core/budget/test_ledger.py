@@ -188,7 +188,7 @@ def test_what_is_set_aside_for_a_call_is_free_once_a_run_in_it_reserves_its_own_
 
 def test_what_is_left_is_none_where_nothing_is_limited() -> None:
     """The tightest limit around a run tells what it has."""
-    assert _ledger().left == Remaining(steps=32, calls=128)
+    assert _ledger().left == Remaining(steps=32, calls=1000)
     outer = _ledger(cost=2.0, calls=10)
     inner = outer.nested(Limits(cost=5.0, input_tokens=700), 1, 0.0)
     inner.reserve(CALL)

@@ -410,20 +410,14 @@ class PolicySection(Section):
     approve: Literal["later"] | None = None
     """With `"later"`, each plan, or each action, waits for `podium decide`."""
     ask: Ask = "plans"
-    """What needs the approval: each plan (`"plans"`), or each action at its arguments (`"actions"`), or only
-    fan-outs above `ask_above` (`"fan-outs"`)."""
+    """What needs the approval: plans, actions at their arguments, or only fan-outs above `ask_above`."""
     ask_above: dict[Literal["calls", "cost"], float] = Field(default_factory=dict)
-    """Maximum calls and cost in USD of a run without approval; items of a map or a further turn that would
-    exceed one of them need the approval."""
+    """Maximum calls and cost in USD of a run before items of a map, or a further turn, need the approval."""
     fan_out: Literal["fit"] | None = None
     """With `"fit"`, as many items of a map start as the limits allow."""
 
     def to_policy(self) -> Policy:
-        """Return the policy.
-
-        Raises:
-            ConfigError: the policy is invalid.
-        """
+        """Return the policy; raise `ConfigError` if it is invalid."""
         said = self.model_dump(exclude_unset=True, exclude={"rules", "pins"})
         rules = [Rule(rule.label, never=rule.never, only=rule.only) for rule in self.rules]
         pins = [Pin(pin.words, pin.worker) for pin in self.pins]

@@ -1,85 +1,45 @@
 """The items of maps and the turns of blocks, which are made while a round runs."""
 
 import json
-from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol, Unpack
 
+from podium.budget.limits import Limits
 from podium.errors import LimitExceeded
-from podium.execution.node import Frame, Lineage, StepNode, Unmet, Value
+from podium.execution.node import Batch, Ending, Expansion, Frame, Lineage, Place, StepNode, Unmet, Value
 from podium.types.outcome import CONDITION, NO_BRANCH, Outcome, Problem, StepStatus
-from podium.types.references import BadValue, compact, reference_of
+from podium.types.references import BadValue, Reference, compact, reference_of
 from podium.types.scope import chain_of, own_elements, source_of
-from podium.types.steps import Block, calls_in, inner_of, named_in_step
-
-if TYPE_CHECKING:
-    from podium.execution.graph import DependencyGraph
+from podium.types.steps import AnyStep, Block, Step, calls_in, inner_of, named_in_step
 
 NOT_NEEDED = Problem("enough", "enough other items of the map are ok")
 
 
-class Ending(NamedTuple):
-    """How a map or a block ends."""
+class Parts(Protocol):
+    """What maps and blocks ask of the graph of their round."""
 
-    status: StepStatus
-    problem: Problem | None = None
-    text: str = ""
-
-
-@dataclass(slots=True, eq=False)
-class Batch:
-    """Items, or the steps of a turn, that were made together and start when the gate lets them."""
-
-    node: StepNode
-    """The map or block."""
-    nodes: list[StepNode] = field(default_factory=list)
-    ready: list[StepNode] = field(default_factory=list)
-    """The steps that wait at its gate, also those inside of items."""
-    is_asked: bool = False
-    is_open: bool = False
-
-
-class Expansion(ABC):
-    """The items of a map, or the turns of a block."""
-
-    def __init__(self, graph: "DependencyGraph", node: StepNode) -> None:
-        self._graph = graph
-        self.node = node
-        self.children: list[StepNode] = []
-        self.left = 0
-        """Number of children that have not ended."""
-
-    @abstractmethod
-    def advance(self) -> Sequence[StepNode]:
-        """Make the steps that can be made now, and return them; raise `Unmet` if the whole step fails."""
-
-    @abstractmethod
-    def ending(self) -> Ending | None:
-        """Return how the whole step ends; `None` while it runs."""
+    due: dict[StepNode, None]
+    """The maps and blocks that can go on."""
 
     @property
-    @abstractmethod
-    def value(self) -> Value:
-        """The output as a value."""
+    def limits(self) -> Limits:
+        """The limits of the run."""
 
-    @property
-    @abstractmethod
-    def is_whole(self) -> bool:
-        """Whether all parts of the output are complete, and were made from complete inputs."""
+    def acts(self, step: Step) -> bool:
+        """Return whether a call of a step is an action."""
 
-    def ended(self, child: StepNode) -> None:
-        """Take note of the end of a child."""
-        self.left -= 1
+    def add(self, step: AnyStep, frame: Frame, number: int, **place: Unpack[Place]) -> StepNode:
+        """Add a step of a turn, or an item."""
 
-    def unneeded(self) -> Iterable[StepNode]:
-        """Return the children that need not go on."""
-        return ()
+    def end_unseen(self, frame: Frame, references: Iterable[Reference] = ()) -> None:
+        """Skip the steps of a turn that cannot reach its answer."""
 
-    def replaces(self, old: StepNode, new: StepNode) -> None:
-        """Put another node in the place of a child whose worker turned out to act."""
-        self.children[self.children.index(old)] = new
+    def wait_for(self, other: StepNode, lineage: Lineage, items: "Items", item: "Item") -> None:
+        """Take an item again when elements of another map are known."""
+
+    def touch(self, state: StepNode, lineage: Lineage) -> None:
+        """Let the items go on that wait for elements of a map."""
 
 
 class Item(NamedTuple):
@@ -96,8 +56,9 @@ class Item(NamedTuple):
 class Items(Expansion):
     """The executions of a map, one for each item of its list."""
 
-    def __init__(self, graph: "DependencyGraph", node: StepNode) -> None:
-        super().__init__(graph, node)
+    def __init__(self, graph: Parts, node: StepNode) -> None:
+        super().__init__(node)
+        self._graph = graph
         steps, self.inner = node.frame.steps, inner_of(node.step)
         self.chain = chain_of(steps, node.number)
         self._own = own_elements(steps, node.number)
@@ -365,9 +326,12 @@ class Items(Expansion):
 class Turns(Expansion):
     """The turns of a block: one, or those of a loop."""
 
-    frame: Frame | None = None
-    """The current turn."""
-    turn = 0
+    def __init__(self, graph: Parts, node: StepNode) -> None:
+        super().__init__(node)
+        self._graph = graph
+        self.frame: Frame | None = None
+        """The current turn."""
+        self.turn = 0
 
     def advance(self) -> Sequence[StepNode]:  # noqa: D102 - see the base class
         if self.left or (self.frame is not None and self._judged() is not None):
@@ -414,30 +378,32 @@ class Turns(Expansion):
         """Return how the block ends after its turn; `None` if another turn follows."""
         assert self.frame is not None
         answer, block = self.frame.answer, self._block
-        where = f"turn {self.turn} failed: " if block.until is not None else ""
         if not answer.is_good:
-            if answer.is_dropped and not where:
-                return Ending("skipped", Problem(NO_BRANCH, "no branch of the block ran"))
-            told = "no branch of it ran" if answer.is_dropped else told_items(self._causes(answer))
-            return Ending("failed", Problem("turn" if where else _code([answer]), f"{where}{told}"))
-        problem = _problem(answer)
+            return self._without(answer)
         text = answer.outcome.text if answer.outcome is not None else ""
-        if block.until is None:
-            return Ending("ok", problem, text)
-        judge = StepNode(-1, block, frame=self.frame, number=len(block.steps), names=self.node.names)
-        try:
-            holds = block.until.holds(judge.value_of(block.until.reference, may_lack=True).data)
-        except Unmet as unmet:
-            return Ending("failed", Problem("turn", f"{where}until: {unmet.problem.message}"))
-        except BadValue as error:
-            return Ending("failed", Problem("turn", f"{where}until: {error}"))
+        holds = True
+        if block.until is not None:
+            judge = StepNode(-1, block, frame=self.frame, number=len(block.steps), names=self.node.names)
+            try:
+                holds = block.until.holds(judge.value_of(block.until.reference, may_lack=True).data)
+            except (Unmet, BadValue) as error:
+                return Ending("failed", Problem("turn", f"turn {self.turn} failed: until: {error}"))
         if holds:
-            return Ending("ok", problem, text)
+            return Ending("ok", _problem(answer), text)
         if self.turn < (block.most or 1):
             return None
-        return Ending(
-            "ok", Problem("not_converged", f"{block.until} does not hold after {self.turn} turns"), text
-        )
+        told = f"{block.until} does not hold after {self.turn} turns"
+        return Ending("ok", Problem("not_converged", told), text)
+
+    def _without(self, answer: StepNode) -> Ending:
+        """Return how the block ends if its turn has no output."""
+        is_loop = self._block.until is not None
+        if answer.is_dropped and not is_loop:
+            return Ending("skipped", Problem(NO_BRANCH, "no branch of the block ran"))
+        told = "no branch of it ran" if answer.is_dropped else told_items(self._causes(answer))
+        if is_loop:
+            return Ending("failed", Problem("turn", f"turn {self.turn} failed: {told}"))
+        return Ending("failed", Problem(_code([answer]), told))
 
     def _causes(self, answer: StepNode) -> Sequence[StepNode]:
         """Return the failed steps of the turn, or the step that is its answer."""

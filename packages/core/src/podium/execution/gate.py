@@ -7,10 +7,10 @@ from typing import NamedTuple
 from podium.budget.limits import NOTHING, Spend
 from podium.errors import LimitExceeded
 from podium.execution.context import RunContext
-from podium.execution.expansion import Batch, Items, Turns
+from podium.execution.expansion import Items, Turns
 from podium.execution.fit import LEAST, Fit, need_of_step
 from podium.execution.graph import DependencyGraph
-from podium.execution.node import StepNode
+from podium.execution.node import Batch, StepNode
 from podium.execution.reuse import Approver
 from podium.run_state.actions import hash_of
 from podium.types.events import FanOut
@@ -176,7 +176,8 @@ class Gate:
         own = _sum([self._left(each, is_one_turn=is_one_turn) for each in nodes])
         if isinstance(expansion, Items):
             return _sum([own, _sum(self._later(node, is_one_turn=is_one_turn)).times(len(nodes))])
-        assert isinstance(node.step, Block) and isinstance(expansion, Turns)
+        assert isinstance(node.step, Block)
+        assert isinstance(expansion, Turns)
         more = 0 if is_one_turn else (node.step.most or 1) - expansion.turn
         turn = _sum([self._of(step, is_one_turn=is_one_turn) for step in node.step.steps])
         return _sum([own, turn.times(more)])
@@ -189,7 +190,10 @@ class Gate:
             return self._of(node.step, is_one_turn=is_one_turn)
         frame = node.expansion.frame if isinstance(node.expansion, Turns) else None
         children = node.expansion.children if frame is None else frame.nodes
-        return _sum([self._left(each, is_one_turn=is_one_turn) for each in children])
+        open_ = [each for each in children if each.outcome is None]
+        later = self._later(node, is_one_turn=is_one_turn) if frame is None else []
+        own = [self._left(each, is_one_turn=is_one_turn) for each in open_]
+        return _sum([*own, _sum(later).times(len(open_))])
 
     def _later(self, node: StepNode, *, is_one_turn: bool) -> list[Amount]:
         """Return what an item needs in the maps over the outputs of a map."""
@@ -205,7 +209,7 @@ class Gate:
         key = id(step), is_one_turn
         if key not in self._amounts:
             self._amounts[key] = (
-                self._priced(step) if isinstance(step, Step) else self._inside(step, is_one_turn)
+                self._priced(step) if isinstance(step, Step) else self._inside(step, is_one_turn=is_one_turn)
             )
         amount = self._amounts[key]
         if step.each is None or is_item:
@@ -214,7 +218,7 @@ class Gate:
         most = self._graph.limits.items if known is None else known
         return amount.times(1 if known is None else known, most)
 
-    def _inside(self, step: Block, is_one_turn: bool) -> Amount:
+    def _inside(self, step: Block, *, is_one_turn: bool) -> Amount:
         turns, most = 1, step.most or 1
         amount = _sum([self._of(inner, is_one_turn=is_one_turn) for inner in step.steps])
         return amount.times(turns if is_one_turn else most, most)

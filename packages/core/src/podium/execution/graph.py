@@ -2,17 +2,17 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, Unpack
 
 from podium.budget.limits import Limits
 from podium.errors import AnswerTooLong
 from podium.execution.context import PreviousRound, RunContext
-from podium.execution.expansion import Expansion, Item, Items, Turns
-from podium.execution.node import Frame, Lineage, StepNode, Unmet, Value
+from podium.execution.expansion import Item, Items, Turns
+from podium.execution.node import Frame, Lineage, Place, StepNode, Unmet
 from podium.execution.retry import OnFailure
 from podium.prompts.prompt import mentioned
 from podium.run_state.actions import AGAIN
-from podium.types.outcome import CONDITION, Problem, StepStatus
+from podium.types.outcome import CONDITION, Problem
 from podium.types.plan import Plan, label_of
 from podium.types.references import BadValue, Reference, filled, parts_of
 from podium.types.scope import branches, own_elements, reaching, source_of
@@ -33,18 +33,6 @@ Verdict = Literal["wait", "start", "skip", "end", "stand", "abort"]
 _ENDS = {"failed": "failed", "cancelled": "was cancelled", "skipped": "was skipped"}
 
 
-class _Place(TypedDict, total=False):
-    """Where an execution inside of a map or a block is; see `StepNode`."""
-
-    path: str
-    parent: Expansion
-    names: Mapping[str, Value]
-    lineage: Lineage
-    order: tuple[int, ...]
-    elements: Mapping[int, StepNode]
-    origin: StepNode | None
-
-
 class DependencyGraph:
     """The steps of a round, in the plan's order. Steps can be added before the plan is complete."""
 
@@ -54,7 +42,7 @@ class DependencyGraph:
         self._context = context
         self._on_failure = on_failure
         self._places = {} if places is None else {**places}
-        """By path: the numbers of executions inside of maps and blocks, which a resumed run keeps; from 10,000."""
+        """By path: the numbers of executions inside of maps and blocks, which a resumed run keeps."""
         self._next = 0
         self._root = Frame(())
         self.states: list[StepNode] = self._root.nodes
@@ -109,7 +97,7 @@ class DependencyGraph:
         self._root.steps = (*self._root.steps, step)
         return self.add(step, self._root, len(self.states))
 
-    def add(self, step: AnyStep, frame: Frame, number: int, **place: Unpack[_Place]) -> StepNode:
+    def add(self, step: AnyStep, frame: Frame, number: int, **place: Unpack[Place]) -> StepNode:
         """Add a step of a plan or block, or an item, and return its state."""
         path, settings = place.get("path", ""), self._context.settings
         index = self._index_of(path) if path else number
@@ -261,20 +249,16 @@ class DependencyGraph:
         """Return what to do with a step, based on the steps that have ended."""
         if state.outcome is not None or state.reason is not None:
             return "wait"
-        if state.unmet is not None:
-            return "end"
         if state.visible is not None:
-            return "wait"
-        is_free = state.acts or state.expands or state.step.when is not None
-        if self.plan is None and is_free:
-            return "wait"
-        if not state.step.is_plain and (ruled := self._ruled(state)) is not None:
+            return "wait" if state.unmet is None else "end"
+        if (ruled := self._ruled(state)) is not None:
             return ruled
-        previous = self._before(state)
-        if state.acts and state.step.previous and not previous.is_whole:
+        if state.acts and state.step.previous and not self._before(state).is_whole:
             return "skip"
-        if self.plan is not None and self.plan.is_workflow and self._lacks_reference(state):
-            return "end"
+        return self._by_inputs(state)
+
+    def _by_inputs(self, state: StepNode) -> Verdict:
+        """Return what the steps on its access list say."""
         if state.good >= state.least or self._bridges(state):
             return "start"
         if state.good + state.blocked >= state.least or self.plan is None:
@@ -285,56 +269,55 @@ class DependencyGraph:
         return "wait" if state.blocked else "skip"
 
     def _ruled(self, state: StepNode) -> Verdict | None:
-        """Return what the condition and the list of a step say; `None` if its inputs decide."""
-        step = state.step
+        """Return what the rules of workflows say; `None` if the inputs of the step decide."""
+        if state.unmet is not None:
+            return "end"
+        if self.plan is None:
+            return "wait" if state.acts or state.expands or state.step.when is not None else None
+        if not self.plan.is_workflow:
+            return None
         try:
-            if step.when is not None and state.holds is None:
-                target = state.target(step.when.reference)
-                if target is not None and target[0].outcome is None:
-                    return "wait"
-                state.holds = step.when.holds(state.value_of(step.when.reference, may_lack=True).data)
-                self._recheck(state)
+            if state.step.when is not None and (decided := self._decided(state)) is not None:
+                return decided
+            self._check_references(state)
         except Unmet as unmet:
-            return self._unmet(state, unmet.status, unmet.problem)
-        except BadValue as error:
-            return self._unmet(state, "failed", Problem(error.code, f"its condition: {error}"))
-        if state.holds is False and step.otherwise is None:
-            return self._unmet(
-                state, "skipped", Problem(CONDITION, f"its condition does not hold: {step.when}")
-            )
-        if state.holds is False and step.otherwise is not None:
-            other = state.frame.nodes[step.otherwise]
-            return "wait" if other.outcome is None else "stand"
-        for later in state.frame.later_branches(state):
-            if later.holds or (later.holds is None and later.outcome is not None):
-                return self._unmet(
-                    state, "skipped", Problem(CONDITION, f"a later branch, step {later.name}, runs")
-                )
-            if later.holds is None:
-                return "wait"
+            state.unmet = unmet.status, unmet.problem
+            return "end"
         return "wait" if any(each.outcome is None for each in state.awaits) else None
 
-    def _lacks_reference(self, state: StepNode) -> bool:
-        """Return whether a step ends, because what it refers to, or all that it sees, has no output."""
+    def _decided(self, state: StepNode) -> Verdict | None:
+        """Return what the condition of a step says; `None` if it holds."""
+        step = state.step
+        assert step.when is not None
+        if state.holds is None:
+            target = state.target(step.when.reference)
+            if target is not None and target[0].outcome is None:
+                return "wait"
+            try:
+                state.holds = step.when.holds(state.value_of(step.when.reference, may_lack=True).data)
+            except BadValue as error:
+                raise Unmet("failed", Problem(error.code, f"its condition: {error}")) from error
+            self._recheck(state)
+        if not state.holds and step.otherwise is None:
+            raise Unmet("skipped", Problem(CONDITION, f"its condition does not hold: {step.when}"))
+        if not state.holds:
+            return "wait" if state.frame.nodes[step.otherwise or 0].outcome is None else "stand"
+        later = state.frame.later_branches(state)
+        for each in later:
+            if each.holds or (each.holds is None and each.outcome is not None):
+                raise Unmet("skipped", Problem(CONDITION, f"a later branch, step {each.name}, runs"))
+        return "wait" if any(each.holds is None for each in later) else None
+
+    def _check_references(self, state: StepNode) -> None:
+        """Raise `Unmet` if what a step refers to, or all that it sees, has no output."""
         seen = [each for each in state.inputs if each.outcome is not None]
-        numbers = state.step.references if isinstance(state.step, Step) else ()
-        for number in numbers:
-            other = state.elements.get(number) or state.frame.nodes[number]
+        for number in state.step.references if isinstance(state.step, Step) else ():
+            other = state.seen(number)
             if other in seen and not other.is_good:
-                try:
-                    other.value  # noqa: B018 - raises why there is none
-                except Unmet as unmet:
-                    self._unmet(state, unmet.status, unmet.problem)
-                    return True
+                other.value  # noqa: B018 - raises why there is none
         others = state.step.previous or state.step.outer
         if state.inputs and not others and all(each.is_dropped for each in state.inputs):
-            self._unmet(state, "skipped", Problem(CONDITION, "all steps on its access list were skipped"))
-            return True
-        return False
-
-    def _unmet(self, state: StepNode, status: StepStatus, problem: Problem) -> Verdict:
-        state.unmet = status, problem
-        return "end"
+            raise Unmet("skipped", Problem(CONDITION, "all steps on its access list were skipped"))
 
     def _before(self, state: StepNode) -> PreviousRound:
         """Return what a step with "previous" on its access list sees: the turn or the round before."""

@@ -1,9 +1,10 @@
 """The steps of a round while they run, and the values that their references stand for."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import anyio
 
@@ -15,9 +16,6 @@ from podium.types.references import ABSENT, BadValue, Reference, read_json, valu
 from podium.types.scope import branches
 from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step
 from podium.workers.worker import VisibleStep
-
-if TYPE_CHECKING:
-    from podium.execution.expansion import Batch, Expansion
 
 Lineage = tuple[tuple[str, int], ...]
 """The lists from which an item of a map came, each with its position; maps over the same list share it."""
@@ -38,7 +36,7 @@ class Value(NamedTuple):
     levels: int = 0
 
     def part(self, path: Sequence[str], reference: Reference) -> "Value":
-        """Return the part of the value at a path; raise `BadValue`, which names the reference, without one."""
+        """Return the part of the value at a path; raise `BadValue` with the reference if there is none."""
         value = self
         for key in path:
             value = value.field(key, reference)
@@ -356,3 +354,76 @@ class StepNode:
         """Return the labels of the outputs to which references lead."""
         found = [target for each in references if (target := self.target(each)) is not None]
         return frozenset[str]().union(*(node.written for node, _ in found))
+
+
+class Ending(NamedTuple):
+    """How a map or a block ends."""
+
+    status: StepStatus
+    problem: Problem | None = None
+    text: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Items, or the steps of a turn, that were made together and start when the gate lets them."""
+
+    node: StepNode
+    """The map or block."""
+    nodes: list[StepNode] = field(default_factory=list)
+    ready: list[StepNode] = field(default_factory=list)
+    """The steps that wait at its gate, also those inside of items."""
+    is_asked: bool = False
+    is_open: bool = False
+
+
+class Expansion(ABC):
+    """The items of a map, or the turns of a block."""
+
+    def __init__(self, node: StepNode) -> None:
+        self.node = node
+        self.children: list[StepNode] = []
+        self.left = 0
+        """Number of children that have not ended."""
+
+    @abstractmethod
+    def advance(self) -> Sequence[StepNode]:
+        """Make the steps that can be made now, and return them; raise `Unmet` if the whole step fails."""
+
+    @abstractmethod
+    def ending(self) -> Ending | None:
+        """Return how the whole step ends; `None` while it runs."""
+
+    @property
+    @abstractmethod
+    def value(self) -> Value:
+        """The output as a value."""
+
+    @property
+    @abstractmethod
+    def is_whole(self) -> bool:
+        """Whether all parts of the output are complete, and were made from complete inputs."""
+
+    def ended(self, child: StepNode) -> None:  # noqa: ARG002 - maps need it
+        """Take note of the end of a child."""
+        self.left -= 1
+
+    def unneeded(self) -> Iterable[StepNode]:
+        """Return the children that need not go on."""
+        return ()
+
+    def replaces(self, old: StepNode, new: StepNode) -> None:
+        """Put another node in the place of a child whose worker turned out to act."""
+        self.children[self.children.index(old)] = new
+
+
+class Place(TypedDict, total=False):
+    """Where an execution inside of a map or a block is; see `StepNode`."""
+
+    path: str
+    parent: Expansion
+    names: Mapping[str, Value]
+    lineage: Lineage
+    order: tuple[int, ...]
+    elements: Mapping[int, StepNode]
+    origin: StepNode | None

@@ -37,7 +37,7 @@ class Found(NamedTuple):
     """A paid result that a step may take."""
 
     order: tuple[int, bool, int, int]
-    """Own results come first, in the order in which they ended, so that a step with `enough` sees the same."""
+    """Own results come first, in the order in which they ended: a step with `enough` then sees the same."""
     state: StepNode
     results: PaidResults
     key: str

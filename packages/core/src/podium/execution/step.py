@@ -1,7 +1,4 @@
-"""Runs one step: calls workers until one answers, and returns the step's outcome.
-
-Implements retries, fallbacks and caching, within the run's limits, policy and slots.
-"""
+"""Runs one step: calls workers until one answers, with retries, fallbacks and the cache of answers."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -10,7 +7,6 @@ from functools import partial
 from math import inf, isinf
 
 import anyio
-import anyio.to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from podium.errors import (
@@ -28,7 +24,7 @@ from podium.execution.fit import Fit, higher_limits
 from podium.execution.node import StepNode
 from podium.execution.slots import Slots
 from podium.journal.cache import answer_key, asking, look_up, remember
-from podium.prompts.output import FEW_STEPS, BadOutput, constraint_of, is_asked, output_in
+from podium.prompts.output import BadOutput, constraint_of, is_asked, read_output
 from podium.prompts.prompt import fill
 from podium.run_state.actions import Execution, remedy
 from podium.secrets import BUGS, Boundary, add_place
@@ -47,24 +43,20 @@ class StepRunner:
     fit: Fit
     round: int
     state: StepNode
-    """The step; its runner counts its calls."""
     on_text: Callable[[StepNode, str, int], None]
     """Called with the step, each piece of text, and the number of its call."""
     slots: Slots | None = None
-    """The slots of the run; `None` for a call that needs none. The time limit of the step begins with the first
-    slot."""
+    """The slots of the run; the time limit of the step begins with the first. `None` for no slots."""
     last: bool = False
-    """Whether it is the plan's last step."""
     before: Sequence[Call] = ()
     """Calls before the run was resumed. Their cost counts, but they do not count against `Retry.attempts`."""
-    paid: tuple[Outcome, int] | None = None
-    """Its recorded outcome and cap, if its answer was cut by limits that are higher now."""
+    paid: tuple[Outcome, int] | None = None  # its recorded outcome and cap, if its answer may be longer now
     repeats: Problem | None = None
     """The problem of an agent that acted for an earlier plan, too; `None` if it did not."""
     offers_tools: bool = True
     """Whether the caller's tools are offered: their calls are actions, which need complete inputs."""
     bug: Exception | None = None
-    """The exception of a bug in the user's code, which the run raises."""
+    """The exception of a bug in the user's code."""
     _execution: Execution | None = None
     """The latest call of the action in the log of actions."""
     _reused: Completion | None = None
@@ -72,12 +64,9 @@ class StepRunner:
     _has_fallbacks: bool = False
     _cut: tuple[Completion, Problem | None] | None = None
     """The answer that was cut at its cap, if the call is repeated with a higher cap, and its problem."""
-    _typed: Completion | None = None
-    """The latest answer with an output that fits the type of the step's output."""
-    _fault: str = ""
-    """Why the latest answer has no such output."""
-    _is_corrected: bool = False
-    """Whether a worker was asked again for such an output."""
+    _typed: Completion | None = None  # the latest answer with an output that fits its type
+    _fault: str = ""  # why the latest answer has none
+    _is_corrected: bool = False  # whether a worker was asked again for one
     _waits: str = "had no free slot"
     _has_time: bool = False
     _deadline: float = inf
@@ -259,14 +248,8 @@ class StepRunner:
         if schema is None or whole.tool_calls:
             self._typed = whole
             return whole
-        read = partial(output_in, whole.text, schema, self._constraint(number))
         try:
-            try:
-                text = read(most_steps=FEW_STEPS)
-            except BadOutput as error:
-                if not error.is_unchecked:
-                    raise
-                text = await anyio.to_thread.run_sync(read, abandon_on_cancel=True)  # it may take seconds
+            text = await read_output(whole.text, schema, self._constraint(number))
         except BadOutput as error:
             self._fault = str(error)
             return None
@@ -327,7 +310,8 @@ class StepRunner:
                 nullcontext() if slot is None else slot,
             ):
                 await checkpoint_if_cancelled()  # a slot can become free at the moment of a cancellation
-                self._begin_time()
+                if self.slots is not None and not self._has_time:
+                    self._begin_time()
                 if breaker.failures and breaker.rest(context.clock(), retry.break_after, retry.break_seconds):
                     return None
                 try:
@@ -343,10 +327,10 @@ class StepRunner:
 
     def _begin_time(self) -> None:
         """Begin the time limit of the step: waiting for a slot of the run does not count."""
-        if self.slots is not None and self.state.scope is not None and not self._has_time:
-            self._has_time = True
-            limit = self.context.clock() + self.context.settings.limits.step_seconds
-            self._deadline = self.state.scope.deadline = min(self._deadline, limit)
+        self._has_time, limit = True, self.context.clock() + self.context.settings.limits.step_seconds
+        self._deadline = min(self._deadline, limit)
+        if self.state.scope is not None:
+            self.state.scope.deadline = self._deadline
 
     def _begin(self, number: int, breaker: CircuitBreaker) -> Attempt:
         """Reserve the maximum that a call may spend, and emit `StepStarted`."""

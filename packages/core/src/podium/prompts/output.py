@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
+
+import anyio.to_thread
 
 from podium.types.messages import Constraint, storable
 from podium.types.references import compact, read_json
@@ -15,7 +18,7 @@ _WRAPPED = "value"
 _FENCED = re.compile(r"```[a-z]*\n(.*?)```", re.IGNORECASE | re.DOTALL)
 
 
-FEW_STEPS = 2_000
+_FEW_STEPS = 2_000
 """Number of keywords of a schema that are applied to a value in a few milliseconds."""
 
 
@@ -55,6 +58,17 @@ def _moved(schema: Any) -> Any:
     if str(schema.get("$ref", "")).startswith("#"):
         moved["$ref"] = f"#/properties/{_WRAPPED}{schema['$ref'][1:]}"
     return moved
+
+
+async def read_output(answer: str, schema: Mapping[str, Any], constraint: Constraint | None) -> str:
+    """Return what `output_in` returns, from a thread if the check may take seconds."""
+    try:
+        return output_in(answer, schema, constraint, _FEW_STEPS)
+    except BadOutput as error:
+        if not error.is_unchecked:
+            raise
+    read = partial(output_in, answer, schema, constraint)
+    return await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
 
 
 def output_in(

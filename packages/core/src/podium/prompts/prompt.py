@@ -148,7 +148,7 @@ MOST_CHARS = Limits().output_chars
 """Default maximum length of a subtask with outputs filled in, in characters."""
 
 
-def step_input(
+def step_input(  # noqa: PLR0913 - one parameter for each source of the input
     worker: Worker,
     step: Step,
     visible: Sequence[VisibleStep],

@@ -22,6 +22,7 @@ from podium.policy import ApprovalRequest
 from podium.policy.policy import Ask, Asked
 from podium.prompts.prompt import judge_prompt
 from podium.run.forecast import forecast_plan
+from podium.run.request import check_plan
 from podium.run_state.paid import step_key
 from podium.run_state.state import RunState, fold
 from podium.secrets import BUGS, Boundary, add_place
@@ -211,10 +212,7 @@ def _checked(context: RunContext, changed: Plan, plan: Plan, labels: frozenset[s
     """Return a changed plan, with the query of the original plan."""
     settings, previous = context.settings, context.previous
     changed.fit(len(settings.pool), settings.limits.plan_steps, previous=bool(previous.visible))
-    changed.check_types(settings.pool.forms)
-    changed.check_sizes(settings.limits.items, settings.limits.turns)
-    if context.request.step_starter is not None:
-        changed.check_flat()
+    check_plan(changed, settings, context.request)
     context.policy.verify(changed, settings.pool.cards, labels, previous.labels)
     return replace(changed, query=plan.query)
 

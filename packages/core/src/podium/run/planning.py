@@ -37,6 +37,7 @@ from podium.plan_text.parser import PlanReader
 from podium.planners.chat import repair_feedback
 from podium.planners.planner import Planner, PlannerCall, PlanRequest, PlanText, Turn, misfit
 from podium.prompts.prompt import check_names
+from podium.run.request import check_plan
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import storable
@@ -363,12 +364,7 @@ class PlanRequester:
             raise PlanInvalid("nothing_to_keep", message)
         context = self.context
         cards, previous = context.settings.pool.cards, context.previous.labels
-        plan.check_types(context.settings.pool.forms)
-        plan.check_sizes(context.settings.limits.items, context.settings.limits.turns)
-        if context.request.step_starter is not None:
-            plan.check_flat()
-        for step in plan.calls:
-            check_names(step.subtask, context.request.context, plan.item_names)
+        check_plan(plan, context.settings, context.request)
         checked = context.policy.check(plan, cards, context.labels, previous)
         if checked is not plan:
             written.changed = checked.why

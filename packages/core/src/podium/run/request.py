@@ -177,6 +177,17 @@ async def with_labels_of_conversation(
     return replace(request, labels=labels)
 
 
+def check_plan(plan: Plan, settings: ConductorSettings, request: RunRequest) -> None:
+    """Check the types, names and sizes of a plan; raise `PlanInvalid`."""
+    limits = request.limits or settings.limits
+    plan.check_types(settings.pool.forms)
+    plan.check_sizes(limits.items, limits.turns)
+    if request.step_starter is not None:
+        plan.check_flat()
+    for step in plan.calls:
+        check_names(step.subtask, request.context, plan.item_names)
+
+
 def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunRequest:
     """Check the request's plan, if it has one; return the request with the policy's changes of the plan."""
     plan, pool = request.plan, settings.pool
@@ -186,13 +197,7 @@ def _with_checked_plan(request: RunRequest, settings: ConductorSettings) -> RunR
     if plan is None:
         return request
     plan.fit(len(pool), (request.limits or settings.limits).plan_steps)
-    limits = request.limits or settings.limits
-    plan.check_types(pool.forms)
-    plan.check_sizes(limits.items, limits.turns)
-    if request.step_starter is not None:
-        plan.check_flat()
-    for step in plan.calls:
-        check_names(step.subtask, request.context, plan.item_names)
+    check_plan(plan, settings, request)
     if rules.silent:
         return request
     return replace(request, plan=rules.check(plan, pool.cards, request.labels))

@@ -12,6 +12,7 @@ answer, an earlier plan continues in a last round, as with `on_failure="note"`.
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from podium.execution.scheduler import RoundScheduler
 from podium.plan_text.writer import write_plan
 from podium.planners.chat import failure_feedback, round_feedback
 from podium.planners.planner import Turn
+from podium.policy.policy import Ask
 from podium.policy.rules import after
 from podium.prompts.prompt import shown_step
 from podium.run.approval import PAUSED, AcceptanceCheck, request_approval
@@ -183,8 +185,11 @@ class Rounds:
             last=last,
             may_replan=self._replans > 0,
             paid=begun.paid,
-            approve=self._approve if approvals or policy.approvers_of("actions") else None,
-            approve_fan_out=self._approve_fan_out if policy.approvers_of("fan-outs") else None,
+            approve={
+                kind: partial(self._approve, kind=kind)
+                for kind in ("actions", "fan-outs")
+                if approvals or policy.approvers_of(kind)
+            },
         )
         proposals: list[Proposal] = []
         plan, refused = given, None
@@ -233,14 +238,11 @@ class Rounds:
             self.problem = Problem.of(refused)
         return self.done[-1]
 
-    async def _approve(self, action: Action, plan: Plan, labels: frozenset[str]) -> Problem | None:
-        """Return why an action may not start; `None` if it is approved."""
-        given = await request_approval(self.context, action.round, plan, labels, action)
-        return given if isinstance(given, Problem) else None
-
-    async def _approve_fan_out(self, action: Action, plan: Plan, labels: frozenset[str]) -> Problem | None:
-        """Return why items or a turn may not start; `None` if they are approved."""
-        given = await request_approval(self.context, action.round, plan, labels, action, "fan-outs")
+    async def _approve(
+        self, action: Action, plan: Plan, labels: frozenset[str], *, kind: Ask
+    ) -> Problem | None:
+        """Return why an action, or items or a turn, may not start; `None` if they are approved."""
+        given = await request_approval(self.context, action.round, plan, labels, action, kind)
         return given if isinstance(given, Problem) else None
 
     def _stop(self, execution: RoundScheduler, number: int) -> None:

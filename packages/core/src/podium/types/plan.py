@@ -245,7 +245,7 @@ class Plan:
             self._scope(forms).check()
 
     def check_flat(self) -> None:
-        """Raise `PlanInvalid` for a plan with maps, branches or blocks, which the scheduler of a host cannot run."""
+        """Raise `PlanInvalid` for a plan with maps, branches or blocks, which a host's graph cannot run."""
         for index, step in enumerate(self.steps):
             if isinstance(step, Block) or not is_unconditional(step):
                 told = f"step {index} has each, when or steps, and the graph of this host runs plain steps"

@@ -162,7 +162,7 @@ class Scope:
             own = self._inside(index, step, inner)
         else:
             elements = own_elements(self.steps, index)
-            types = [_seen(of, elements.get(number)) for number, of in enumerate(self.types)]
+            types = [_seen(of, is_several=elements.get(number)) for number, of in enumerate(self.types)]
             own = Mapped(replace(self, types=types)._inside(index, step, inner))  # noqa: SLF001 - of the same class
         if step.otherwise is not None:
             if not 0 <= step.otherwise < index:
@@ -302,7 +302,7 @@ class Scope:
         raise PlanInvalid(code, told if told.startswith("step ") else f"step {self._name(index)} {told}")
 
 
-def _seen(of: Type, is_several: bool | None) -> Type:
+def _seen(of: Type, *, is_several: bool | None) -> Type:
     """Return the type of what an item sees of a step: of a map over the same list, its own element."""
     if is_several is not False:
         return of
@@ -310,7 +310,7 @@ def _seen(of: Type, is_several: bool | None) -> Type:
         case Mapped():
             return of.item
         case Either():
-            return Either(tuple(_seen(option, is_several) for option in of.options))
+            return Either(tuple(_seen(option, is_several=is_several) for option in of.options))
     return of
 
 

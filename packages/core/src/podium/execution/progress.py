@@ -1,0 +1,204 @@
+"""The steps of a round that have ended, and those that can start."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from heapq import heappop, heappush
+
+from podium.execution.context import RunContext
+from podium.execution.expansion import NOT_NEEDED
+from podium.execution.fit import Fit
+from podium.execution.graph import ABORTED, ENOUGH, DependencyGraph
+from podium.execution.node import Ending, StepNode, Unmet
+from podium.execution.reuse import Found, PaidSteps
+from podium.policy.rules import after
+from podium.types.outcome import CONDITION, Outcome, Problem, StepStatus
+
+_ENDED = Problem("ended", "all of its parts have ended")
+
+
+class Progress:
+    """Decides which steps can start, and ends the steps that need no call; it waits for nothing."""
+
+    def __init__(self, context: RunContext, graph: DependencyGraph, fit: Fit, paid: PaidSteps) -> None:
+        self._context = context
+        self._graph = graph
+        self._fit = fit
+        self._paid = paid
+        self._ended = 0
+        self._has_unwanted = False
+
+    def release(self, state: StepNode) -> list[StepNode]:
+        """Return the steps that can start after `state` has ended; end the steps that can never start."""
+        return self.decide(state.released())
+
+    def decide(self, states: Iterable[StepNode]) -> list[StepNode]:
+        """Return the steps that can start; end the steps that can never start, and check their dependents."""
+        ready: list[StepNode] = []
+        graph, todo = self._graph, deque(states)
+        while todo or graph.due:
+            if not todo:
+                todo += self._advanced(next(iter(graph.due)))
+                continue
+            state = todo.popleft()
+            match graph.verdict(state):
+                case "start":
+                    if self._shown(state):
+                        self._has_unwanted = self._has_unwanted or state.shown is not None
+                        ready += [] if state.expands else [state]
+                    else:
+                        todo += state.released()
+                case "skip":
+                    self.end(state, self._paid.never_ran(state, graph.lack(state)))
+                    todo += state.released()
+                case "end":
+                    assert state.unmet is not None
+                    status, problem = state.unmet
+                    self.end(state, self._paid.never_ran(state, problem, status))
+                    todo += state.released()
+                case "stand":
+                    self._stand_in(state)
+                    todo += state.released()
+                case "abort":
+                    for other in graph.live:
+                        self.give_up(other, ABORTED)
+            todo += graph.recheck
+            graph.recheck.clear()
+        return [state for state in ready if state.outcome is None]
+
+    def _shown(self, state: StepNode) -> bool:
+        """Set what a step sees, and begin a map or a block; end the step if a reference has no value."""
+        try:
+            self._graph.show(state)
+            if state.expands:
+                state.has_begun = self._context.now()
+                self._graph.expand(state)
+        except Unmet as unmet:
+            self.end(state, self._paid.never_ran(state, unmet.problem, unmet.status))
+            return False
+        return True
+
+    def _advanced(self, state: StepNode) -> Sequence[StepNode]:
+        """Let a map or a block go on; return the steps to decide on."""
+        del self._graph.due[state]
+        expansion = state.expansion
+        if expansion is None or state.outcome is not None:
+            return ()
+        found: list[StepNode] = []
+        ending = None if state.unmet is None else Ending(*state.unmet)
+        try:
+            found += expansion.advance() if ending is None else ()
+            ending = ending or expansion.ending()
+        except Unmet as unmet:
+            ending = Ending(unmet.status, unmet.problem)
+        for each in expansion.unneeded():
+            self.give_up(each, NOT_NEEDED)
+            found += each.released() if each.outcome is not None else ()
+        if ending is None:
+            return found
+        self._end_parts(state, Problem("cancelled", f"step {state.name} has ended"))
+        bare = self._paid.never_ran(state, ending.problem or _ENDED, ending.status)
+        now = self._context.now()
+        self.end(
+            state, replace(bare, text=ending.text, problem=ending.problem, started=state.has_begun, ended=now)
+        )
+        return [*found, *state.released()]
+
+    def _end_parts(self, state: StepNode, reason: Problem) -> None:
+        """Give up the unfinished items or turns of a map or block."""
+        for each in () if state.expansion is None else state.expansion.children:
+            self.give_up(each, reason)
+
+    def _stand_in(self, state: StepNode) -> None:
+        """End a step whose condition does not hold with the output of another step."""
+        assert state.step.otherwise is not None
+        other = state.frame.nodes[state.step.otherwise]
+        outcome = other.outcome
+        assert outcome is not None
+        state.stand_in, state.is_typed, state.written = other, other.is_typed, other.written
+        why = f"the output of step {other.name} stands for it"
+        bare = self._paid.never_ran(state, Problem("else", why), "ok")
+        if outcome.status == "ok":
+            self.end(state, replace(bare, text=outcome.text, problem=outcome.problem, stands_for=other.index))
+            return
+        status: StepStatus = "skipped" if other.is_dropped else "failed"
+        code = CONDITION if other.is_dropped else "dependency"
+        problem = Problem(code, f"{why}, which ended {outcome.status}")
+        self.end(state, replace(bare, status=status, problem=problem))
+
+    def settle(self, ready: list[StepNode]) -> list[StepNode]:
+        """End the steps that are paid for, refused or not needed, and return the other steps."""
+        ready = self._recalled(ready)
+        while ready and self._fit.refusal is not None:
+            for state in ready:
+                self.end(state, self._paid.never_ran(state, Problem.of(self._fit.refusal), "failed"))
+            ready = self._recalled([after for state in ready for after in self.release(state)])
+        if self._has_unwanted and self._graph.plan is not None:
+            self._has_unwanted = False
+            for state in self._graph.unwanted:
+                self.give_up(state, ENOUGH)
+            ready = [state for state in ready if state.outcome is None]
+        return ready
+
+    def _recalled(self, ready: Iterable[StepNode]) -> list[StepNode]:
+        """End the steps that are already paid for, in the order in which they ended; return the others."""
+        paid, todo, left = self._paid, deque(ready), list[StepNode]()
+        found: list[tuple[tuple[int, bool, int, int], Found]] = []
+        kept: tuple[StepNode, Outcome] | None = None
+        while todo or found or (kept := paid.kept(left)) is not None:
+            if todo:
+                state, outcome = todo.popleft(), None
+                if state.outcome is not None:
+                    continue
+                if state.acts:
+                    outcome = paid.recall(state)
+                elif (known := paid.find(state)) is not None:
+                    heappush(found, (known.order, known))
+                    continue
+                if outcome is None:
+                    left.append(state)
+                    continue
+            elif found:
+                known = heappop(found)[1]
+                state, outcome = known.state, paid.take(known)
+                if outcome is None:  # another step has taken it
+                    todo.append(state)
+                    continue
+            else:
+                assert kept is not None
+                state, outcome = kept
+            self.end(state, outcome)
+            todo += self.release(state)
+        return [state for state in left if state.outcome is None]
+
+    def give_up(self, state: StepNode, reason: Problem) -> None:
+        """Cancel a step that runs, and end another one; the end of another step cancels no action."""
+        if state.outcome is not None or state.reason is not None:
+            return
+        if state.acts and state.scope is not None:
+            return
+        state.reason = reason
+        self._end_parts(state, reason)
+        if state.scope is not None:
+            state.scope.cancel()
+        else:
+            self.end(state, self._paid.never_ran(state, reason))
+
+    def end(self, state: StepNode, outcome: Outcome) -> None:
+        """Set and tell the outcome of a step."""
+        if (outcome.shown, outcome.path) != (state.shown, state.path):
+            outcome = replace(outcome, shown=state.shown, path=state.path)
+        if state.acts and outcome.action is None:
+            outcome = replace(outcome, action="not_done")
+        state.outcome, state.rank = outcome, self._ended
+        state.is_whole = self._graph.is_whole(state)
+        self._ended += 1
+        if state.expansion is not None:
+            parts = (each.written for each in state.expansion.children)
+            state.written = state.reach.union(*parts)
+        elif state.visible is not None and not state.expands:
+            card = self._context.settings.pool.card_of(outcome.worker, state.call.worker)
+            state.written = after(card, state.labels)
+            state.is_typed = state.call.returns is not None or card.returns is not None
+        self._context.tell_step_ended(outcome, state.key, state.took)
+        self._graph.ended(state)
