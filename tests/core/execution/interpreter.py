@@ -221,6 +221,10 @@ class Interpreter:
         step, found = frame.steps[index], list[Out]()
         entries, is_number = self._entries(step, frame, behind, index)
         seen = [frame.outs[each] for each in step.access]
+        for each in () if isinstance(step, Block) else step.references:
+            if frame.outs[each].status != "ok" and not frame.outs[each].items:
+                is_dropped = frame.outs[each].dropped
+                raise End("skipped" if is_dropped else "failed", dropped=is_dropped)
         if seen and all(each.status != "ok" for each in seen) and not any(each.items for each in seen):
             raise End("skipped", dropped=all(each.dropped for each in seen))
         for position, (item, origin) in enumerate(entries):
