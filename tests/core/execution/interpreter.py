@@ -252,6 +252,7 @@ class Interpreter:
             has_failed = any(each.status == "failed" for each in found)
             return Out("failed" if has_failed else "skipped", dropped=not faults, items=tuple(found))
         value = Listing(each.value if each.status == "ok" else Gap(each.dropped) for each in found)
+        seen += frame.around if step.outer else ()
         whole = _sound(*ok, *behind, *seen, *(() if step.enough else faults))
         return Out("ok", dump(value), value, whole, items=tuple(found))
 
