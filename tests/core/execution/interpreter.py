@@ -221,6 +221,10 @@ class Interpreter:
         step, found = frame.steps[index], list[Out]()
         entries, is_number = self._entries(step, frame, behind, index)
         seen = [frame.outs[each] for each in step.access]
+        for each in () if isinstance(step, Block) else step.references:
+            if frame.outs[each].status != "ok" and not frame.outs[each].items:
+                is_dropped = frame.outs[each].dropped
+                raise End("skipped" if is_dropped else "failed", dropped=is_dropped)
         if seen and all(each.status != "ok" for each in seen) and not any(each.items for each in seen):
             raise End("skipped", dropped=all(each.dropped for each in seen))
         for position, (item, origin) in enumerate(entries):
@@ -248,6 +252,7 @@ class Interpreter:
             has_failed = any(each.status == "failed" for each in found)
             return Out("failed" if has_failed else "skipped", dropped=not faults, items=tuple(found))
         value = Listing(each.value if each.status == "ok" else Gap(each.dropped) for each in found)
+        seen += frame.around if step.outer else ()
         whole = _sound(*ok, *behind, *seen, *(() if step.enough else faults))
         return Out("ok", dump(value), value, whole, items=tuple(found))
 

@@ -212,6 +212,17 @@ BRANCHES: dict[str, Case] = {
     "both, if one reads the other": Case(
         [TYPED, call("A", when=IS), call("B", 1, when=IS)], HAS_X, {"1": "ok"}, "ok = did B", ["go", "A", "B"]
     ),
+    "both, if one reads the other item by item": Case(
+        [
+            call("go", returns={"x": "integer", "list": ["string"]}),
+            call("A {{item}}", each="{{0.list}}", when=IS),
+            call("B {{item}}", 1, each="{{0.list}}", when=IS),
+        ],
+        {"go": {"x": 1, "list": ["p"]}},
+        {"1": "ok"},
+        'ok = ["did B p"]',
+        ["go", "A p", "B p"],
+    ),
     "an action": Case(
         [TYPED, call("A", worker=1, when=IS), call("B", when=IS)],
         HAS_X,

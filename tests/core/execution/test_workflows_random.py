@@ -66,8 +66,9 @@ class Stage:
 
 def compare(result: Result, told: Interpreter) -> None:
     """Check that all executions of a run ended as the interpreter says."""
-    got = {name_of(each): (each.status, each.text if each.status == "ok" else "") for each in result.outcomes}
-    got |= {each: ("cancelled", "") for each in cancelled_in(result)}
+    last_first = reversed(result.outcomes)  # superseded outcomes follow, with the same names
+    got = {name_of(each): (each.status, each.text if each.status == "ok" else "") for each in last_first}
+    got |= dict.fromkeys(cancelled_in(result), ("cancelled", ""))
     wanted = {name: (out.status, out.text if out.status == "ok" else "") for name, out in told.outs.items()}
     unneeded = cancelled_in(result)
     wrong = {
