@@ -97,23 +97,24 @@ class Gate:
 
     def _check(self, batch: Batch, nodes: Sequence[StepNode], expected: Spend) -> None:
         """Raise `LimitExceeded` if an amount, and what the other steps need, is more than is left."""
-        besides = [
-            self._fit.floor(each).times(sum(1 for _ in calls_in([each.step])))
-            for each in self._graph.states
-            if each.expansion is None and each.needs_call and each not in batch.node.followers
-        ]
+        besides = self._besides(batch)
         what = (
             f"{self._told(batch, nodes)}, and the steps that the answer needs besides, are expected to need"
         )
         self._context.ledger.spare(expected, *besides, what=what)
 
+    def _besides(self, batch: Batch) -> list[Spend]:
+        """Return the least that the other steps of the plan need."""
+        return [
+            self._fit.floor(each).times(sum(1 for _ in calls_in([each.step])))
+            for each in self._graph.states
+            if each.expansion is None and each.needs_call and each not in batch.node.followers
+        ]
+
     async def _asked(self, batch: Batch, nodes: Sequence[StepNode], amount: Amount) -> Problem | None:
         """Ask for approval if the total of the run is above a threshold, and was not approved."""
         above, context = self._context.policy.thresholds, self._context
-        spent = context.ledger.spent
-        total = Spend(
-            spent.calls + amount.expected.calls, cost=total_cost([spent.cost, amount.expected.cost])
-        )
+        total = _added([context.ledger.spent, amount.expected, *self._besides(batch)])
         over = [
             name
             for name, most in above.items()

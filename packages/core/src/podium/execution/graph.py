@@ -104,6 +104,10 @@ class DependencyGraph:
         following = max([1, *(other.following for other in self._superseded if other.index == index)])
         state = StepNode(index, step, following, frame=frame, number=number, **place)
         state.acts = not state.expands and settings.acts(state.call.worker)
+        if state.parent is not None:
+            state.reach = state.parent.node.reach
+        if state.origin is not None:
+            state.reach |= state.origin.written
         self._connect(state)
         labels = (
             {seen: label_of(frame.steps[seen], seen) for seen in range(number)}

@@ -100,7 +100,7 @@ class Frame:
     def later_branches(self, node: "StepNode") -> Sequence["StepNode"]:
         """Return the branches at the end after a branch that no other step reads; they come first."""
         row = branches(self.steps)
-        if node.number not in row[:-1] or node.acts or node.dependents or node.waiters:
+        if node.number not in row[:-1] or node.acts or node.dependents or node.waiters or node.followers:
             return ()
         return [self.nodes[index] for index in row if index > node.number and index < len(self.nodes)]
 

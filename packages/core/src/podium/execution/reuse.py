@@ -1,6 +1,6 @@
 """The steps of a round that need no call: their results are paid for, or their actions were carried out."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import NamedTuple
@@ -25,6 +25,7 @@ from podium.secrets import scrub
 from podium.types.outcome import Action, Call, Outcome, Problem, StepStatus, totals
 from podium.types.plan import Plan
 from podium.types.references import renumbered
+from podium.types.result import STALE
 from podium.types.steps import Step, step_to_json, worker_of
 from podium.workers.worker import StepInput, VisibleStep
 
@@ -151,6 +152,8 @@ class PaidSteps:
 
     def kept(self, ready: Sequence[StepNode]) -> tuple[StepNode, Outcome] | None:
         """Return a recorded step that saw only a part of its inputs, with its outcome; `None` for no step."""
+        if (found := self.made_from_gap(ready)) is not None:
+            return found
         paid_results, graph = self.context.paid_results, self.graph
         if self.context.request.refresh or not self._has_results:
             return None
@@ -170,6 +173,39 @@ class PaidSteps:
                     return state, outcome
                 state.key, state.exact = keys
         return None
+
+    def made_from_gap(self, ready: Iterable[StepNode]) -> tuple[StepNode, Outcome] | None:
+        """Return a step whose recorded result was made from the incomplete list of a map, or from a loop that
+        did not converge, with its outcome; `None` for no step.
+        """
+        gaps = self.context.paid_results.gaps
+        if not gaps or self.context.request.refresh:
+            return None
+        for state in ready:
+            for each in state.inputs:
+                for gap in () if state.acts else gaps.get((self.number, each.index), ()):
+                    outcome = self._with_gap(state, each, gap)
+                    if outcome is not None:
+                        return state, outcome
+        return None
+
+    def _with_gap(self, state: StepNode, each: StepNode, gap: Outcome) -> Outcome | None:
+        """Return the recorded result of a step that saw an earlier output of another step; else `None`."""
+        visible = [
+            replace(shown, output=gap.text) if shown.step == each.number and not shown.where else shown
+            for shown in state.visible or ()
+        ]
+        keys = state.key, state.exact
+        self._set_keys(state, visible)
+        outcome = self._taken(self.context.paid_results, state.key, state.index)
+        if outcome is None:
+            state.key, state.exact = keys
+            return None
+        price = f", which cost ${outcome.cost:.4f}," if outcome.cost else ""
+        told = f"it was made before step {each.name} was complete: to make it again{price}"
+        return replace(
+            outcome, problem=Problem(STALE, f"{told} resume the run with refresh=True (--refresh)")
+        )
 
     def _known(self, state: StepNode) -> list[tuple[PaidResults, str]]:
         """Return the collections of paid results, each with the key of the step in it."""

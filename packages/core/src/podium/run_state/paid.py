@@ -85,6 +85,8 @@ class PaidResults:
     """By round and step: the tokens of the longest answer that was allowed, if the answer was cut."""
     allows_more: bool = False
     """Whether the run has higher limits now, so that a cut answer is asked for again."""
+    gaps: dict[tuple[int, int], list[Outcome]] = field(default_factory=dict)
+    """By round and step: the incomplete outputs of maps and loops, from which other results may be made."""
     _outcomes: dict[str, list[tuple[int, Outcome]]] = field(default_factory=dict)
     """Outcomes by `step_key`, each with its number in the order of `add`."""
     _added: int = 0
@@ -177,6 +179,8 @@ def paid_results_of(state: RunState, workers: Sequence[str]) -> PaidResults:
         # A step does not run again if it failed during a pause.
         if not runs_again(end.outcome, latest if position < standing else inf):
             paid.add_end(end, end.outcome)
+        if not end.key and end.outcome.status == "ok" and end.outcome.problem is not None:
+            paid.gaps.setdefault((end.round, end.step), []).append(end.outcome)
     current = paid.round(paid.latest)
     if not state.is_planned and current.ready is not None and current.ready.is_fallback:
         # A plan that was given to the run has no proposals.
