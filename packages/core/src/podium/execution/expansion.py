@@ -20,7 +20,7 @@ class Parts(Protocol):
     """What maps and blocks ask of the graph of their round."""
 
     due: dict[StepNode, None]
-    """The maps and blocks that can go on."""
+    """The maps and blocks that can continue."""
 
     @property
     def limits(self) -> Limits:
@@ -39,7 +39,7 @@ class Parts(Protocol):
         """Take an item again when elements of another map are known."""
 
     def touch(self, state: StepNode, lineage: Lineage) -> None:
-        """Let the items go on that wait for elements of a map."""
+        """Continue the items that wait for elements of a map."""
 
 
 class Item(NamedTuple):
@@ -428,7 +428,7 @@ def _beginnings(lineage: Lineage) -> list[Lineage]:
 
 
 def _is_neutral(child: StepNode) -> bool:
-    """Return whether an item without an output is no fault: skipped by conditions, or not needed."""
+    """Return whether an item without an output does not count as failed: skipped by conditions, or not needed."""
     problem = None if child.outcome is None else child.outcome.problem
     return child.is_dropped or (problem is not None and problem.code == NOT_NEEDED.code)
 
@@ -487,6 +487,6 @@ def told_items(nodes: Sequence[StepNode]) -> str:
 
 
 def _code(nodes: Sequence[StepNode], otherwise: str = "") -> str:
-    """Return `limit` if a step has this problem, else another code: by default that of the first problem."""
+    """Return `limit` if a step has this problem, else another code: by default the first code."""
     codes = [each.outcome.problem.code for each in nodes if each.outcome and each.outcome.problem]
     return LimitExceeded.code if LimitExceeded.code in codes else otherwise or (codes or ["missing"])[0]

@@ -52,7 +52,7 @@ class DependencyGraph:
         self.open_parts: dict[str, dict[StepNode, None]] = {}
         """The executions that have not called a worker, by the name of their step in the plan."""
         self.due: dict[StepNode, None] = {}
-        """The maps and blocks that can go on."""
+        """The maps and blocks that can continue."""
         self.recheck: list[StepNode] = []
         """The steps to decide on again, because a later branch was decided."""
         self._waiting: dict[StepNode, dict[Lineage, list[tuple[Items, Item]]]] = {}
@@ -197,7 +197,7 @@ class DependencyGraph:
         return again
 
     def end_unseen(self, frame: Frame, references: Iterable[Reference] = ()) -> None:
-        """Skip the steps of a frame that cannot reach its answer, and are no actions."""
+        """Skip the steps of a frame that cannot reach its answer and do not act."""
         steps = frame.steps
         ends = [
             *(branches(steps) or [len(steps) - 1]),
@@ -214,7 +214,7 @@ class DependencyGraph:
         self._waiting.setdefault(other, {}).setdefault(lineage, []).append((items, item))
 
     def touch(self, state: StepNode, lineage: Lineage) -> None:
-        """Let the items go on that wait for elements of a map with this lineage."""
+        """Continue the items that wait for elements of a map with this lineage."""
         waiting = self._waiting.get(state)
         for length in range(1, len(lineage) + 1) if waiting else ():
             assert waiting is not None
@@ -222,7 +222,7 @@ class DependencyGraph:
                 items.again(item)
 
     def _wake(self, state: StepNode) -> None:
-        """Let all items go on that wait for elements of a map, which has begun or ended."""
+        """Continue all items that wait for elements of a map, which has begun or ended."""
         for waiting in self._waiting.pop(state, {}).values():
             for items, item in waiting:
                 items.again(item)

@@ -409,7 +409,7 @@ class Expansion(ABC):
         self.left -= 1
 
     def unneeded(self) -> Iterable[StepNode]:
-        """Return the children that need not go on."""
+        """Return the children that are not needed any more."""
         return ()
 
     def replaces(self, old: StepNode, new: StepNode) -> None:

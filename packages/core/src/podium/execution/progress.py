@@ -14,8 +14,6 @@ from podium.execution.reuse import Found, PaidSteps
 from podium.policy.rules import after
 from podium.types.outcome import CONDITION, Outcome, Problem, StepStatus
 
-_ENDED = Problem("ended", "all of its parts have ended")
-
 
 class Progress:
     """Decides which steps can start, and ends the steps that need no call; it waits for nothing."""
@@ -79,7 +77,7 @@ class Progress:
         return True
 
     def _advanced(self, state: StepNode) -> Sequence[StepNode]:
-        """Let a map or a block go on; return the steps to decide on."""
+        """Continue a map or a block, and return the steps to decide on."""
         del self._graph.due[state]
         expansion = state.expansion
         if expansion is None or state.outcome is not None:
@@ -97,11 +95,9 @@ class Progress:
         if ending is None:
             return found
         self._end_parts(state, Problem("cancelled", f"step {state.name} has ended"))
-        bare = self._paid.never_ran(state, ending.problem or _ENDED, ending.status)
+        bare = self._paid.never_ran(state, ending.problem, ending.status)
         now = self._context.now()
-        self.end(
-            state, replace(bare, text=ending.text, problem=ending.problem, started=state.has_begun, ended=now)
-        )
+        self.end(state, replace(bare, text=ending.text, started=state.has_begun, ended=now))
         return [*found, *state.released()]
 
     def _end_parts(self, state: StepNode, reason: Problem) -> None:
@@ -117,7 +113,7 @@ class Progress:
         assert outcome is not None
         state.stand_in, state.is_typed, state.written = other, other.is_typed, other.written
         why = f"the output of step {other.name} stands for it"
-        bare = self._paid.never_ran(state, Problem("else", why), "ok")
+        bare = self._paid.never_ran(state, None, "ok")
         if outcome.status == "ok":
             self.end(state, replace(bare, text=outcome.text, problem=outcome.problem, stands_for=other.index))
             return

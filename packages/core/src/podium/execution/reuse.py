@@ -98,7 +98,9 @@ class PaidSteps:
         caps = self.context.paid_results.caps
         return self.lost(index), None if cut is None else (cut, caps[self.number, index])
 
-    def never_ran(self, state: StepNode, problem: Problem, status: StepStatus | None = None) -> Outcome:
+    def never_ran(
+        self, state: StepNode, problem: Problem | None, status: StepStatus | None = None
+    ) -> Outcome:
         """Return the outcome of a step that did not run, with its earlier calls."""
         calls = self.lost(state.index)
         return Outcome(
@@ -113,7 +115,7 @@ class PaidSteps:
         )
 
     def find(self, state: StepNode) -> Found | None:
-        """Return the paid result of a step that is no action; `None` if it needs a call."""
+        """Return the paid result of a step that does not act; `None` if it needs a call."""
         if state.acts or state.index in self._cut or not self._has_results:
             return None
         for later, (results, key) in enumerate(self._known(state)):
@@ -175,9 +177,7 @@ class PaidSteps:
         return None
 
     def made_from_gap(self, ready: Iterable[StepNode]) -> tuple[StepNode, Outcome] | None:
-        """Return a step whose recorded result was made from the incomplete list of a map, or from a loop that
-        did not converge, with its outcome; `None` for no step.
-        """
+        """Return a step whose recorded result was made from an incomplete map or loop, with its outcome."""
         gaps = self.context.paid_results.gaps
         if not gaps or self.context.request.refresh:
             return None

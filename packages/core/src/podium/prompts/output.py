@@ -76,7 +76,7 @@ def output_in(
 ) -> str:
     """Return the value in an answer as compact JSON; `constraint` asked for it.
 
-    The JSON may be fenced, and have words around it. An answer that is no JSON is a string.
+    The JSON may be fenced, and have words around it. Another answer is a string.
 
     Raises:
         BadOutput: the answer has no JSON, or the value does not fit the schema.

@@ -204,7 +204,7 @@ def _values_of(step: Step, visible: Sequence[VisibleStep]) -> dict[Reference, An
         try:
             values[part] = value_at(read_json(output), part.path, part) if output else ""
         except ValueError as error:
-            raise BadValue(f"{part} leads to nothing: the output of step {part.root} is no JSON") from error
+            raise BadValue(f"{part} leads to nothing: the output of step {part.root} is not JSON") from error
     return values
 
 

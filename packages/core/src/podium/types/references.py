@@ -164,7 +164,7 @@ def bad_reference(step: str, reference: str) -> str:
 
 
 def compact(value: Any) -> str:
-    """Return a value as compact JSON; raise `TypeError` or `ValueError` if it is no JSON value."""
+    """Return a value as compact JSON; raise `TypeError` or `ValueError` for another value."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
