@@ -428,7 +428,7 @@ def _beginnings(lineage: Lineage) -> list[Lineage]:
 
 
 def _is_neutral(child: StepNode) -> bool:
-    """Return whether an item without an output does not count as failed: skipped by conditions, or not needed."""
+    """Return whether an item without an output is not counted as failed: skipped, or not needed."""
     problem = None if child.outcome is None else child.outcome.problem
     return child.is_dropped or (problem is not None and problem.code == NOT_NEEDED.code)
 
