@@ -38,11 +38,16 @@ class Stage:
         )
         self.scope: anyio.CancelScope | None = None
         self.asked: list[Asked] = []
-        self.done: list[Asked] = []
+        self._ended: list[tuple[float, Asked]] = []
         self.workers = [
             Actor(Card(name=name, price=FREE), self._act(number))
             for number, name in enumerate(("ann", "bob"))
         ]
+
+    @property
+    def done(self) -> list[Asked]:
+        """The calls that have ended, without those that a cancel met at the same moment."""
+        return [asked for _, asked in self._ended]
 
     def _act(self, number: int) -> Any:
         async def act(request: Request) -> AsyncGenerator[str | Completion, None]:
@@ -50,11 +55,12 @@ class Stage:
             self.asked.append(asked)
             if len(self.asked) == self._last and self.scope is not None:
                 self.scope.cancel()
+                self._ended = [each for each in self._ended if each[0] < anyio.current_time()]
             await anyio.sleep(self._random.randrange(5) * TICK)
             text = answer(*asked, failing=self._failing)
             if text is None:
                 raise WorkerRefused("no")
-            self.done.append(asked)
+            self._ended.append((anyio.current_time(), asked))
             yield Completion(text, usage=Usage(7, 3))
 
         return act

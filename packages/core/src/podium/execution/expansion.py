@@ -211,7 +211,7 @@ class Items(Expansion):
             origin=item.source or self._list,
         )
         if item.value is None:
-            child.unmet = _why_skipped(item.source)
+            child.unmet = _why_skipped(item.source or self._list)
         self.children.append(child)
         self.left += 1
         for begin in _beginnings(item.lineage):
@@ -434,9 +434,9 @@ def _is_neutral(child: StepNode) -> bool:
 
 
 def _why_skipped(source: StepNode | None) -> tuple[StepStatus, Problem]:
-    """Return why an item without a value is skipped."""
-    name = "its item" if source is None else f"item {source.name}"
-    if source is not None and _is_neutral(source):
+    """Return why an item without a value is skipped; `source` is the item, or the list, from which it came."""
+    name = "its item" if source is None else f"its item, of step {source.name},"
+    if source is not None and (_is_neutral(source) or source.is_whole):
         return "skipped", Problem(CONDITION, f"{name} was not needed, or was skipped")
     return "skipped", Problem("dependency", f"{name} has no output")
 

@@ -314,10 +314,13 @@ class DependencyGraph:
 
     def _check_references(self, state: StepNode) -> None:
         """Raise `Unmet` if what a step refers to, or all that it sees, has no output."""
-        seen = [each for each in state.inputs if each.outcome is not None]
-        for number in state.step.references if isinstance(state.step, Step) else ():
-            other = state.seen(number)
-            if other in seen and not other.is_good:
+        numbers = state.step.references if isinstance(state.step, Step) else ()
+        named = [state.seen(number) for number in numbers]
+        if state.step.each is not None:
+            found = [state.target(reference) for reference in waits_of(state.step)]
+            named += [target[0] for target in found if target is not None]
+        for other in named:
+            if other.outcome is not None and not other.is_good:
                 other.value  # noqa: B018 - raises why there is none
         others = state.step.previous or state.step.outer
         if state.inputs and not others and all(each.is_dropped for each in state.inputs):
@@ -341,7 +344,9 @@ class DependencyGraph:
         numbers = state.step.references if isinstance(state.step, Step) else ()
         if not all(state.seen(number).is_good for number in numbers):
             return False
-        return bool(state.good) or (state.step.previous and bool(self._before(state).visible))
+        sees_elements = len(state.inputs) < len(state.step.access)  # which the items of a map see
+        before = state.step.previous and bool(self._before(state).visible)
+        return bool(state.good) or before or sees_elements
 
     @property
     def able(self) -> set[int]:

@@ -255,6 +255,14 @@ class StepNode:
         return self.visible is None and self.outcome is None
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether the step was cancelled, and not because others are enough."""
+        outcome = self.outcome
+        if outcome is None or outcome.status != "cancelled" or outcome.problem is None:
+            return False
+        return outcome.problem.code == "cancelled"
+
+    @property
     def is_wanted(self) -> bool:
         """Whether another step waits for this step, or was made without it in an earlier process."""
         if any(state.outcome is None for state in self.followers):
@@ -336,6 +344,8 @@ class StepNode:
         if self.is_dropped:
             told = f"it refers to step {self.name}, which was skipped"
             raise Unmet("skipped", Problem(CONDITION, told))
+        if self.is_stopped:
+            raise Unmet("cancelled", Problem("cancelled", "the run was stopped"))
         if outcome is None or outcome.status != "ok":
             status = "has not ended" if outcome is None else f"ended {outcome.status}"
             raise Unmet("failed", Problem("dependency", f"it refers to step {self.name}, which {status}"))

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from podium.execution.context import RunContext
 from podium.execution.expansion import NOT_NEEDED
 from podium.execution.fit import Fit
-from podium.execution.graph import ABORTED, ENOUGH, DependencyGraph
+from podium.execution.graph import ABORTED, ENOUGH, STOPPED, DependencyGraph
 from podium.execution.node import Ending, StepNode, Unmet
 from podium.execution.reuse import Found, PaidSteps
 from podium.policy.rules import after
@@ -87,6 +87,8 @@ class Progress:
         try:
             found += expansion.advance() if ending is None else ()
             ending = ending or expansion.ending()
+            if ending is not None and any(each.is_stopped for each in expansion.children):
+                ending = Ending("cancelled", STOPPED)
         except Unmet as unmet:
             ending = Ending(unmet.status, unmet.problem)
         for each in expansion.unneeded():
