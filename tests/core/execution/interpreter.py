@@ -108,10 +108,18 @@ class Interpreter:
         late = [index for index in row[:-1] if index not in read]  # they wait for later conditions
         for index in [each for each in range(len(frame.steps)) if each not in late] + late[::-1]:
             is_passed = index in late and any(frame.outs[each].holds for each in row if each > index)
+            is_passed = is_passed and self._holds(frame, index)
             skips = is_passed or index not in needed
             out = SKIPPED if skips else self._step(frame, index)
             frame.outs[index] = self.outs[f"{frame.prefix}{index}"] = out
         return frame.answer
+
+    def _holds(self, frame: Frame, index: int) -> bool:
+        when = frame.steps[index].when
+        try:
+            return when is None or self._test(when, frame, [])
+        except End:
+            return False
 
     def _step(self, frame: Frame, index: int) -> Out:
         step, behind = frame.steps[index], list[Out]()

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncGenerator
 from copy import deepcopy
+from math import inf
 from random import Random
 from typing import Any
 
@@ -39,14 +40,20 @@ class Stage:
         self.scope: anyio.CancelScope | None = None
         self.asked: list[Asked] = []
         self._ended: list[tuple[float, Asked]] = []
+        self._stopped = inf
         self.workers = [
             Actor(Card(name=name, price=FREE), self._act(number))
             for number, name in enumerate(("ann", "bob"))
         ]
 
     @property
+    def met(self) -> list[Asked]:
+        """The calls that ended at the moment of the cancel, whose answers may not be recorded."""
+        return [asked for at, asked in self._ended if at >= self._stopped]
+
+    @property
     def done(self) -> list[Asked]:
-        """The calls that have ended, without those that a cancel met at the same moment."""
+        """The calls that have ended."""
         return [asked for _, asked in self._ended]
 
     def _act(self, number: int) -> Any:
@@ -55,7 +62,7 @@ class Stage:
             self.asked.append(asked)
             if len(self.asked) == self._last and self.scope is not None:
                 self.scope.cancel()
-                self._ended = [each for each in self._ended if each[0] < anyio.current_time()]
+                self._stopped = anyio.current_time()
             await anyio.sleep(self._random.randrange(5) * TICK)
             text = answer(*asked, failing=self._failing)
             if text is None:
@@ -141,7 +148,9 @@ def test_after_a_cancel_a_run_repeats_what_was_in_flight(
         return await second.conductor(plan, journal).resume("R")
 
     compare(anyio.run(body, backend_options=OPTIONS), expected(plan))
-    assert Counter(first.done) + Counter(second.asked) == paid_for(expected(plan))
+    paid, needed = Counter(first.done) + Counter(second.asked), paid_for(expected(plan))
+    assert not needed - paid
+    assert paid - needed <= Counter(first.met)
 
 
 @given(workflows(failing=7), SEEDS, st.integers(1, 12))
@@ -156,7 +165,8 @@ def test_after_a_cancel_failures_end_as_they_would(steps: list[dict[str, Any]], 
         return await second.conductor(plan, journal).resume("R")
 
     compare(anyio.run(body, backend_options=OPTIONS), expected(plan, failing=7))
-    assert not (Counter(first.done) + Counter(second.done)) - paid_for(expected(plan, failing=7))
+    paid = Counter(first.done) + Counter(second.done)
+    assert paid - paid_for(expected(plan, failing=7)) <= Counter(first.met)
 
 
 @given(workflows(), SEEDS)

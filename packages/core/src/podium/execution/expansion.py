@@ -406,11 +406,10 @@ class Turns(Expansion):
         return Ending("failed", Problem(_code([answer]), told))
 
     def _causes(self, answer: StepNode) -> Sequence[StepNode]:
-        """Return the failed steps of the turn, or the step that is its answer."""
+        """Return the steps of the turn that failed on their own, or the step that is its answer."""
         assert self.frame is not None
-        failed = [
-            each for each in self.frame.nodes if each.outcome is not None and each.outcome.status == "failed"
-        ]
+        ended = [(each, each.outcome) for each in self.frame.nodes if each.outcome is not None]
+        failed = [each for each, end in ended if end.status == "failed" and not end.follows]
         return failed or [answer]
 
     @property
@@ -434,7 +433,7 @@ def _is_neutral(child: StepNode) -> bool:
 
 
 def _why_skipped(source: StepNode | None) -> tuple[StepStatus, Problem]:
-    """Return why an item without a value is skipped; `source` is the item, or the list, from which it came."""
+    """Return why an item without a value is skipped; it came from the item or the list `source`."""
     name = "its item" if source is None else f"its item, of step {source.name},"
     if source is not None and (_is_neutral(source) or source.is_whole):
         return "skipped", Problem(CONDITION, f"{name} was not needed, or was skipped")
@@ -473,7 +472,7 @@ def _problem(node: StepNode) -> Problem | None:
     return found[0] if found else None
 
 
-_TOLD = 3
+_TOLD, _MOST_CHARS = 3, 160
 
 
 def told_items(nodes: Sequence[StepNode]) -> str:
@@ -481,7 +480,10 @@ def told_items(nodes: Sequence[StepNode]) -> str:
     told = []
     for node in nodes[:_TOLD]:
         problem = _problem(node) if node.is_good else node.outcome.problem if node.outcome else None
-        told.append(f"step {node.name}: {problem.message if problem else 'it has no output'}")
+        message = problem.message if problem is not None else "it has no output"
+        told.append(
+            f"step {node.name}: {message if len(message) <= _MOST_CHARS else message[:_MOST_CHARS] + '…'}"
+        )
     more = f"; and {len(nodes) - _TOLD} more" if len(nodes) > _TOLD else ""
     return "; ".join(told) + more
 

@@ -143,6 +143,11 @@ class Outcome(Billed):
         return is_skipped and self.problem.code in (CONDITION, NO_BRANCH)  # type: ignore[union-attr]
 
     @property
+    def follows(self) -> bool:
+        """Whether the step has no output because another step has none."""
+        return self.status == "skipped" or (self.problem is not None and self.problem.code == "dependency")
+
+    @property
     def name(self) -> str:
         """The name of the execution: its path, or the number of a step of the plan."""
         return self.path or str(self.step)

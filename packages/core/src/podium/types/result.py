@@ -384,13 +384,6 @@ def used(current: Round) -> list[Outcome]:
     return [outcomes[index] for index in behind]
 
 
-def _follows(outcome: Outcome) -> bool:
-    """Return whether a step has no output because another step has none."""
-    return outcome.status == "skipped" or (
-        outcome.problem is not None and outcome.problem.code == "dependency"
-    )
-
-
 def _with_causes(plan: Plan, outcomes: Sequence[Outcome], steps: Iterable[int]) -> set[int]:
     """Return these steps, and the steps without an output that they depend on."""
     met, todo = set[int](), list(steps)
@@ -398,7 +391,7 @@ def _with_causes(plan: Plan, outcomes: Sequence[Outcome], steps: Iterable[int]) 
         index = todo.pop()
         if index not in met:
             met.add(index)
-            if _follows(outcomes[index]):
+            if outcomes[index].follows:
                 todo += [seen for seen in depends_on(plan.steps[index]) if outcomes[seen].status != "ok"]
     return met
 
@@ -463,7 +456,7 @@ def _failure(current: Round) -> Problem | None:
             return Problem(NO_BRANCH, "no branch of the plan ran, so there is no answer")
         behind = _with_causes(current.plan, outcomes, [last.step])
         causes = [outcomes[index] for index in sorted(behind) if outcomes[index].status == "failed"]
-        causes = [outcome for outcome in causes if not _follows(outcome)] or causes
+        causes = [outcome for outcome in causes if not outcome.follows] or causes
     causes = causes or [outcome for outcome in outcomes if outcome.status == "failed"] or list(outcomes[-1:])
     if causes:
         waits = [each.problem.retry_after or 0.0 for each in causes if each.problem is not None]
@@ -477,7 +470,7 @@ def _failure(current: Round) -> Problem | None:
 
 def _list_causes(outcomes: Sequence[Outcome]) -> str:
     """Return the problems of steps without an output, and the numbers of steps skipped because of them."""
-    causes = [outcome for outcome in outcomes if not _follows(outcome)] or outcomes
+    causes = [outcome for outcome in outcomes if not outcome.follows] or outcomes
     skipped = _names(outcome for outcome in outcomes if outcome not in causes)
     return _list(causes) + (f"; therefore skipped: {skipped}" if skipped else "")
 
