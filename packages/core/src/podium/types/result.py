@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from podium.errors import LimitExceeded
 from podium.secrets import scrub
+from podium.types.explain import explain_round, spent
 from podium.types.messages import Part
 from podium.types.outcome import (
     NO_BRANCH,
@@ -16,8 +17,6 @@ from podium.types.outcome import (
     Proposal,
     Round,
     answering,
-    explain_round,
-    spent,
     total_cost,
     usage_note,
 )
