@@ -169,7 +169,7 @@ def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -
                 return await verdict_on_step(screen, action.name, asked, is_fan_out=not action.worker)
             return await verdict_on(screen, request.plan, conductor)
 
-    return Policy(approve=ask, ask=conductor.policy.ask)
+    return Policy(approve=ask, ask=conductor.policy.ask, ask_above=conductor.policy.thresholds)
 
 
 async def verdict_on_step(screen: Screen, name: str, asked: str, *, is_fan_out: bool) -> bool | str:

@@ -123,13 +123,15 @@ class RunTable:
         if outcome is None and step.since is not None and self.now is not None:
             took = duration(self.now - step.since)
         sees = (", ".join(map(str, step.sees)),) if self.width >= _WIDE else ()
-        task = ": ".join(filter(None, [step.counts, step.subtask]))
+        task = ": ".join(filter(None, [step.waits or step.counts, step.subtask]))
         cells = (self._one_line(task), *sees, self._state(step), tokens, cost, took)
         return label, *(Text(cell, "dim" if step.status == "skipped" else "") for cell in cells)
 
     def _state(self, step: StepRow) -> str:
         if step.outcome is not None:
             return "reused" if step.outcome.reused else step.outcome.status
+        if step.waits:
+            return "waits"
         if self.now is None:
             return "not ended" if step.calls or step.inside is not None else "not begun"
         return step.status if step.again is None else f"retry {max(0.0, step.again - self.now):.0f}s"

@@ -62,7 +62,9 @@ class StepRow:
     inside: Executions | None
     """The items of a map, or the turns of a loop; `None` without one."""
     counts: str
-    """Their number in words, or what a map waits for; empty without them."""
+    """Their number in words; empty without them."""
+    waits: str
+    """The items or turns that wait for an approval, in words; empty without them."""
 
     @property
     def tokens(self) -> int:
@@ -197,8 +199,9 @@ class RunRow:
             counts = inside.executions.told(step, inside.items)
             if status == "waiting" and inside.since is not None and self.state.end is None:
                 status, since = "running", inside.since
-        if (asked := self.state.asked.get((current.number, index))) is not None and asked.is_fan_out:
-            counts = f"waits for approval: {asked.asked}"
+        asked, waits = self.state.asked.get((current.number, index)), ""
+        if asked is not None and asked.is_fan_out:
+            status, outcome, waits = "waiting", None, asked.asked
         return StepRow(
             number=str(index) if plan is None else plan.numbered(index),
             worker=worker if begun is None else begun.worker,
@@ -213,6 +216,7 @@ class RunRow:
             runs=[run for run in self.runs.values() if run.state.parent in parents],
             inside=None if inside is None else inside.executions,
             counts=counts,
+            waits=waits,
         )
 
 
