@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 from rich.console import Console
+from servers.chat_server import ChatServer
 from typer.testing import Result as Ran
 
 from podium import Card, Conductor, FunctionWorker, Plan, Result, Retry
@@ -120,7 +121,9 @@ def test_a_run_is_shown_with_counts(shown: Callable[..., str], journal: SqlJourn
 
 
 @pytest.mark.long
-def test_runs_are_compared_and_verified(shown: Callable[..., str], journal: SqlJournal) -> None:
+def test_runs_are_compared_replayed_and_verified(
+    shown: Callable[..., str], podium: Podium, journal: SqlJournal, server: ChatServer
+) -> None:
     """Sums have the items; a difference in the items is told with their number."""
     ran(conductor(journal, 6))
     ran(conductor(journal, 4), "other")
@@ -129,6 +132,12 @@ def test_runs_are_compared_and_verified(shown: Callable[..., str], journal: SqlJ
     assert "step 2" not in differences
     assert shown("audit", "verify").endswith("2 runs verified")
     assert "2 runs" in shown("runs")
+    again = json.loads(podium("resume", "flow", "--replay", "--json").stdout)
+    differences = shown("show", "flow", again["run_id"])
+    assert "step 1 cost $0.0500 $0" in differences
+    assert "step 2 cost $0.0300 $0" in differences
+    assert "executions" not in differences
+    assert not server.calls
 
 
 def test_failed_items_of_a_map_with_enough_are_named() -> None:
