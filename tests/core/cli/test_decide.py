@@ -91,7 +91,7 @@ def test_an_approval_of_one_action(podium: Podium, journal: SqlJournal) -> None:
     ("words", "told"),
     [
         (("refuse",), "needs a reason"),
-        (("done",), "add --action N"),
+        (("done",), "add --action STEP"),
         (
             ("approve", "--action", "0", "--step", "0", "--subtask", "x"),
             "only an approved plan can be changed",

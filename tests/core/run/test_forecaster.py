@@ -225,3 +225,61 @@ def test_free_work_is_forecast_as_free(worker: Worker) -> None:
     made = forecast(plan_of((0, "one", ())), Pool([worker]), Limits())
     assert made.cost == _exactly(0.0)
     assert made.output_tokens.likely > 0
+
+
+LIST = {"worker": 0, "subtask": "list", "access": [], "returns": ["string"]}
+ITEM = {"worker": 0, "subtask": "{{item}}", "access": []}
+SUM = {"worker": 0, "subtask": "sum {{1}}", "access": [1]}
+LOOP = {
+    "steps": [{"worker": 0, "subtask": "try", "access": [], "returns": {"done": "boolean"}}],
+    "until": {"ref": "{{0.done}}", "is": True},
+    "most": 5,
+    "access": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("steps", "calls", "told"),
+    [
+        pytest.param(
+            (LIST, {**ITEM, "each": "{{0}}"}, SUM),
+            (2, None, 12),
+            "2 to 12 call(s), ",
+            id="a map over a list that is not known",
+        ),
+        pytest.param(
+            (LIST, {**ITEM, "each": ["a", "b", "c"]}, SUM), (4, 4, 4), "4 call(s), ", id="a known list"
+        ),
+        pytest.param((LIST, {**ITEM, "each": 3}, SUM), (4, 4, 4), "4 call(s), ", id="a number"),
+        pytest.param((LIST, LOOP, SUM), (2, None, 6), "2 to 6 call(s), ", id="a loop"),
+        pytest.param(
+            (
+                LIST,
+                {**ITEM, "subtask": "x", "when": {"ref": "{{0.0}}", "is": "none"}},
+                {**SUM, "subtask": "sum"},
+            ),
+            (2, None, 3),
+            "2 to 3 call(s), ",
+            id="a condition",
+        ),
+        pytest.param(
+            (LIST, {"each": "{{0}}", "steps": [{**ITEM, "each": 2}], "access": []}, SUM),
+            (2, None, 22),
+            "2 to 22 call(s), ",
+            id="a map in a map",
+        ),
+    ],
+)
+def test_a_workflow_is_forecast_from_the_fewest_to_the_most(
+    steps: tuple[dict[str, object], ...], calls: tuple[float, float | None, float], told: str
+) -> None:
+    """A likely number is told only if the number of executions is known."""
+    pool = _pool("a")
+    _know(pool, 0, CallRecord(1.0, ok=True, input_tokens=30, output_tokens=100))
+    plan = Plan.from_json({"schema": 1, "steps": list(steps)})
+    made = forecast(plan, pool, Limits(items=10))
+    assert made.calls == Interval(*calls)
+    assert told in explain_forecast(made)
+    assert made.output_tokens.high == 100 * calls[2]
+    is_over_unknown = any(isinstance(step.get("each"), str) for step in steps)
+    assert ("; per item of step 1: " in explain_forecast(made)) is is_over_unknown

@@ -360,7 +360,7 @@ class Conductor(Worker):
         *,
         approved: bool | None = None,
         plan: Plan | None = None,
-        action: int | None = None,
+        action: int | str | None = None,
         round: int | None = None,  # noqa: A002 - the word of plans and events
         done: bool | None = None,
         by: str = "",
@@ -375,7 +375,8 @@ class Conductor(Worker):
             run_id: the run's id.
             approved: whether the waiting plan, or the waiting actions, may run.
             plan: the changed plan; `None` changes nothing.
-            action: the step of the action, from 0; `None` means the plan, or all actions that wait.
+            action: the step of the action or of the fan-out, from 0; inside of maps and blocks its name, such
+                as `2[17]` (see `Outcome.path`). `None` means the plan, or all actions and fan-outs that wait.
             round: the round of an action with `done`, from 1; `None` means the only round in which the end
                 of the step's action is open.
             done: whether an action was carried out whose end is unknown, or which has failed, instead of
@@ -396,14 +397,14 @@ class Conductor(Worker):
             raise ConfigError("decide either `approved`, or `done` together with `action`")
         if plan is not None:  # the run checks again that a previous round exists
             plan.fit(len(self.pool), self.limits.plan_steps, previous=True)
-        facts: dict[str, Any] = {"run_id": run_id, "at": 0.0, "step": action, "by": by, "why": why}
+        facts: dict[str, Any] = {"run_id": run_id, "at": 0.0, "by": by, "why": why}
         given: ApprovalGiven | ActionDecided = (
             ApprovalGiven(**facts, round=0, approved=bool(approved), plan=plan)
             if done is None
-            else ActionDecided(**facts, round=round or 0, done=done)
+            else ActionDecided(**facts, round=round or 0, step=0, done=done)
         )
         async with self._open():
-            await decide(journal, given, self._settings)
+            await decide(journal, given, self._settings, None if action is None else str(action))
 
     def worst_case(self, request: Request, answer_tokens: int) -> Spend | None:
         """Return `None` inside a run, because the run's ledger counts the calls of the nested run."""

@@ -12,8 +12,9 @@ from podium.errors import PlanInvalid
 from podium.run.request import RunOptions
 from podium.run_state.paid import unbilled
 from podium.types.events import Event, RunStarted
+from podium.types.executions import executions_of
 from podium.types.messages import Query
-from podium.types.outcome import Outcome, Round
+from podium.types.outcome import Outcome, Round, total_cost
 from podium.types.plan import Plan
 from podium.types.result import Result
 from podium.types.steps import task_of, worker_of
@@ -75,7 +76,8 @@ class Difference:
 
     what: str
     """The property of a run (`status`, `answer`, `cost`, `tokens`, `rounds`), or of a step
-    (`worker`, `subtask`, `access`, `status`, `output`, `cost`, `tokens`)."""
+    (`worker`, `subtask`, `access`, `status`, `executions`, `output`, `cost`, `tokens`). `executions` is the
+    number of items or turns, in words; `cost` and `tokens` include theirs."""
     before: object
     """The value in the first run, as plain JSON data; `None` when it is missing."""
     after: object
@@ -115,6 +117,7 @@ def _steps_of(current: Round | None, result: Result) -> list[dict[str, object]]:
     if current is None or current.plan is None:
         return []
     outcomes: dict[int, Outcome] = {}
+    inside = executions_of(current.outcomes)
     for outcome in current.outcomes:  # the outcomes of superseded steps are at the end
         outcomes.setdefault(outcome.step, outcome)
     facts = []
@@ -131,6 +134,12 @@ def _steps_of(current: Round | None, result: Result) -> list[dict[str, object]]:
                 "output": came_to.text,
                 "cost": came_to.cost,
                 "tokens": came_to.usage.total_tokens,
+            }
+        if came_to is not None and (own := inside.get(index)) is not None:
+            told |= {
+                "executions": own.told(step),
+                "cost": total_cost([came_to.cost, own.cost]),
+                "tokens": came_to.usage.total_tokens + own.tokens,
             }
         facts.append(told)
     return facts

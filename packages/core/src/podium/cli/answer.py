@@ -31,6 +31,7 @@ from podium.errors import (
 from podium.policy import ApprovalRequest, Policy
 from podium.run.approval import REFUSED
 from podium.run.rounds import FALLBACK
+from podium.types.outcome import Outcome
 from podium.types.plan import Plan
 from podium.types.result import STALE, Result, explain_forecast, missing, steps_of, within
 
@@ -82,13 +83,14 @@ def result_json(result: Result) -> dict[str, Any]:
 
 def step_outputs(result: Result) -> list[str]:
     """Return the output of each step that has text, under a line that names the step."""
-    several = len(result.plans) > 1
-    texts = []
-    for outcome in result.outcomes:
-        if outcome.text:
-            place = f"round {outcome.round}, step {outcome.step}" if several else f"step {outcome.step}"
-            texts.append(f"--- {place} ({outcome.worker}): {outcome.status} ---\n{outcome.text}")
-    return texts
+    outcomes = [outcome for outcome in result.outcomes if outcome.text and not outcome.path]
+    return [output_of(outcome, result) for outcome in outcomes]
+
+
+def output_of(outcome: Outcome, result: Result) -> str:
+    """Return the output of a step under a line that names it."""
+    place = f"step {outcome.name}" if len(result.plans) < 2 else f"round {outcome.round}, step {outcome.name}"
+    return f"--- {place} ({outcome.worker}): {outcome.status} ---\n{outcome.text}"
 
 
 def status_line(result: Result) -> str:
@@ -141,6 +143,7 @@ def _steps(result: Result) -> list[str]:
 
 _QUESTION = "Run this plan? [y]es, [N]o, [e]dit, [?] help: "
 _ACTION = "Carry out this action? [y]es, [N]o: "
+_FAN_OUT = "Start them? [y]es, [N]o: "
 _HELP = """\
   y, yes   run the plan as shown
   n, no    refuse the plan: the run ends without calling a step (default: the Enter key)
@@ -162,16 +165,18 @@ def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -
         with nullcontext() if view is None else view.aside():
             if request.action is not None:
                 action = request.action
-                return await verdict_on_action(screen, action.step, f"{action.worker} {action.asked}")
+                asked = f"{action.worker} {action.asked}".strip()
+                return await verdict_on_step(screen, action.name, asked, is_fan_out=not action.worker)
             return await verdict_on(screen, request.plan, conductor)
 
-    return Policy(approve=ask, ask=conductor.policy.ask)
+    return Policy(approve=ask, ask=conductor.policy.ask, ask_above=conductor.policy.thresholds)
 
 
-async def verdict_on_action(screen: Screen, step: int, action: str) -> bool | str:
-    """Show an action with its arguments, and ask the person at the terminal whether it may be carried out."""
-    screen.note(f"step {step}: {screen.shown(action)}")
-    while (said := (await screen.ask(_ACTION)).strip().lower()) not in ("y", "yes", "n", "no", ""):
+async def verdict_on_step(screen: Screen, name: str, asked: str, *, is_fan_out: bool) -> bool | str:
+    """Ask the person at the terminal whether an action may be carried out, or items may start."""
+    screen.note(f"step {name}: {screen.shown(asked)}")
+    question = _FAN_OUT if is_fan_out else _ACTION
+    while (said := (await screen.ask(question)).strip().lower()) not in ("y", "yes", "n", "no", ""):
         screen.note(f"podium: {said!r} is not an answer")
     return said in ("y", "yes") or "refused at the terminal"
 
@@ -300,7 +305,7 @@ def _hint(result: Result, config: Path | None) -> str:
     for action in result.actions:
         if action.end in ends:  # it is not repeated before a person decides
             words = "not-done" if action.end == "failed" else "done|not-done"
-            decide = f"decide {quote(short_id(action.run_id))} --action {action.step} {words}"
+            decide = f"decide {quote(short_id(action.run_id))} --action {quote(action.name)} {words}"
             return f": decide with `{command(decide, config)}`, then continue with `{resume}`"
     match result.status:
         case "ok":

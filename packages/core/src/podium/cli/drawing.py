@@ -15,7 +15,6 @@ from podium.cli.live import Job, LiveState, RunRow, Shown, StepRow, follow, run_
 from podium.cli.screen import Screen, counted, duration, money, short_count
 from podium.run_state.round_state import RoundState
 from podium.types.events import ApprovalAsked
-from podium.types.outcome import Outcome
 from podium.types.plan import Plan
 from podium.types.result import Result
 from podium.types.steps import task_of, worker_of
@@ -115,33 +114,38 @@ class RunTable:
         worker = f" {number} {self._one_line(step.worker) or '…'}{' !' if step.acts else ''}"
         label = Text.assemble(("  " * depth + (mark or self._frame()), style), worker)
         outcome, tokens, cost, took = step.outcome, "", "", ""
-        if outcome is not None and (outcome.attempts or outcome.reused):
-            if outcome.usage.total_tokens or not outcome.reused:
-                tokens, cost = self._tokens(outcome), money(outcome.cost)
+        if outcome is not None and (outcome.attempts or outcome.reused or step.inside is not None):
+            if step.tokens or not outcome.reused:
+                tokens, cost = self._tokens(step), money(step.cost)
             took = "" if outcome.reused else duration(outcome.seconds)
-        elif outcome is None and step.since is not None and self.now is not None:
+        elif outcome is None and step.inside is not None:
+            tokens, cost = self._tokens(step), money(step.cost)
+        if outcome is None and step.since is not None and self.now is not None:
             took = duration(self.now - step.since)
         sees = (", ".join(map(str, step.sees)),) if self.width >= _WIDE else ()
-        return label, Text(self._one_line(step.subtask)), *sees, self._state(step), tokens, cost, took
+        task = ": ".join(filter(None, [step.waits or step.counts, step.subtask]))
+        cells = (self._one_line(task), *sees, self._state(step), tokens, cost, took)
+        return label, *(Text(cell, "dim" if step.status == "skipped" else "") for cell in cells)
 
     def _state(self, step: StepRow) -> str:
         if step.outcome is not None:
             return "reused" if step.outcome.reused else step.outcome.status
+        if step.waits:
+            return "waits"
         if self.now is None:
-            return "not ended" if step.calls else "not begun"
+            return "not ended" if step.calls or step.inside is not None else "not begun"
         return step.status if step.again is None else f"retry {max(0.0, step.again - self.now):.0f}s"
 
-    def _tokens(self, outcome: Outcome) -> str:
-        count = outcome.usage.total_tokens
-        about = "~" if outcome.usage.estimated else ""
-        return about + (f"{count:,}" if self.width >= _WIDE else short_count(count))
+    def _tokens(self, step: StepRow) -> str:
+        about = "~" if step.outcome is not None and step.outcome.usage.estimated else ""
+        return about + (f"{step.tokens:,}" if self.width >= _WIDE else short_count(step.tokens))
 
     def _totals(self, root: RunRow) -> Text:
         steps = [step for current in root.state.rounds.values() for step in root.steps(current).values()]
-        ended = [step.outcome for step in steps if step.outcome is not None]
-        tokens = sum(outcome.usage.total_tokens for outcome in ended)
+        ended = sum(step.outcome is not None for step in steps)
+        tokens = sum(step.tokens for step in steps)
         took = "" if self.now is None else f", {duration(self.now - root.began)}"
-        told = f"{len(ended)} of {counted(len(steps), 'step')} ended, {tokens:,} tokens{took}"
+        told = f"{ended} of {counted(len(steps), 'step')} ended, {tokens:,} tokens{took}"
         return _cropped(told, "bold")
 
     def _one_line(self, text: str) -> str:
@@ -157,7 +161,7 @@ def _approval(current: RoundState) -> str:
     if event is None:
         return ""
     if isinstance(event, ApprovalAsked):
-        return "waits for approval" if event.step is None else f"step {event.step} waits"
+        return "waits for approval" if event.step is None else f"step {event.name} waits"
     said = ("approved" if event.approved else "refused") + ("" if event.plan is None else " with changes")
     return said + (f" by {event.by}" if event.by else "") + (f": {event.why}" if event.why else "")
 

@@ -13,17 +13,22 @@ from podium.run_state.state import RunState
 from podium.types.events import (
     AnswerDelta,
     Event,
+    FanOut,
     PlanDelta,
     PlannerEnded,
+    PlanReady,
     RunEnded,
     RunResumed,
     RunStarted,
     RunStopped,
+    StepEnded,
+    StepStarted,
 )
-from podium.types.outcome import ACTION_ENDS, Outcome, StepStatus, for_people
+from podium.types.executions import Executions
+from podium.types.outcome import ACTION_ENDS, Outcome, StepStatus, for_people, total_cost
 from podium.types.plan import Plan
 from podium.types.result import Result
-from podium.types.steps import AnyStep, task_of, worker_of
+from podium.types.steps import AnyStep, static_place, task_of, worker_of
 
 Shown = Callable[[str], str]
 """Makes foreign text safe for a terminal."""
@@ -54,6 +59,35 @@ class StepRow:
     calls: list[CallState]
     runs: list["RunRow"]
     """The runs nested in it."""
+    inside: Executions | None
+    """The items of a map, or the turns of a loop; `None` without one."""
+    counts: str
+    """Their number in words; empty without them."""
+    waits: str
+    """The items or turns that wait for an approval, in words; empty without them."""
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of the step, with those inside of it."""
+        own = 0 if self.outcome is None else self.outcome.usage.total_tokens
+        return own + (0 if self.inside is None else self.inside.tokens)
+
+    @property
+    def cost(self) -> float | None:
+        """The cost in USD of the step, with the cost inside of it; `None` if it is unknown."""
+        own = 0.0 if self.outcome is None else self.outcome.cost
+        return own if self.inside is None else total_cost([own, self.inside.cost])
+
+
+@dataclass(slots=True)
+class _Inside:
+    """The executions inside of a step."""
+
+    executions: Executions
+    items: int = 0
+    """The number of items that have started or were recorded."""
+    since: float | None = None
+    """When the first of them started, in seconds since the run began."""
 
 
 @dataclass(slots=True)
@@ -80,6 +114,8 @@ class RunRow:
     answering: tuple[int | None, int | None, int | None] | None = None
     """Round, step and attempt that write the answer; `None` before its first piece."""
     drafts: dict[int, _Draft] = field(default_factory=dict)
+    inside: dict[tuple[int, int], _Inside] = field(default_factory=dict)
+    """By round and step."""
 
     @property
     def result(self) -> Result | None:
@@ -88,10 +124,22 @@ class RunRow:
 
     def take(self, event: Event, now: float) -> None:
         """Change the state by the next event of the run."""
+        if isinstance(event, PlanReady) and not self._has_plan(event):
+            self.inside = {place: each for place, each in self.inside.items() if place[0] != event.round}
         self.state.take(event)
         match event:
             case RunStarted() | RunResumed():
                 self.began = now - event.at
+                for each in self.inside.values():
+                    each.items, each.since = each.executions.counts["ok"], None
+            case FanOut(kind="items", path=""):
+                self._inside(event.round, str(event.step)).items += event.count
+            case StepStarted() if event.path:
+                inside = self._inside(event.round, event.path)
+                inside.executions.begin(event.path)
+                inside.since = event.at if inside.since is None else inside.since
+            case StepEnded() if event.outcome.path:
+                self._inside(event.round, event.outcome.path).executions.take(event.outcome)
             case PlanDelta():
                 self._write(event)
             case PlannerEnded() if event.proposal.problem is not None:
@@ -100,6 +148,15 @@ class RunRow:
                 attempt = (event.round, event.step, event.attempt)
                 before = self.answer if self.answering == attempt else ""  # another attempt starts it again
                 self.answer, self.answering = (before + event.text)[-_TAIL_CHARS:], attempt
+
+    def _has_plan(self, event: PlanReady) -> bool:
+        ready = self.state.round(event.round).ready
+        return ready is not None and ready.plan == event.plan
+
+    def _inside(self, number: int, path: str) -> _Inside:
+        """Return the executions inside of the step of the plan to which a path belongs."""
+        step = static_place(path).partition(".")[0]
+        return self.inside.setdefault((number, int(step)), _Inside(Executions(step)))
 
     def _write(self, event: PlanDelta) -> None:
         """Add a piece of plan text, and the steps that it completes."""
@@ -118,7 +175,8 @@ class RunRow:
         if current.ready is not None:
             plan = (current.decision and current.decision.plan) or current.ready.plan
         planned = plan.steps if plan is not None else draft.steps if draft is not None else ()
-        begun = {index for index, step in current.steps.items() if step.status != "waiting"}
+        own = ((index, step) for index, step in current.steps.items() if not step.path)
+        begun = {index for index, step in own if step.status != "waiting"}
         return {
             index: self._step(current, index, planned[index] if index < len(planned) else None, plan)
             for index in sorted({*range(len(planned)), *begun})
@@ -136,18 +194,29 @@ class RunRow:
         failed, again = calls[-1].failed if calls and state.since is not None else None, None
         if failed is not None and failed.wait is not None:
             again = self.began + failed.at + failed.wait
+        status, since, counts = state.status, state.since, ""
+        if (inside := self.inside.get((current.number, index))) is not None and step is not None:
+            counts = inside.executions.told(step, inside.items)
+            if status == "waiting" and inside.since is not None and self.state.end is None:
+                status, since = "running", inside.since
+        asked, waits = self.state.asked.get((current.number, index)), ""
+        if asked is not None and asked.is_fan_out:
+            status, outcome, waits = "waiting", None, asked.asked
         return StepRow(
             number=str(index) if plan is None else plan.numbered(index),
             worker=worker if begun is None else begun.worker,
             subtask=subtask if step is None else task_of(step),
             sees=() if step is None else tuple(step.access_list),
             acts=current.ready is not None and index in current.ready.actions,
-            status=state.status,
+            status=status,
             outcome=outcome,
-            since=None if state.since is None else self.began + state.since,
+            since=None if since is None else self.began + since,
             again=again,
             calls=calls,
             runs=[run for run in self.runs.values() if run.state.parent in parents],
+            inside=None if inside is None else inside.executions,
+            counts=counts,
+            waits=waits,
         )
 
 

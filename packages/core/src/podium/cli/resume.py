@@ -14,7 +14,7 @@ import typer
 from podium import replay as replays
 from podium.budget.limits import OF_RUN, Limits
 from podium.cli import arguments
-from podium.cli.answer import Answering, at_the_terminal, verdict_on, verdict_on_action
+from podium.cli.answer import Answering, at_the_terminal, verdict_on, verdict_on_step
 from podium.cli.arguments import PlanChange, command, exclude, find_run, look, short_id
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
@@ -24,7 +24,7 @@ from podium.run_state import fold
 from podium.run_state.state import RunState, for_pool
 from podium.types.events import ApprovalAsked, Event, RunEnded
 from podium.types.plan import Plan
-from podium.types.steps import worker_of
+from podium.types.steps import step_at, worker_of
 
 Verdict = Literal["approve", "refuse", "done", "not-done"]
 
@@ -118,7 +118,8 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
     ],
     *,
     action: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="The action of step N. Default: all that waits.")
+        str | None,
+        typer.Option(metavar="STEP", help="The step: its number, or a name as in '2[17]'. Default: all."),
     ] = None,
     round_: Annotated[
         int | None, typer.Option("--round", min=1, metavar="R", help="The round of the action.")
@@ -144,7 +145,7 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
         if verdict == "refuse" and not why:
             raise ConfigError("a refusal needs a reason: add --why TEXT")
         if verdict in ("done", "not-done") and action is None:
-            raise ConfigError(f"{verdict} is about one action: add --action N, with the number of its step")
+            raise ConfigError(f"{verdict} is about one action: add --action STEP, with its step")
         if change != PlanChange() and (verdict != "approve" or action is not None):
             told = "only an approved plan can be changed: leave out the options that change the plan"
             raise ConfigError(told)
@@ -167,8 +168,11 @@ async def _decide_at_the_terminal(
     """Show the changed or waiting plan of a run, or an action, ask for approval, and record the decision."""
     plan: Plan | None = None
     if asked.step is not None:
-        worker = worker_of(recorded.plan.steps[asked.step], recorded.conductor.pool.names)
-        verdict: bool | str | Plan = await verdict_on_action(screen, asked.step, f"{worker} {asked.asked}")
+        step = step_at(recorded.plan.steps, asked.name)
+        worker = "" if asked.is_fan_out else f"{worker_of(step, recorded.conductor.pool.names)} "
+        verdict: bool | str | Plan = await verdict_on_step(
+            screen, asked.name, f"{worker}{asked.asked}", is_fan_out=asked.is_fan_out
+        )
     else:
         verdict = await verdict_on(screen, changed or recorded.plan, recorded.conductor)
         plan = verdict if isinstance(verdict, Plan) else changed

@@ -11,18 +11,21 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from podium import replay
-from podium.cli.answer import charge_line, problem_line, result_json, status_line, step_outputs
+from podium.cli.answer import charge_line, output_of, problem_line, result_json, status_line, step_outputs
 from podium.cli.arguments import AsJson, ConfigPath, Run, exclude, find_run, local_time, look, short_id
 from podium.cli.drawing import draw_run, plain_table
 from podium.cli.live import LiveState
 from podium.cli.screen import Screen, counted, money, reporting
 from podium.config.add_ons import load_part
 from podium.config.load import find_journal
+from podium.errors import ConfigError
 from podium.journal import Entry, Journal, RunRow
 from podium.run_state import fold
 from podium.types.events import RunStarted
 from podium.types.result import Result, compare, explain_forecast
 
+_WORDS = 60
+"""Longest excerpt of an output in a list of executions, in characters."""
 _EXCERPT = 200
 """Longest excerpt of a text that differs, in characters."""
 
@@ -37,6 +40,10 @@ def show(  # noqa: PLR0913 - one parameter for each argument and option
         bool, typer.Option("--events", help="Write all recorded events as JSON lines.")
     ] = False,
     outputs: Annotated[bool, typer.Option("--outputs", help="Write the output of each step too.")] = False,
+    step: Annotated[
+        str | None,
+        typer.Option(metavar="STEP", help="Show one step: its number, or an item or turn, as in '2[17]'."),
+    ] = None,
     in_browser: Annotated[
         bool, typer.Option("--open", help="Show the run in a browser, until Ctrl-C. No model is called.")
     ] = False,
@@ -52,7 +59,9 @@ def show(  # noqa: PLR0913 - one parameter for each argument and option
     outputs and costs.
     """
     with reporting() as screen:
-        forms = {"--events": events, "--outputs": outputs}
+        forms = {"--events": events, "--outputs": outputs, "--step": step}
+        if step is not None:
+            exclude("--step", {"--events": events, "--outputs": outputs, "--json": as_json})
         if no_browser and not in_browser:
             exclude("a run without --open", {"--no-browser": True})
         if in_browser:
@@ -61,6 +70,8 @@ def show(  # noqa: PLR0913 - one parameter for each argument and option
         elif other is not None:
             exclude("another run", forms)
             _show_differences(screen, find_journal(config), run, other, as_json=as_json)
+        elif step is not None:
+            _show_step(screen, find_journal(config), run, step)
         else:
             _show(screen, find_journal(config), run, as_json=as_json, events=events, outputs=outputs)
 
@@ -101,6 +112,37 @@ def _show(
         outcomes = result.rounds[0].outcomes
         began = any(outcome.started is not None for outcome in outcomes)
         screen.result(compare(result.forecast, outcomes) if began else explain_forecast(result.forecast))
+
+
+def _show_step(screen: Screen, journal: Journal, typed: str, name: str) -> None:
+    """Show the output of a step of the latest round that has it, and one line for each execution inside."""
+    _, _, result = look(journal, lambda: _read(journal, typed))
+    number, outcome = next(
+        ((c, o) for c in reversed(result.rounds) for o in c.outcomes if o.name == name), (None, None)
+    )
+    if number is None or outcome is None:
+        raise ConfigError(f"run {result.run_id} has no outcome of step {name}: see `podium show {typed}`")
+    screen.result(output_of(outcome, result))
+    if outcome.problem is not None:
+        screen.result(f"{outcome.problem.code}: {outcome.problem.message}")
+    inside = [each for each in number.outcomes if _is_inside(each.path, name)]
+    if not inside:
+        return
+    table = plain_table("execution", "worker", "status", Column("cost", justify="right"), "output")
+    for each in inside:
+        told = each.text if each.problem is None else f"{each.problem.code}: {each.problem.message}"
+        cells = (each.name, each.worker, each.status, money(each.cost), _first_words(screen, told))
+        table.add_row(*map(Text, cells))
+    screen.draw(table)
+
+
+def _is_inside(path: str, name: str) -> bool:
+    return path.startswith(name) and path[len(name) : len(name) + 1] in ("[", "(", ".")
+
+
+def _first_words(screen: Screen, text: str) -> str:
+    line = " ".join(screen.shown(text).split())
+    return line if len(line) <= _WORDS else line[: _WORDS - 1] + "…"
 
 
 async def _read(journal: Journal, typed: str) -> tuple[RunRow, Sequence[Entry], Result]:

@@ -92,7 +92,7 @@ class StepRunner:
             problem = Problem.of(error)
         except BUGS as bug:
             who = self.context.settings.pool.names[self.state.call.worker]
-            where = f"step {self.state.index} of round {self.round} (worker {who!r})"
+            where = f"step {self.state.name} of round {self.round} (worker {who!r})"
             add_place(bug, self.context.request.run_id, where)
             self.bug = bug
             problem = Problem(WorkerFailed.code, f"{type(bug).__name__}: {bug}")

@@ -47,16 +47,25 @@ def how_to_decide(run_id: str) -> str:
     return f"{told}, then continue with `podium resume {run_id}` or `Conductor.resume`"
 
 
-async def decide(journal: Journal, given: ApprovalGiven | ActionDecided, settings: ConductorSettings) -> None:
-    """Record a decision on the plan or the actions of a waiting run, or on the end of an action."""
+async def decide(
+    journal: Journal, given: ApprovalGiven | ActionDecided, settings: ConductorSettings, step: str | None
+) -> None:
+    """Record a decision on the plan or the actions of a waiting run, or on the end of an action.
+
+    Args:
+        journal: the journal of the run.
+        given: the decision, without its step.
+        settings: the settings of the conductor.
+        step: the name of the step; `None` means the plan, or all actions that wait.
+    """
     log = await journal.claim(given.run_id)
     try:
         state = fold(entry.event for entry in log.entries)
         workers = state.workers  # of a nested run, it is another pool
         if isinstance(given, ActionDecided):
-            decisions: Sequence[Event] = [_on_end(given, state)]
+            decisions: Sequence[Event] = [_on_end(given, state, step)]
         else:
-            decisions = _on_waiting(given, state)
+            decisions = _on_waiting(given, state, step)
             if given.plan is not None and state.started is not None:
                 settings.policy.verify(given.plan, settings.pool.cards, state.started.labels)
                 workers = settings.pool.names
@@ -69,11 +78,11 @@ async def decide(journal: Journal, given: ApprovalGiven | ActionDecided, setting
         await log.aclose()
 
 
-def _on_waiting(given: ApprovalGiven, state: RunState) -> Sequence[ApprovalGiven]:
+def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -> Sequence[ApprovalGiven]:
     """Return the decision for each approval that the run waits for, and that is meant."""
-    waiting = [asked for asked in state.waiting if given.step in (None, asked.step)]
+    waiting = [asked for asked in state.waiting if step in (None, asked.name, str(asked.step))]
     if not waiting:
-        what = "a decision" if given.step is None else f"a decision on step {given.step}"
+        what = "a decision" if step is None else f"a decision on step {step}"
         raise ConfigError(f"run {given.run_id} does not wait for {what}: see `podium show {given.run_id}`")
     if given.plan is not None and waiting[0].step is not None:
         raise ConfigError(f"run {given.run_id} waits for a decision on actions: a plan cannot be changed now")
@@ -83,21 +92,23 @@ def _on_waiting(given: ApprovalGiven, state: RunState) -> Sequence[ApprovalGiven
     ]
 
 
-def _on_end(given: ActionDecided, state: RunState) -> ActionDecided:
-    """Return the decision with the round of the only action of its step that can be decided."""
+def _on_end(given: ActionDecided, state: RunState, step: str | None) -> ActionDecided:
+    """Return the decision with the round and the number of the only action of a step that can be decided."""
     of_run = [each.action for each in state.executions() if each.action.run_id == given.run_id]
-    found = [each for each in of_run if each.step == given.step and given.round in (0, each.round)]
+    named = [each for each in of_run if step in (each.name, str(each.step))]
+    found = [each for each in named if given.round in (0, each.round)]
     ends = {each.end for each in found}
     end = "unknown" if "unknown" in ends else "failed"
     rounds = sorted({each.round for each in found if each.end == end})
     if len(rounds) > 1:
-        told = f"step {given.step} of run {given.run_id} is such an action in the rounds {rounds}"
+        told = f"step {step} of run {given.run_id} is such an action in the rounds {rounds}"
         raise ConfigError(f"{told}: name the round with --round (or `round=`)")
     if rounds:
-        return replace(given, at=state.at, round=rounds[0])
+        number = next(each.step for each in found if each.round == rounds[0])
+        return replace(given, at=state.at, round=rounds[0], step=number)
     is_known = f": its end is {found[-1].end!r}" if found else ""
     raise ConfigError(
-        f"step {given.step} of run {given.run_id} has no action whose end a person can decide{is_known}: "
+        f"step {step} of run {given.run_id} has no action whose end a person can decide{is_known}: "
         f"see `podium show {given.run_id}`"
     )
 
@@ -119,11 +130,11 @@ async def request_approval(
         recorded = known.round(number)
         was_asked, decided = recorded.is_asked, recorded.decision
     else:
-        name = action.path or str(action.step)
-        what, asked = f"the action of step {name}", action.asked
-        waits = f"step {name} waits for approval: {action.worker} {asked}"
+        what, asked = f"the action of step {action.name}", action.asked
+        waits = f"step {action.name} waits for approval: {action.worker} {asked}"
         if kind == "fan-outs":
-            what, waits = f"the fan-out of step {name}", f"step {name} waits for approval: {asked}"
+            what = f"the fan-out of step {action.name}"
+            waits = f"step {action.name} waits for approval: {asked}"
         where |= {"step": action.step, "action": action.key}
         place = action.round, action.step, action.key
         was_asked, decided = place in known.approvals, known.approvals.get(place)
@@ -133,7 +144,8 @@ async def request_approval(
         return plan
     try:
         if decided is None:
-            context.tell(ApprovalAsked, plan=plan, asked=asked, **where)
+            path, is_fan_out = ("" if action is None else action.path), kind == "fan-outs"
+            context.tell(ApprovalAsked, plan=plan, path=path, is_fan_out=is_fan_out, asked=asked, **where)
             if asks:  # without an approver, it keeps waiting
                 decided = await _decide(context, number, plan, labels, action, kind)
             if decided is None:

@@ -2,23 +2,26 @@
 
 A simulated call has the values of one of the worker's latest calls, or assumed values if few
 calls are known. Steps start as in a run: as soon as their inputs exist and a slot is free. The
-random seed is fixed.
+random seed is fixed. A plan with maps, conditions or blocks is not simulated: see `_Estimate`.
 
 Adding up percentiles of single calls would be wrong: for four parallel calls of an unknown model, it
 gives 9 s (4 to 28). The simulation gives 22 s (11 to 50), as in reality, because the slowest
 call decides. For four calls in sequence, the simple interval is up to 1.6 times too wide.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from heapq import heapreplace
+from math import sqrt
 from random import Random
+from typing import NamedTuple
 
 from podium.execution.context import ConductorSettings
 from podium.prompts.prompt import shown_step, step_input, worker_messages
 from podium.types.messages import Message, estimate_usage
 from podium.types.plan import Plan
-from podium.types.result import HIGH, LOW, Forecast, Interval
+from podium.types.result import HIGH, LOW, Forecast, Interval, ItemForecast
+from podium.types.steps import AnyStep, Block, Step, calls_in, count_of, depends_on
 from podium.usage import Usage
 from podium.workers.pool import CallRecord
 from podium.workers.worker import VisibleStep, Worker
@@ -51,6 +54,8 @@ def forecast_plan(
     previous: tuple[VisibleStep, ...] = (),
 ) -> Forecast:
     """Return the forecast of a plan's steps with a conductor's settings."""
+    if plan.is_workflow:
+        return _Estimate(settings, plan, query).forecast()
     simulation = _Simulation(settings, plan, query, texts, previous)
     runs = [simulation.play() for _ in range(DRAWS)]
     limits, names, habits = settings.limits, settings.pool.names, simulation.habits
@@ -113,8 +118,33 @@ class _Run:
     seconds: float = 0.0
 
 
-class _Simulation:
-    """Simulates the runs of one plan."""
+class _Draws:
+    """Draws calls of the workers of one plan."""
+
+    def __init__(self, settings: ConductorSettings, plan: Plan) -> None:
+        self._plan = plan
+        self._limits = settings.limits
+        self._attempts = settings.retry.attempts
+        self._dice = Random(0)  # noqa: S311 - the same every time
+        self.actions = settings.actions_of(plan)
+
+    def _try(self, run: _Run, habit: _Habit, prompt: float) -> tuple[float, int | None]:
+        """Simulate calls until one succeeds; return their total seconds, and the tokens of the output."""
+        seconds = 0.0
+        for _ in range(self._attempts):
+            took = habit.draw(self._dice, prompt)
+            seconds += min(took.seconds, self._limits.attempt_seconds)
+            run.calls += 1
+            run.read += took.input_tokens
+            run.written += took.output_tokens
+            run.cost += took.cost or 0.0
+            if took.ok:
+                return seconds, took.output_tokens
+        return seconds, None
+
+
+class _Simulation(_Draws):
+    """Simulates the runs of one plan without maps, conditions and blocks."""
 
     def __init__(
         self,
@@ -124,11 +154,7 @@ class _Simulation:
         texts: Mapping[str, str],
         previous: tuple[VisibleStep, ...],
     ) -> None:
-        self._plan = plan
-        self._limits = settings.limits
-        self._attempts = settings.retry.attempts
-        self._dice = Random(0)  # noqa: S311 - the same every time
-        self.actions = settings.actions_of(plan)
+        super().__init__(settings, plan)
         needed = plan.reaching(len(plan.steps) - 1, *self.actions)
         self._order = [index for layer in plan.layers for index in layer if index in needed]
         """The steps that run, ordered by the length of the longest chain of steps before them."""
@@ -174,19 +200,136 @@ class _Simulation:
             run.seconds = max(ends[index] for index in awaited if index in ends)
         return run
 
-    def _try(self, run: _Run, habit: _Habit, prompt: float) -> tuple[float, int | None]:
-        """Simulate calls until one succeeds; return their total seconds, and the tokens of the output."""
-        seconds = 0.0
-        for _ in range(self._attempts):
-            took = habit.draw(self._dice, prompt)
-            seconds += min(took.seconds, self._limits.attempt_seconds)
-            run.calls += 1
-            run.read += took.input_tokens
-            run.written += took.output_tokens
-            run.cost += took.cost or 0.0
-            if took.ok:
-                return seconds, took.output_tokens
-        return seconds, None
+
+class _End(NamedTuple):
+    """One end of the range of a plan's amounts."""
+
+    share: float
+    """The quantile of the amounts of a call."""
+    is_most: bool
+    """Whether everything runs, and not as little as possible."""
+
+
+_FEWEST, _LIKELY, _MOST = _End(LOW, is_most=False), _End(0.5, is_most=True), _End(HIGH, is_most=True)
+
+
+class _Estimate(_Draws):
+    """Adds up the calls of a plan with maps, conditions or blocks, from the fewest to the most.
+
+    It does not simulate runs, because nobody knows how likely each number of items is.
+    """
+
+    def __init__(self, settings: ConductorSettings, plan: Plan, query: tuple[Message, ...]) -> None:
+        super().__init__(settings, plan)
+        needed = plan.reaching(*plan.answers, *self.actions)
+        self._needed = [step for index, step in enumerate(plan.steps) if index in needed]
+        self._left_out = {index for index in range(len(plan.steps)) if index not in needed}
+        self._names, pool = settings.pool.names, settings.pool
+        asked = query if settings.show_question else ()
+        self._habits: dict[int, _Habit] = {}
+        self._samples: dict[tuple[int, str], list[_Run]] = {}
+        """By worker and subtask."""
+        for call in calls_in(self._needed):
+            number, calls = call.worker, pool.states[call.worker].history.calls
+            habit = self._habits.setdefault(number, _Habit(pool[number], calls))
+            prompt = estimate_usage((*asked, Message("user", call.subtask)), "").input_tokens
+            prompt += round(len(call.access) * WRITTEN)
+            self._samples[number, call.subtask] = [self._drawn(habit, prompt) for _ in range(DRAWS)]
+
+    def _drawn(self, habit: _Habit, prompt: float) -> _Run:
+        run = _Run()
+        run.seconds, _ = self._try(run, habit, prompt)
+        return run
+
+    def forecast(self) -> Forecast:
+        """Return the forecast."""
+        steps = self._plan.steps
+        few, many = self._total(steps, _FEWEST), self._total(steps, _MOST)
+        likely = self._total(steps, _LIKELY) if _is_known(self._plan) else None
+
+        def between(name: str) -> Interval:
+            median = None if likely is None else getattr(likely, name)
+            return Interval(getattr(few, name), median, getattr(many, name))
+
+        guessed = (self._names[number] for number, habit in sorted(self._habits.items()) if habit.guessed)
+        return Forecast(
+            calls=between("calls"),
+            input_tokens=between("read"),
+            output_tokens=between("written"),
+            cost=None if self._has_unknown_cost(self._needed) else between("cost"),
+            seconds=between("seconds"),
+            actions=len(self.actions),
+            items=tuple(self._per_item()),
+            guessed=tuple(guessed),
+        )
+
+    def _per_item(self) -> Iterator[ItemForecast]:
+        """Yield the forecast of one item of each map over a list that is not known."""
+        for place in self._plan.outline:
+            if isinstance(place.step.each, str) and place.path[0] not in self._left_out:
+                item = replace(place.step, each=1, when=None, otherwise=None)
+                few, many = self._total([item], _FEWEST), self._total([item], _MOST)
+                cost = None if self._has_unknown_cost([item]) else Interval(few.cost, None, many.cost)
+                yield ItemForecast(step=place.name, calls=Interval(few.calls, None, many.calls), cost=cost)
+
+    def _has_unknown_cost(self, steps: Sequence[AnyStep]) -> bool:
+        return any(self._habits[call.worker].cost_unknown for call in calls_in(steps))
+
+    def _total(self, steps: Sequence[AnyStep], end: _End) -> _Run:
+        """Return a quantile of the amounts of steps, with the fewest or the most executions."""
+        run = _Run()
+        run.seconds = min(self._add(run, steps, 1, 1, end), self._limits.seconds)
+        return run
+
+    def _add(self, run: _Run, steps: Sequence[AnyStep], width: int, times: int, end: _End) -> float:
+        """Add the amounts of steps that run `width` times at once, and this `times`; return the seconds."""
+        ends: list[float] = []
+        for index, step in enumerate(steps):
+            count, seconds = width * self._count(step, end), 0.0
+            if steps is self._plan.steps and index in self._left_out:
+                count = 0
+            if isinstance(step, Block):
+                turns = (step.most or 1) if end.is_most else 1
+                seconds = turns * self._add(run, step.steps, count, times * turns, end)
+            elif count:
+                seconds = self._add_call(run, step, count, times, end.share)
+            before = [ends[each] for each in depends_on(step) if each < len(ends)]
+            ends.append(seconds + max(before, default=0.0))
+        return max(ends, default=0.0)
+
+    def _add_call(self, run: _Run, step: Step, width: int, times: int, share: float) -> float:
+        """Add the amounts of one call, and return the seconds of `width` calls."""
+        samples, number = self._samples[step.worker, step.subtask], width * times
+
+        def amount(name: str, count: int) -> float:
+            ranked = sorted(getattr(each, name) for each in samples)
+            mean = sum(ranked) / len(ranked)
+            own: float = ranked[round(share * (len(ranked) - 1))]
+            return float(count * mean + (own - mean) * sqrt(count))
+
+        run.calls += max(number, round(amount("calls", number)))
+        run.read += round(amount("read", number))
+        run.written += max(0, round(amount("written", number)))
+        run.cost += max(0.0, amount("cost", number))
+        slots = self._habits[step.worker].slots or width
+        lanes = min(width, slots, self._limits.concurrency)
+        return max(amount("seconds", 1), amount("seconds", width) / lanes)
+
+    def _count(self, step: AnyStep, end: _End) -> int:
+        """Return how often a step runs in its block."""
+        if step.when is not None and not end.is_most:
+            return 0
+        if step.each is None:
+            return 1
+        unknown = self._limits.items if end.is_most else 0
+        return unknown if isinstance(step.each, str) else count_of(step.each)
+
+
+def _is_known(plan: Plan) -> bool:
+    """Return whether it is known how often each step runs."""
+    steps = [place.step for place in plan.outline]
+    is_open = any(step.when is not None or isinstance(step.each, str) for step in steps)
+    return not is_open and not any(isinstance(step, Block) and step.until is not None for step in steps)
 
 
 def _interval(amounts: Sequence[float]) -> Interval:

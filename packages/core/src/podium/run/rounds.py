@@ -44,6 +44,8 @@ from podium.workers.worker import Worker
 _CHANGED = PlannedBy("user", "the plan was changed in its approval")
 FALLBACK = "planner_fallback"
 """Problem code: the fallback planner wrote a plan."""
+_MOST_TOLD = 3
+"""The number of steps that wait for an approval and are told."""
 BETTER = "the planner may improve the answer of its plan"
 
 
@@ -254,7 +256,8 @@ class Rounds:
             raise execution.broke
         elif execution.waits:
             waits = [each.message for _, each in sorted(execution.waits.items())]
-            problem = Problem(WAITING, "; ".join(waits))
+            more = [f"and {len(waits) - _MOST_TOLD} more wait"] if len(waits) > _MOST_TOLD else []
+            problem = Problem(WAITING, "; ".join([*waits[:_MOST_TOLD], *more]))
         if problem is not None:
             self.problem, self._stopped = problem, True
 

@@ -36,7 +36,8 @@ from podium.types.events import (
     RunResumed,
     RunStopped,
 )
-from podium.types.outcome import Outcome, Problem, Proposal, explain_proposal, spent, tell_actions, totals
+from podium.types.explain import explain_proposal, spent
+from podium.types.outcome import Outcome, Problem, Proposal, tell_actions, totals
 from podium.types.plan import Plan
 from podium.types.result import Forecast, Result, answer_outcome
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from re import sub
+from shlex import quote
 from typing import NamedTuple, Self
 
 from podium.secrets import scrub
@@ -332,16 +333,14 @@ def unpaid(outcome: Outcome) -> Outcome:
 
 def undecided_problem(action: Action) -> Problem:
     """Return the problem of an action whose end is unknown; equal actions do not start."""
-    where = f"step {action.step} of round {action.round} of run {action.run_id}"
+    where = f"step {action.name} of round {action.round} of run {action.run_id}"
     told = f"it is not known whether an action was carried out ({action.worker}, {where})"
     return Problem(UNDECIDED, f"{told}: {remedy(action)}")
 
 
 def remedy(action: Action) -> str:
     """Return how a person decides on an action whose end is unknown, or which has failed."""
-    which = f"--action {action.path or action.step}" + (
-        f" --round {action.round}" if action.round > 1 else ""
-    )
+    which = f"--action {quote(action.name)}" + (f" --round {action.round}" if action.round > 1 else "")
     return f"see for yourself, then `podium decide {action.run_id} {which} done|not-done`"
 
 

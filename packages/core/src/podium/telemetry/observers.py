@@ -75,8 +75,9 @@ def _handlers(logger: logging.Logger | None) -> Iterator[logging.Handler]:
 class Log:
     """Logs the events that have a method here."""
 
-    def __call__(self, event: Event, _: RunState) -> None:
+    def __call__(self, event: Event, state: RunState) -> None:
         """Log an event."""
+        self._state = state
         getattr(self, f"_{event.type}", lambda _: None)(event)
 
     def _run_started(self, event: told.RunStarted) -> None:
@@ -100,16 +101,17 @@ class Log:
         _log(level, event, said, planner=event.planner, steps=steps)
 
     def _approval_asked(self, event: told.ApprovalAsked) -> None:
-        _log(INFO, event, f"round {event.round}: the plan waits for approval")
+        what = "the plan" if event.step is None else f"step {event.name}"
+        _log(INFO, event, f"round {event.round}: {what} waits for approval")
 
     def _step_started(self, event: told.StepStarted) -> None:
-        said = f"{_step(event)}: attempt {event.attempt} goes to {event.worker}"
+        said = f"{self._step(event)}: attempt {event.attempt} goes to {event.worker}"
         _log(DEBUG, event, said, worker=event.worker)
 
     def _attempt_failed(self, event: told.AttemptFailed) -> None:
         worker, wait = event.call.worker, event.wait
         then = "another attempt is running" if wait is None else f"retry in {wait:.3g} s"
-        said = f"{_step(event)}: attempt {event.attempt} of {worker} failed, {then}"
+        said = f"{self._step(event)}: attempt {event.attempt} of {worker} failed, {then}"
         _log(WARNING, event, said, event.call.problem, worker=worker, wait=wait)
 
     def _step_ended(self, event: told.StepEnded) -> None:
@@ -117,7 +119,7 @@ class Log:
         level = WARNING if outcome.status == "failed" else DEBUG
         tokens = {"input_tokens": outcome.usage.input_tokens, "output_tokens": outcome.usage.output_tokens}
         facts = {"worker": outcome.worker, "status": outcome.status, "seconds": outcome.seconds}
-        said = f"{_step(event)}: {outcome.worker} ended {outcome.status}"
+        said = f"{self._step(event)}: {outcome.worker} ended {outcome.status}"
         _log(level, event, said, outcome.problem, **facts, **tokens, cost=outcome.cost)
 
     def _run_ended(self, event: told.RunEnded) -> None:
@@ -131,9 +133,9 @@ class Log:
     def _run_stopped(self, event: told.RunStopped) -> None:
         _log(WARNING, event, "was stopped", event.problem)
 
-
-def _step(event: told.StepStarted | told.AttemptFailed | told.StepEnded) -> str:
-    return f"round {event.round}, step {event.step}"
+    def _step(self, event: told.StepStarted | told.AttemptFailed | told.StepEnded) -> str:
+        path = self._state.round(event.round).step(event.step).path
+        return f"round {event.round}, step {path or event.step}"
 
 
 def _log(level: int, event: Event, said: str, problem: Problem | None = None, **facts: object) -> None:

@@ -195,8 +195,10 @@ class Trace:
     def _open_step(self, event: told.StepStarted | told.StepEnded) -> Span:
         place = (event.round, event.step)
         if place not in self._open:
+            path = event.path if isinstance(event, told.StepStarted) else event.outcome.path
             said = _ids(event, {"podium.round": event.round, "podium.step": event.step})
-            self._begin(place, f"step {event.step}", said, event.at)
+            said |= {"podium.path": path} if path else {}
+            self._begin(place, f"step {path or event.step}", said, event.at)
         return self._open[place].span
 
     def _attempt_failed(self, event: told.AttemptFailed, state: RunState) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
+from re import split
 from typing import Literal, TypedDict
 
 from podium.budget.ledger import UNREPORTED, Charged, weakest
@@ -153,6 +154,11 @@ class Outcome(Billed):
         return self.path or str(self.step)
 
     @property
+    def plan_step(self) -> int:
+        """The index of the step of the plan that it is, or inside of which it is."""
+        return int(split(r"[.[(]", self.path, maxsplit=1)[0]) if self.path else self.step
+
+    @property
     def seconds(self) -> float:
         """Duration of the step in seconds; 0 if it never started."""
         return 0.0 if self.started is None or self.ended is None else self.ended - self.started
@@ -176,6 +182,11 @@ class Action:
     end: ActionEnd = "unknown"
     output: str = ""
     """The output of the worker, or why it failed."""
+
+    @property
+    def name(self) -> str:
+        """The name of the step; see `Outcome.name`."""
+        return self.path or str(self.step)
 
     def __str__(self) -> str:
         asked = self.asked if len(self.asked) <= _MOST_ASKED else self.asked[: _MOST_ASKED - 1] + "…"
@@ -301,79 +312,6 @@ def shortfall(completion: Completion) -> Problem | None:
     return None
 
 
-def explain_round(current: Round) -> list[str]:
-    """Return the description of a round, one line per decision."""
-    lines = [f"Round {current.number}" + (f", because {current.why}." if current.why else ".")]
-    lines += [f"  {explain_proposal(proposal)}" for proposal in current.proposals]
-    if current.plan is None:
-        lines.append("  There is no plan.")
-    elif not current.plan.steps:
-        lines.append("  The previous answer was kept.")
-    elif not current.proposals:
-        lines.append(f"  The plan of {len(current.plan.steps)} step(s) was given by the user.")
-    lines += [] if current.plan is None else [f"  In the plan's text, {note}." for note in current.plan.notes]
-    lines += [f"  {_outcome(outcome, current)}" for outcome in current.outcomes]
-    if current.check is not None:
-        verdict = " ".join(current.check.text.split())[:200]
-        lines.append(f"  {current.check.worker} judged the answer: {verdict or _problem(current.check)}")
-    return lines
-
-
-def explain_proposal(proposal: Proposal) -> str:
-    """Return the description of one planner call."""
-    who = f"Planner {proposal.planner}"
-    bill = spent(proposal.usage, proposal.cost)
-    if proposal.problem is not None:
-        did = "wrote no usable plan" if proposal.text else "returned no text"
-        did = did if proposal.asked else "was not called"
-        return f"{who} {did} ({proposal.problem.code}: {proposal.problem.message}); {bill}."
-    stood_in = " as the fallback" if proposal.role == "fallback" else ""
-    why = f": {proposal.why}" if proposal.why else ""
-    return f"{who} wrote the plan{stood_in}{why}; {proposal.seconds:.2f} s, {bill}."
-
-
 def for_people(problem: Problem) -> str:
     """Return the message of a problem of a planner, without the advice to the planner."""
     return "its text has no plan" if problem.code == "no_plan" else problem.message
-
-
-def _outcome(outcome: Outcome, current: Round) -> str:
-    steps = current.plan.steps if current.plan is not None else ()
-    access = steps[outcome.step].access if outcome.step < len(steps) else ()
-    number = str(outcome.step) if current.plan is None else current.plan.numbered(outcome.step)
-    head = f"Step {number}, {outcome.worker}, {_sees(access, outcome.shown)}: {outcome.status}"
-    if outcome.problem is not None:
-        head += f" ({_problem(outcome)})"
-    if outcome.action is not None:
-        head += f", an action: {ACTION_ENDS[outcome.action]}"
-    if outcome.reused:
-        head += ", reused"
-    if len(outcome.calls) > 1:
-        head += f", in {len(outcome.calls)} calls"
-    if outcome.started is None:
-        return head + "."
-    bill = spent(outcome.usage, outcome.cost)
-    return f"{head}; {outcome.started:.2f} to {outcome.ended or 0:.2f} s, {bill}."
-
-
-def _sees(access: tuple[int, ...], shown: tuple[int, ...] | None) -> str:
-    listed = ", ".join(map(str, access)) or "no step"
-    if shown is None:
-        return f"seeing {listed}"
-    return f"seeing {', '.join(map(str, shown)) or 'no step'} of {listed}"
-
-
-def _problem(outcome: Outcome) -> str:
-    return "" if outcome.problem is None else f"{outcome.problem.code}: {outcome.problem.message}"
-
-
-def spent(usage: Usage, cost: float | None, estimated: Usage | None = None) -> str:
-    """Return the number of tokens and their cost in USD, as text."""
-    tokens = f"{usage.total_tokens:,} tokens"
-    if estimated is not None and 0 < estimated.total_tokens < usage.total_tokens:
-        tokens += f" ({estimated.total_tokens:,} of them estimated)"
-    elif usage.estimated:
-        tokens += " (estimated)"
-    if cost is None:
-        return f"{tokens}, cost unknown"
-    return f"{tokens}, ${cost:.4f}" if cost else f"{tokens}, $0"

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from podium.errors import LimitExceeded
 from podium.secrets import scrub
+from podium.types.explain import explain_round, spent
 from podium.types.messages import Part
 from podium.types.outcome import (
     NO_BRANCH,
@@ -16,8 +17,6 @@ from podium.types.outcome import (
     Proposal,
     Round,
     answering,
-    explain_round,
-    spent,
     total_cost,
     usage_note,
 )
@@ -35,15 +34,30 @@ class Interval:
 
     low: float
     """The 5% quantile."""
-    likely: float
-    """The median."""
+    likely: float | None
+    """The median; `None` if the number of items, turns or steps that run is not known."""
     high: float
     """The 95% quantile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ItemForecast:
+    """The expected calls and cost of one item of a map."""
+
+    step: str
+    """The name of the map."""
+    calls: Interval
+    cost: Interval | None
+    """In USD; `None` when the price of a worker is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The expected calls, tokens, cost and time of a plan's steps, without the planner's calls."""
+    """The expected calls, tokens, cost and time of a plan's steps, without the planner's calls.
+
+    With maps over lists that are not known, conditions or loops, an interval is from the lowest amount (no
+    item, no condition that holds, one turn) to the highest (`Limits.items`, all conditions, all turns).
+    """
 
     calls: Interval
     input_tokens: Interval
@@ -54,6 +68,8 @@ class Forecast:
     """From the start of the first step to the end of the last."""
     actions: int = 0
     """Number of actions in the plan."""
+    items: tuple[ItemForecast, ...] = ()
+    """One item of each map whose list is not known."""
     guessed: tuple[str, ...] = ()
     """Workers with too few recorded calls, for which the forecast uses assumptions."""
 
@@ -62,6 +78,9 @@ def explain_forecast(forecast: Forecast) -> str:
     """Return the forecast in one line."""
     acts = [f"{forecast.actions} action{'' if forecast.actions == 1 else 's'}"] if forecast.actions else []
     told = ", ".join([*acts, *(_expected(fact) for fact in facts(forecast, ()))])
+    for each in forecast.items:
+        calls, cost = Fact("", each.calls, None, unit=" call(s)"), Fact("", each.cost, None, "${:.4f}")
+        told += f"; per item of step {each.step}: {_expected(calls)}, {_expected(cost)}"
     guessed = ", ".join(forecast.guessed)
     based = f" (based on assumptions for {guessed}, with few recorded calls)" if guessed else ""
     return f"Expected: {told}{based}."
@@ -121,8 +140,12 @@ def facts(forecast: Forecast, outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
 def _expected(fact: Fact) -> str:
     if fact.interval is None:
         return "cost unknown"
-    low, likely, high = map(fact.form.format, (fact.interval.low, fact.interval.likely, fact.interval.high))
-    return high + fact.unit if low == high else f"{low} to {high}{fact.unit} (likely {likely})"
+    low, high = fact.form.format(fact.interval.low), fact.form.format(fact.interval.high)
+    if low == high:
+        return high + fact.unit
+    likely = fact.interval.likely
+    told = "" if likely is None else f" (likely {fact.form.format(likely)})"
+    return f"{low} to {high}{fact.unit}{told}"
 
 
 def _came(fact: Fact) -> str:

@@ -287,6 +287,16 @@ def static_place(path: str) -> str:
     return sub(r"\[[^]]*\]|\([^)]*\)", "", path)
 
 
+def step_at(steps: Sequence[AnyStep], name: str) -> AnyStep:
+    """Return the step of an execution, also inside of blocks; see `Outcome.name`."""
+    first, *inner = map(int, static_place(name).split("."))
+    step = steps[first]
+    for number in inner:
+        assert isinstance(step, Block)
+        step = step.steps[number]
+    return step
+
+
 def is_number(value: object) -> TypeGuard[int]:
     """Return whether `value` is an `int` and not a `bool`."""
     return type(value) is int

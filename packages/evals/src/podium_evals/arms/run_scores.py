@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from podium import Step
 from podium.types import Outcome, Result
 from podium.types.references import literal
+from podium.types.steps import AnyStep, step_at
 from podium_evals.arms.arm import Answered
 from podium_evals.errors import Unrecorded
 from podium_evals.recorded import Bundle, Part, Question, Recordings, Sample
@@ -43,7 +44,8 @@ def _scored(result: Result, query: Question | Bundle, recordings: Recordings) ->
     for outcome in result.outcomes:
         if outcome.problem is None or outcome.problem.code != Unrecorded.code:
             continue
-        asked = part_asked(_step(result, outcome), query) if isinstance(query, Bundle) else None
+        step = _step(result, outcome)
+        asked = part_asked(step, query) if isinstance(query, Bundle) and isinstance(step, Step) else None
         if asked is None or asked is not allowed:
             return None, outcome.problem.message
     if score is None:
@@ -67,13 +69,17 @@ def follows_an_error(bundle: Bundle, scores: Sequence[float | None]) -> Part | N
 def _longest_path(result: Result, query: Question | Bundle, recordings: Recordings) -> float | None:
     """Return the recorded seconds of the slowest path through the last plan.
 
-    `None` if the time of a call was not recorded, or if a model wrote the plan: its time is never recorded.
+    `None` if the time of a call was not recorded, if a model wrote the plan, whose time is never recorded, or
+    if the plan has maps, branches or blocks.
     """
     if not result.plans or any(proposal.usage.total_tokens for proposal in result.proposals):
         return None
+    plan = result.plans[-1]
+    if plan.is_workflow:
+        return None
     ends: dict[int, float] = {}
     outcomes = {outcome.step: outcome for outcome in result.rounds[-1].outcomes}
-    for number, step in enumerate(result.plans[-1].calls):
+    for number, step in enumerate(plan.calls):
         outcome = outcomes.get(number)
         seconds = 0.0 if outcome is None else _seconds(outcome, step, query, recordings)
         if seconds is None:
@@ -100,10 +106,10 @@ def latency(samples: Sequence[Sample], text: str) -> float | None:
     return next((sample.latency_s for sample in samples if sample.text == text), None)
 
 
-def _step(result: Result, outcome: Outcome) -> Step:
+def _step(result: Result, outcome: Outcome) -> AnyStep:
     plan = result.rounds[outcome.round - 1].plan
     assert plan is not None  # it had an outcome
-    return plan.calls[outcome.step]
+    return step_at(plan.steps, outcome.name)
 
 
 def part_asked(step: Step, bundle: Bundle) -> Part | None:

@@ -1,0 +1,96 @@
+"""Counts the executions inside of one step of a plan: the items of a map, the turns of a loop."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from re import compile as pattern
+
+from podium.types.outcome import Outcome, StepStatus
+from podium.types.steps import AnyStep, Block
+
+_ITEM = pattern(r"\[[^]]*\]|\(\d+\)")
+_TURN = pattern(r"\((\d+)\)\.")
+
+
+@dataclass(slots=True)
+class Executions:
+    """The latest outcomes inside of one step, at any depth."""
+
+    name: str
+    """The number of the step."""
+    ends: dict[str, Outcome] = field(default_factory=dict)
+    """By path."""
+    counts: Counter[StepStatus] = field(default_factory=Counter)
+    """How the items ended; of a block without items, its steps."""
+    turn: int = 0
+    """The number of the latest turn; 0 if the step is no loop."""
+    tokens: int = 0
+    known: float = 0.0
+    """The sum of the costs that are known, in USD."""
+    unknown: int = 0
+    """The number of unknown costs."""
+
+    def take(self, outcome: Outcome) -> None:
+        """Add an outcome, or replace the earlier one of the execution."""
+        before = self.ends.get(outcome.path)
+        for each, sign in ((before, -1), (outcome, 1)):
+            if each is not None:
+                self.counts[each.status] += sign * self.is_part(each.path)
+                self.tokens += sign * each.usage.total_tokens
+                self.known += sign * (each.cost or 0.0)
+                self.unknown += sign * (each.cost is None)
+        self.ends[outcome.path] = outcome
+        self.begin(outcome.path)
+
+    def begin(self, path: str) -> None:
+        """Take note of an execution that begins."""
+        if (found := _TURN.match(path, len(self.name))) is not None:
+            self.turn = max(self.turn, int(found[1]))
+
+    def is_part(self, path: str) -> bool:
+        """Return whether a path is of an item, or of a step of the block, and not inside of one."""
+        rest = path[len(self.name) :]
+        return rest[1:].isdecimal() if rest.startswith(".") else _ITEM.fullmatch(rest) is not None
+
+    @property
+    def cost(self) -> float | None:
+        """The sum of the costs in USD; `None` if one is unknown."""
+        return None if self.unknown else round(self.known, 12)
+
+    @property
+    def ended(self) -> int:
+        """How many items, or steps of the block, have ended."""
+        return self.counts.total()
+
+    def failed(self) -> Sequence[Outcome]:
+        """Return the items, or steps of the block, that failed."""
+        return [each for path, each in self.ends.items() if each.status == "failed" and self.is_part(path)]
+
+    def told(self, step: AnyStep, total: int = 0) -> str:
+        """Return the counts in words, as in `37 of 200, 2 failed`; of a loop, its turn.
+
+        Args:
+            step: the step of the plan.
+            total: the number of items that are known so far.
+        """
+        if step.each is None and isinstance(step, Block) and step.until is not None:
+            return f"turn {self.turn} of {step.most}" if self.turn else ""
+        total = len(step.steps) if step.each is None and isinstance(step, Block) else total
+        words = [f"{self.ended} of {max(total, self.ended)}"]
+        words += [
+            f"{self.counts[status]} {status}"
+            for status in ("failed", "skipped", "cancelled")
+            if self.counts[status]
+        ]
+        return ", ".join(words) if self.ended or total else ""
+
+
+def executions_of(outcomes: Iterable[Outcome]) -> dict[int, Executions]:
+    """Return the executions inside of each step, from the outcomes of a round."""
+    found: dict[int, Executions] = {}
+    for each in outcomes:
+        if each.path:
+            own = found.setdefault(each.plan_step, Executions(str(each.plan_step)))
+            if each.path not in own.ends:  # those of superseded steps are at the end
+                own.take(each)
+    return found

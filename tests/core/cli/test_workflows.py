@@ -1,0 +1,258 @@
+"""What the commands show of maps, branches and loops, and decisions on them."""
+
+import json
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import anyio
+import pytest
+from rich.console import Console
+from servers.chat_server import ChatServer
+from typer.testing import Result as Ran
+
+from podium import Card, Conductor, FunctionWorker, Plan, Result, Retry
+from podium.cli.drawing import RunTable
+from podium.cli.live import LiveState, follow
+from podium.errors import WorkerTimeout
+from podium.journal import SqlJournal
+from podium.planners import FixedPlanner
+from podium.policy import Policy
+from podium.types import Completion, Event, StepEnded
+from podium.workers import FREE, StepInput
+
+Podium = Callable[..., Ran]
+LIST = {"items": [{"id": "integer", "name": "string"}]}
+PLAN = Plan.from_json(
+    {
+        "schema": 1,
+        "steps": [
+            {"worker": 0, "subtask": "List.", "access": [], "returns": LIST},
+            {"worker": 0, "subtask": "Find {{item.name}}", "access": [], "each": "{{0.items}}"},
+            {
+                "until": {"ref": "{{0.done}}", "is": True},
+                "most": 5,
+                "access": [],
+                "steps": [
+                    {
+                        "worker": 0,
+                        "subtask": "Turn {{previous.note}}",
+                        "access": [],
+                        "returns": {"done": "boolean", "note": "string"},
+                    }
+                ],
+            },
+            {"worker": 0, "subtask": "Escalate.", "access": [], "when": {"ref": "{{0.items.0.id}}", "is": 7}},
+            {"worker": 0, "subtask": "Sum {{1}} {{2.note}}", "access": [1, 2, 3]},
+        ],
+    }
+)
+
+
+@pytest.fixture
+def journal(tmp_path: Path, config: Path) -> SqlJournal:
+    """Let the config name a journal that the test shares."""
+    config.write_text(config.read_text() + f'[journal]\npath = "{tmp_path / "runs.db"}"\n')
+    return SqlJournal(tmp_path / "runs.db")
+
+
+def conductor(journal: SqlJournal, items: int, policy: Policy | None = None, plan: Plan = PLAN) -> Conductor:
+    """Return a conductor with a list of items, the last of which fails."""
+
+    def answer(step: StepInput) -> Completion:
+        return Completion(text(step), cost=0.01)
+
+    def text(step: StepInput) -> str:
+        if step.subtask == "List.":
+            return json.dumps({"items": [{"id": n, "name": f"n{n}"} for n in range(items)]})
+        if step.subtask == f"Find n{items - 1}":
+            raise WorkerTimeout("nothing there")
+        if step.subtask.startswith("Turn"):
+            return json.dumps({"done": "xx" in step.subtask, "note": step.subtask[5:] + "x"})
+        return step.subtask.lower()
+
+    worker = FunctionWorker(answer, card=Card(name="thinker"))
+    return Conductor(FixedPlanner(plan), [worker], journal=journal, policy=policy, retry=Retry(attempts=1))
+
+
+def ran(of: Conductor, run_id: str = "flow", *, resumed: bool = False) -> Result:
+    """Run or resume a run."""
+
+    async def main() -> Result:
+        return await (of.resume(run_id) if resumed else of.run("What?", run_id=run_id))
+
+    return anyio.run(main)
+
+
+@pytest.fixture
+def shown(podium: Podium, journal: SqlJournal) -> Callable[..., str]:
+    """Return a function that runs a command which succeeds, in a wide terminal."""
+
+    def show(*args: str, code: int = 0) -> str:
+        result = podium(*args, env={"COLUMNS": "140"})
+        assert result.exit_code == code, result.output
+        return " ".join(result.output.split())
+
+    return show
+
+
+@pytest.mark.long
+def test_a_run_is_shown_with_counts(shown: Callable[..., str], journal: SqlJournal) -> None:
+    """A map is one row and one line, whatever its size; one step, item or turn can be opened."""
+    result = ran(conductor(journal, 30))
+    explained = " ".join(result.explain().split())
+    for told in (
+        "step 1[29]: nothing there), 30 items: 29 ok, 1 failed; ",
+        "Step 2, block, seeing no step: ok, 3 turns; ",
+        "Step 3, thinker, seeing no step: skipped (condition: its condition does not hold",
+    ):
+        assert told in explained
+    assert explained.count("1[") == 2
+    assert "0 tokens, $0.0300" in explained
+    whole = shown("show", "flow")
+    for told in ("1 thinker 30 of 30, 1 failed: Find", "2 block turn 3 of 5: ", "3 thinker Escalate. (if"):
+        assert told in whole
+    assert shown("show", "flow", "--outputs").count("--- step") == 4
+    opened = shown("show", "flow", "--step", "1")
+    assert "1[28] thinker ok $0.0100 find n28 1[29] thinker failed" in opened
+    assert "2(2).0 thinker ok $0.0100" in shown("show", "flow", "--step", "2")
+    assert shown("show", "flow", "--step", "1[3]") == "--- step 1[3] (thinker): ok --- find n3"
+    assert "has no outcome of step 1[30]" in shown("show", "flow", "--step", "1[30]", code=2)
+
+
+@pytest.mark.long
+def test_runs_are_compared_replayed_and_verified(
+    shown: Callable[..., str], podium: Podium, journal: SqlJournal, server: ChatServer
+) -> None:
+    """Sums have the items; a difference in the items is told with their number."""
+    ran(conductor(journal, 6))
+    ran(conductor(journal, 4), "other")
+    differences = shown("show", "flow", "other")
+    assert "step 1 executions 6 of 6, 1 failed 4 of 4, 1 failed" in differences
+    assert "step 2" not in differences
+    assert shown("audit", "verify").endswith("2 runs verified")
+    assert "2 runs" in shown("runs")
+    again = json.loads(podium("resume", "flow", "--replay", "--json").stdout)
+    differences = shown("show", "flow", again["run_id"])
+    assert "step 1 cost $0.0500 $0" in differences
+    assert "step 2 cost $0.0300 $0" in differences
+    assert "executions" not in differences
+    assert not server.calls
+
+
+def test_failed_items_of_a_map_with_enough_are_named() -> None:
+    """At most three are."""
+    step = {"worker": 0, "subtask": "{{item}}", "access": [], "each": list("abcdefg"), "enough": 1}
+
+    async def answer(given: StepInput) -> str:
+        if given.subtask != "g":
+            raise ValueError("no")
+        await anyio.sleep(0.05)
+        return "yes"
+
+    plan = Plan.from_json({"schema": 1, "steps": [step]})
+    worker = FunctionWorker(answer, card=Card(name="w", price=FREE))
+    explained = anyio.run(Conductor(FixedPlanner(plan), [worker]).run, "What?").explain()
+    assert "7 items: 6 failed, 1 ok (0[0], 0[1], 0[2] and 3 more)" in explained
+
+
+def test_the_output_that_stands_for_another() -> None:
+    """It is told at the step whose condition did not hold."""
+    given = {"worker": 0, "access": []}
+    plan = Plan.from_json(
+        {
+            "schema": 1,
+            "steps": [
+                {**given, "subtask": "List.", "returns": {"n": "integer"}},
+                {**given, "subtask": "Check.", "access": [0], "when": {"ref": "{{0.n}}", "is": 2}, "else": 0},
+            ],
+        }
+    )
+    worker = FunctionWorker(lambda step: '{"n": 1}', card=Card(name="w", price=FREE))
+    explained = anyio.run(Conductor(FixedPlanner(plan), [worker]).run, "What?").explain()
+    assert (
+        "Step 1, w, seeing 0: ok, with the output of step 0, because its condition does not hold" in explained
+    )
+
+
+@pytest.mark.long
+def test_the_live_view_counts_items_and_turns(journal: SqlJournal) -> None:
+    """It says how many of the items have ended, and in which turn a loop is."""
+    board, seen = LiveState(), set[str]()
+
+    async def main() -> None:
+        def listen(event: Event) -> None:
+            if isinstance(event, StepEnded) and event.outcome.path in ("1[2]", "2(2).0"):
+                console = Console(width=140, file=StringIO())
+                with console.capture() as drawn:
+                    console.print(RunTable(str, 1.0, 140).draw_live(board))
+                seen.add(" ".join(drawn.get().split()))
+
+        def told(event: Event) -> None:
+            board.take(event, event.at)
+            listen(event)
+
+        await follow(lambda _: conductor(journal, 10).run("What?", on_event=told), LiveState())
+
+    anyio.run(main)
+    text = " ".join(seen)
+    assert "of 10: Find" in text or "of 10, 1 failed: Find" in text
+    assert "turn 2 of 5: " in text
+
+
+@pytest.mark.long
+def test_items_that_wait_for_approval(shown: Callable[..., str], journal: SqlJournal) -> None:
+    """What waits and its price are shown; decisions count for the items and the turn."""
+    policy = Policy(approve="later", ask="fan-outs", ask_above={"calls": 5})
+    run = conductor(journal, 30, policy)
+    assert ran(run).status == "waiting"
+    whole = shown("show", "flow")
+    assert "1 thinker 30 items of step 1: 30 calls, " in whole
+    assert "2 block turn 2 of step 2: 4 calls, " in whole
+    shown("decide", "flow", "approve", "--action", "4", code=2)
+    shown("decide", "flow", "approve", "--action", "2")
+    shown("decide", "flow", "refuse", "--action", "1", "--why", "too many")
+    result = ran(run, resumed=True)
+    assert result.outcomes[2].status == "ok"
+    assert result.outcomes[1].problem is not None
+    assert "the fan-out of step 1 was refused" in result.outcomes[1].problem.message
+
+
+def test_actions_inside_of_a_map(shown: Callable[..., str], journal: SqlJournal) -> None:
+    """They are approved, refused and decided by their names."""
+    refunds = list[str]()
+
+    def refund(step: StepInput) -> str:
+        refunds.append(step.subtask)
+        if step.subtask == "Refund b" and refunds.count("Refund b") == 1:
+            raise WorkerTimeout("late", maybe_paid=True)
+        return "refunded"
+
+    steps = [
+        {"worker": 0, "subtask": "Refund {{item}}", "access": [], "each": list("abcde")},
+        {"worker": 1, "subtask": "Sum {{0}}", "access": [0]},
+    ]
+    workers = [
+        FunctionWorker(refund, card=Card(name="thinker", price=FREE), acts=True),
+        FunctionWorker(lambda step: "text", card=Card(name="speaker", price=FREE)),
+    ]
+    run = Conductor(
+        FixedPlanner(Plan.from_json({"schema": 1, "steps": steps})),
+        workers,
+        journal=journal,
+        retry=Retry(attempts=1),
+        policy=Policy(approve="later", ask="actions"),
+    )
+    waits = ran(run).problem
+    assert waits is not None
+    assert waits.message.endswith("step 0[2] waits for approval: thinker Refund c; and 2 more wait")
+    shown("decide", "flow", "refuse", "--action", "0[0]", "--why", "too much")
+    shown("decide", "flow", "approve")
+    result = ran(run, resumed=True)
+    assert sorted(refunds) == ["Refund b", "Refund c", "Refund d", "Refund e"]
+    assert result.problem is not None
+    assert "podium decide flow --action '0[1]' done|not-done" in result.problem.message
+    assert "its end is 'done'" in shown("decide", "flow", "done", "--action", "0[2]", code=2)
+    assert "run flow, step 0[1];" in shown("decide", "flow", "not-done", "--action", "0[1]")
+    ran(run, resumed=True)
+    assert refunds.count("Refund b") == 2
