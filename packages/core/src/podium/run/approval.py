@@ -133,7 +133,8 @@ async def request_approval(
         return plan
     try:
         if decided is None:
-            context.tell(ApprovalAsked, plan=plan, asked=asked, **where)
+            path, is_fan_out = ("" if action is None else action.path), kind == "fan-outs"
+            context.tell(ApprovalAsked, plan=plan, path=path, is_fan_out=is_fan_out, asked=asked, **where)
             if asks:  # without an approver, it keeps waiting
                 decided = await _decide(context, number, plan, labels, action, kind)
             if decided is None:

@@ -158,15 +158,23 @@ class PlanReady(_OfRound):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAsked(_OfRound):
-    """The run waits for an approval of its plan, or of one action."""
+    """The run waits for an approval of its plan, of one action, or of a fan-out above `Policy.ask_above`."""
 
     plan: Plan
     step: int | None = None
-    """The step of the action; `None` for the whole plan."""
+    """The step of the action or the fan-out; `None` for the whole plan."""
+    path: str = ""
+    """The name of this step inside of maps and blocks; see `Outcome.path`."""
+    is_fan_out: bool = False
     action: str = ""
-    """The key of the action; empty for the whole plan."""
+    """The key of the action, or of the items of the fan-out; empty for the whole plan."""
     asked: str = ""
-    """The arguments of the action; empty for the whole plan."""
+    """The arguments of the action, or the number and the price of the items; empty for the whole plan."""
+
+    @property
+    def name(self) -> str:
+        """The name of the step."""
+        return self.path or str(self.step)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
+from re import split
 from typing import Literal, TypedDict
 
 from podium.budget.ledger import UNREPORTED, Charged, weakest
@@ -146,6 +147,11 @@ class Outcome(Billed):
     def name(self) -> str:
         """The name of the execution: its path, or the number of a step of the plan."""
         return self.path or str(self.step)
+
+    @property
+    def plan_step(self) -> int:
+        """The index of the step of the plan that it is, or inside of which it is."""
+        return int(split(r"[.[(]", self.path, maxsplit=1)[0]) if self.path else self.step
 
     @property
     def seconds(self) -> float:
