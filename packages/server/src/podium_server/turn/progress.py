@@ -102,7 +102,7 @@ class Progress:
 
 
 def _of_step(event: StepStarted | AttemptFailed | StepEnded) -> str:
-    """Return what is told of a step; empty for its first call."""
+    """Return the text about a step; empty for its first call."""
     match event:
         case StepStarted():
             return f"call {event.attempt}, of {event.worker}" if event.attempt > 1 else ""

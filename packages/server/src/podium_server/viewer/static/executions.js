@@ -24,7 +24,7 @@ export function countsOf(round, step) {
       : planned.until ? `turn ${lastTurn(step)} of ${planned.most}`
       : planned.steps ? `${ended.length} of ${planned.steps.length} steps` : "",
     failed && `${count(failed)} failed`,
-    cost && usd(cost),
+    cost && (cost < 0.01 ? usd(cost) : `$${cost.toFixed(2)}`),  // it is in a box
   ].filter(Boolean).join(", ");
 }
 
