@@ -29,11 +29,11 @@ from PIL import Image as Picture
 from servers.chat_server import STALL, USAGE, Call, Reply, says
 
 from autogen_podium import ConductorAgent
-from podium import Card, Conductor, FunctionWorker, Limits, ScriptedWorker
+from podium import Card, Conductor, FunctionWorker, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed
 from podium.execution import Retry
 from podium.planners import FixedPlanner
-from podium.workers import Request, step_input_of
+from podium.workers import Request, StepInput, step_input_of
 
 pytestmark = pytest.mark.anyio
 EACH = USAGE["prompt_tokens"], USAGE["completion_tokens"]
@@ -324,6 +324,27 @@ async def test_plans_are_told_where_that_is_wanted() -> None:
         "2. writer: Multiply them. (shown step 0, 1)",
     ]
     assert not any(isinstance(message, ThoughtEvent) for message in silent.messages)
+
+
+async def test_messages_of_the_items_of_a_map_name_their_items() -> None:
+    """One that fails is told under this name."""
+
+    def look(asked: StepInput) -> str:
+        if "b" in asked.subtask.split():
+            raise ValueError("it is dark")
+        return "seen"
+
+    plan = Plan((Step(0, "look at {{item}}", each=("a", "b", "c")), Step(1, "join", access=(0,))))
+    workers = [
+        FunctionWorker(look, card=Card(name="eye", description="Looks.")),
+        ScriptedWorker("mouth", "two"),
+    ]
+    agent = ConductorAgent("lead", Conductor(FixedPlanner(plan), workers), emit_plan_events=True)
+    messages = (await agent.run(task="?")).messages
+    seen = [each.metadata.get("podium_path") for each in messages if each.source == "eye"]
+    assert sorted(map(str, seen)) == ["0[0]", "0[2]", "None"]
+    thoughts = [each.content for each in messages if isinstance(each, ThoughtEvent)]
+    assert any(each.startswith("Step 0[1] (eye) failed: ") for each in thoughts)
 
 
 async def test_an_answer_in_part_says_so() -> None:

@@ -28,7 +28,7 @@ from contracts.adapter_contract import planner_of, saying
 from contracts.worker_contract import WorkerContract, question
 
 from autogen_podium.agent_framework import ConductorAgent, as_planner, as_worker
-from podium import Conductor, Limits, ScriptedWorker
+from podium import Conductor, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed, WorkerFailed
 from podium.planners import FixedPlanner
 from podium.types import Message as PodiumMessage, Result, Sampling
@@ -132,6 +132,17 @@ async def test_it_streams_the_answer() -> None:
         assert response.usage_details is not None
         assert response.usage_details["total_token_count"] == 4 * (READ + WRITTEN)
         assert (("writer", "12 square metres.") in told) is steps
+
+
+async def test_updates_of_the_items_of_a_map_name_their_items() -> None:
+    """Each is a message of its own."""
+    plan = Plan((Step(0, "look at {{item}}", each=("a", "b")), Step(1, "join", access=(0,))))
+    workers = [ScriptedWorker("eye", "seen"), ScriptedWorker("mouth", "two")]
+    agent = ConductorAgent(Conductor(FixedPlanner(plan), workers), name="lead", emit_steps=True)
+    updates = [each async for each in agent.run("?", stream=True) if each.author_name == "eye"]
+    named = [(each.additional_properties or {}).get("podium_path") for each in updates]
+    assert sorted(map(str, named)) == ["0[0]", "0[1]", "None"]
+    assert len({each.message_id for each in updates}) == 3
 
 
 async def test_an_answer_that_is_tried_again_replaces_what_was_streamed() -> None:

@@ -352,6 +352,21 @@ def test_events_tell_the_step_of_each_agent() -> None:
     ]
 
 
+def test_events_of_the_items_of_a_map_name_their_items() -> None:
+    """CrewAI's own, as for steps."""
+    plan = Plan((Step(0, "find the {{item}}", each=("height", "age")), Step(1, "write it down", access=(0,))))
+    scene, told = Scene(planner=FixedPlanner(plan)), list[str]()
+    with crewai_event_bus.scoped_handlers():
+
+        @crewai_event_bus.on(AgentExecutionCompletedEvent)
+        def heard(source: Any, event: AgentExecutionCompletedEvent) -> None:
+            told.append(event.task.name)
+
+        scene.crew().kickoff()
+        crewai_event_bus.flush()
+    assert sorted(told) == ["step 0[0]: find the height", "step 0[1]: find the age", "step 1: write it down"]
+
+
 def test_a_crew_streams() -> None:
     """Chunks of all its agents, each under its role."""
     scene = Scene()

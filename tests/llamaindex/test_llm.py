@@ -109,6 +109,20 @@ async def test_a_response_holds_the_nodes_behind_it() -> None:
         type(response).model_validate_json(response.model_dump_json())  # as workflows store it
 
 
+async def test_nodes_that_items_of_a_map_find_are_behind_it() -> None:
+    """Under the step of the map."""
+    plan = Plan((Step(0, "{{item}}", each=("March", "Acme")), Step(1, "join", access=(0,))))
+    workers = [as_worker(Shelf("contracts"), name="contracts"), ScriptedWorker("joiner", "both")]
+    llm = ConductorLLM.from_defaults(workers, FixedPlanner(plan))
+    (*_, last) = [piece async for piece in await llm.astream_chat(ASKED)]
+    for response in (await llm.achat(ASKED), last):
+        found = {node.node_id: node.metadata["podium_steps"] for node in response.raw["source_nodes"]}  # type: ignore[index]
+        assert len(found) > 1
+        assert set(map(tuple, found.values())) == {(0,)}
+        paths = [step["path"] for step in response.raw["podium"]["steps"]]  # type: ignore[index]
+        assert paths == ["", "", "0[0]", "0[1]"]
+
+
 async def test_the_conversation_reaches_the_workers() -> None:
     """Its system prompt, and what was said before."""
     writer = ScriptedWorker("writer", "fine")

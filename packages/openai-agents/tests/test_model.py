@@ -25,7 +25,7 @@ from servers.chat_server import STALL, Call, Reply, chunk, events, says
 from test_workers import no_maths, no_secrets
 
 from openai_agents_podium import ConductorModel, ConductorProvider, podium_metadata
-from podium import ChatWorker, Conductor, Endpoint, Limits, ScriptedWorker
+from podium import ChatWorker, Conductor, Endpoint, Limits, Plan, ScriptedWorker, Step
 from podium.errors import ConfigError, QueryError, RunFailed
 from podium.execution import Retry
 from podium.journal import MemoryJournal
@@ -191,6 +191,21 @@ async def test_it_streams_the_answer_in_the_events_of_the_responses_api() -> Non
     assert len(deltas) > 1
     assert "".join(deltas) == result.final_output == "The tools say rain in Bern."
     assert result.context_wrapper.usage.total_tokens == 4 * CALL_TOKENS
+
+
+async def test_a_plan_with_a_map_streams_its_answer_alone() -> None:
+    """What its items write is reasoning; the steps of the run have their names."""
+    plan = Plan((Step(0, "look at {{item}}", each=("a", "b")), Step(1, "join", access=(0,))))
+    workers = [ScriptedWorker("eye", "seen"), ScriptedWorker("mouth", "two")]
+    model = ConductorModel(Conductor(FixedPlanner(plan), workers), stream_steps=True)
+    result = Runner.run_streamed(Agent[Any](name="lead", model=model), "?")
+    raw = [event.data async for event in result.stream_events() if event.type == "raw_response_event"]
+    assert "".join(event.delta for event in raw if event.type == "response.output_text.delta") == "two"
+    facts = podium_metadata(result)
+    assert [(step["path"], step["subtask"]) for step in facts["steps"]][2:] == [
+        ("0[0]", "look at {{item}} (for each of 2)"),
+        ("0[1]", "look at {{item}} (for each of 2)"),
+    ]
 
 
 @pytest.mark.parametrize("stream", [False, True])

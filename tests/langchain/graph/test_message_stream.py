@@ -111,6 +111,25 @@ async def test_with_all_each_text_is_a_message_that_names_its_step_and_its_role(
     assert ids["answer", 1, "clerk"] == {state["messages"][-1].id}
 
 
+async def test_texts_of_the_items_of_a_map_name_their_items(openai: OpenAI) -> None:
+    """Their steps are numbers from 10,000, which say nothing to people."""
+    plan = Plan((Step(0, "look at {{item}}", each=("a", "b")), Step(0, "write", access=(0,))))
+    async with ChatServer(_reply) as server:
+        clerk = as_worker(openai(server.url), name="clerk")
+        graph = around(Conductor(FixedPlanner(plan), [clerk]), show="all")
+        found, state = await _messages(graph, {}, subgraphs=False)
+    texts = defaultdict[Any, str](str)
+    for message, facts in found:
+        texts[facts["podium_role"], facts.get("podium_path")] += message.text
+    del texts["planner", None]
+    assert texts == {
+        ("worker", "0[0]"): "some notes here",
+        ("worker", "0[1]"): "some notes here",
+        ("answer", None): "It is forty two.",
+    }
+    assert state["messages"][-1].text == "It is forty two."
+
+
 @EXECUTORS
 @pytest.mark.parametrize("show", ["answer", "all"])
 async def test_a_stream_of_events_has_the_answer_as_one_model_s_run(

@@ -1,5 +1,6 @@
 """Models of `[models]`: presets, workers as themselves, efforts, and the progress that clients see."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,27 @@ def test_what_a_client_sees(serve: Callable[..., Served], upstream: ChatServer) 
     told = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
     assert "Step 0 writes:\nfacts\nStep 0: ok" in told
     assert "the answer" not in told.replace("Write the answer", "")
+
+
+def test_what_a_client_sees_of_a_map(serve: Callable[..., Served], upstream: ChatServer) -> None:
+    """Its counts after each tenth of its items, and its list at its end."""
+    rows = [
+        {"worker": "one", "subtask": "Look at {{item}}.", "access": [], "each": list(range(40))},
+        {"worker": "two", "subtask": "Write.", "access": [0]},
+    ]
+
+    def reply(call: Call) -> Reply:
+        return says(call, json.dumps({"steps": rows})) if call.body["model"] == "planner" else team(call)
+
+    upstream.reply = reply
+    served = serve(models='[models.all]\nshow = "all"\n')
+    stream = served.client().chat.completions.create(model="all", messages=ASKED, stream=True)
+    deltas = [chunk.choices[0].delta for chunk in stream]
+    told = "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas)
+    counts = [line for line in told.splitlines() if line.startswith("Step 0: ") and "items" in line]
+    assert counts == ["Step 0: 40 items.", *(f"Step 0: {at} of 40 items." for at in range(4, 41, 4))]
+    assert told.count('["facts",') == 1
+    assert "0[" not in told
 
 
 def test_limits_of_a_model(serve: Callable[..., Served], upstream: ChatServer) -> None:

@@ -16,8 +16,10 @@ from autogen_podium.result_metadata import message_metadata, usage_left
 from autogen_podium.workers.agent import AgentWorker, Inner
 from autogen_podium.workers.nested import NestedWorker
 from podium.conductor import Conductor
-from podium.hosts.results import answer_sources, answered, lack_after, plan_lines, text_answer
+from podium.hosts.maps import Executions
+from podium.hosts.results import answered, lack_after, plan_lines, text_answer
 from podium.types import Completion, Event, PlanReady, Result, StepDelta, StepEnded, StepStarted
+from podium.types.result import answer_outcome
 from podium.usage import Usage
 from podium.workers import Caller, Request, Worker
 
@@ -54,6 +56,7 @@ class RunMessages:
         self._run_id = ""
         self._seen: dict[str, Usage] = {}
         """The usage on each sent message, by the message's id."""
+        self._executions = Executions()
         self._workers: dict[tuple[int, int], str] = {}
         """The worker of each step, by round and step."""
         self._spoken: set[tuple[int, int]] = set()
@@ -67,7 +70,7 @@ class RunMessages:
         if isinstance(worker, AgentWorker) and caller is not None:
             if caller.run_id == self._run_id:
                 self._spoken.add((caller.round, caller.step))
-            place = _step_metadata(caller)
+            place = _step_metadata(caller, caller.path)
             call = worker.call_listened(request, lambda inner: self._tell(inner, place))
         else:
             call = worker.call(request)
@@ -80,6 +83,7 @@ class RunMessages:
         self._run_id = self._run_id or event.run_id  # the first event belongs to the outer run
         if event.run_id != self._run_id:
             return
+        self._executions.take(event)
         match event:
             case PlanReady(plan=plan) if self._plans and plan.steps:
                 self._think("\n".join(plan_lines(plan, self._pool.names)))
@@ -87,9 +91,8 @@ class RunMessages:
                 self._workers[event.round, event.step] = event.worker
             case StepDelta() if self._chunks and (event.round, event.step) not in self._spoken:
                 who = self._workers[event.round, event.step]
-                self._tell(
-                    ModelClientStreamingChunkEvent(content=event.text, source=who), _step_metadata(event)
-                )
+                chunk = ModelClientStreamingChunkEvent(content=event.text, source=who)
+                self._tell(chunk, _step_metadata(event, self._executions.path(event)))
             case StepEnded():
                 self._ended(event)
             case _:
@@ -102,11 +105,11 @@ class RunMessages:
             RunFailed: the run has no answer.
         """
         answered(result)
-        if self._chunks and (lack := lack_after(result)):
-            last = answer_sources(result)[-1]
+        last = answer_outcome(result.rounds)
+        if self._chunks and last is not None and (lack := lack_after(result)):
             place = Caller(run_id=result.run_id, round=last.round, step=last.step, attempt=last.attempts)
             chunk = ModelClientStreamingChunkEvent(content=lack, source=last.worker)
-            self._tell(chunk, _step_metadata(place))
+            self._tell(chunk, _step_metadata(place, ""))
         left = usage_left(result.usage, Usage.total(self._seen.values()))
         message = TextMessage(
             content=text_answer(result),
@@ -119,14 +122,14 @@ class RunMessages:
     def _ended(self, event: StepEnded) -> None:
         outcome = event.outcome
         if outcome.status == "failed" and self._plans and outcome.problem is not None:
-            self._think(f"Step {outcome.step} ({outcome.worker}) failed: {outcome.problem.message}")
+            self._think(f"Step {outcome.name} ({outcome.worker}) failed: {outcome.problem.message}")
         if outcome.status != "ok" or (outcome.round, outcome.step) in self._spoken:
             return
         told = TextMessage(content=outcome.text, source=outcome.worker)
         # The tokens of a nested conductor are on its agents' messages, if it has agents.
         if outcome.usage.total_tokens and outcome.worker not in self._conductors:
             told.models_usage = write_usage(outcome.usage)
-        self._tell(told, _step_metadata(event))
+        self._tell(told, _step_metadata(event, outcome.path))
 
     def _think(self, text: str) -> None:
         self._tell(ThoughtEvent(content=text, source=self._name), {"podium_run_id": self._run_id})
@@ -140,9 +143,10 @@ class RunMessages:
         self._emit(told)
 
 
-def _step_metadata(of: Caller | StepDelta | StepEnded) -> dict[str, str]:
-    """Return the metadata that names the step of a message."""
-    return {
+def _step_metadata(of: Caller | StepDelta | StepEnded, path: str) -> dict[str, str]:
+    """Return the metadata that names the step of a message; `path` is its name in maps and blocks."""
+    own = {"podium_path": path} if path else {}
+    return own | {
         "podium_run_id": of.run_id,
         "podium_round": str(of.round),
         "podium_step": str(of.step),

@@ -315,6 +315,7 @@ class _TerminationWatcher:
                 run_id=event.run_id,
                 round=event.round,
                 step=event.step,
+                path=event.path,
                 worker=event.worker,
                 asked=event.asked,
                 key=event.action,

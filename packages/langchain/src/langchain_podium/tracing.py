@@ -89,6 +89,7 @@ async def _begun(config: RunnableConfig, worker: Worker, request: Request) -> As
     if caller is not None:
         facts |= {"podium_run_id": caller.run_id, "podium_round": caller.round}
         facts |= {"podium_step": caller.step, "podium_attempt": caller.attempt}
+        facts |= {"podium_path": caller.path} if caller.path else {}
     manager.add_metadata(facts)
     manager.add_tags(["podium:planner" if caller is None else "podium:step"], inherit=False)
     messages = scrub_data([message.to_wire() for message in request.messages])

@@ -31,6 +31,8 @@ class StepEvent(BaseEvent):
     round: int
     step: int
     """Index in the plan, from 0."""
+    path: str = ""
+    """The name of an execution inside of a map or a block, as in `2[17]`, whose `step` is from 10,000."""
     attempt: int
     """Number of the call for the step, from 1; 0 if the step never started."""
     worker: str

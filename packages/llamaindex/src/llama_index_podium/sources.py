@@ -65,7 +65,9 @@ def behind(
         step: the step.
         found: the nodes of each call.
     """
-    return _merged([ended[index] for index in steps_behind(plan, ended, step)], found)
+    steps = steps_behind(plan, ended, step)
+    inside = [outcome for outcome in ended.values() if outcome.path and outcome.plan_step in steps]
+    return _merged([*(ended[index] for index in steps), *inside], found)
 
 
 def text_of(nodes: Iterable[NodeWithScore]) -> str:
@@ -101,8 +103,8 @@ def _merged(
             key = (node.node_id, node.node.hash)
             merged[key] = _better(merged.get(key), node)
             finders = steps.setdefault(key, [])
-            if outcome.step not in finders:
-                finders.append(outcome.step)
+            if outcome.plan_step not in finders:
+                finders.append(outcome.plan_step)
     return [marked(node, {STEPS: steps[key]}) for key, node in merged.items()]
 
 

@@ -109,6 +109,7 @@ class Steps:
                     problem=None if outcome.problem is None else outcome.problem.message,
                     source_nodes=[node.node_id for node in self.found.get(event.run_id, {}).get(place, ())],
                     usage=asdict(outcome.usage),
+                    path=outcome.path,
                     **place._asdict(),
                 )
             )
@@ -185,6 +186,7 @@ class _Call:
         self._tags = {**active_instrument_tags.get(), "podium_worker": name}
         if caller is not None:
             self._facts = {"run_id": caller.run_id, **_place(caller)._asdict(), "worker": name}
+            self._facts |= {"path": caller.path} if caller.path else {}
             self._tags |= {f"podium_{key}": value for key, value in self._facts.items()}
         shown = _shown(request)
         self._messages = shown.messages

@@ -169,7 +169,7 @@ class ConductorModel(Model):
     ) -> AsyncGenerator[_Piece, None]:
         """Yield the answer of a separate run."""
         traced, steps = RunTracing(tracing), stream and self._stream_steps
-        last = ("", 0, 0)
+        answers = set[tuple[str, int, int]]()
         chat = call.as_chat_call(self.conductor, partial=self._partial, middleware=traced.middleware)
         async with aclosing(chat.events(stream=stream)) as events:
             async for event, text in events:
@@ -177,10 +177,10 @@ class ConductorModel(Model):
                 if text:
                     yield text
                 elif isinstance(event, PlanReady):
-                    last = (event.run_id, event.round, len(event.plan.steps) - 1)
-                elif (
-                    steps and isinstance(event, StepDelta) and (event.run_id, event.round, event.step) != last
-                ):
+                    answers = {(event.run_id, event.round, index) for index in event.plan.answers}
+                elif not steps or not isinstance(event, StepDelta):
+                    continue
+                elif (event.run_id, event.round, event.step) not in answers:
                     yield event
         answer = chat.answer()
         if stream and (rest := chat.rest()):

@@ -87,6 +87,7 @@ class RunTracing:
         if caller is None:
             return custom_span(PLANNER, data, parent=self._parent)
         data |= {"run_id": caller.run_id, "round": caller.round, "step": caller.step}
+        data |= {"path": caller.path} if caller.path else {}
         data["attempt"] = caller.attempt
         if self._has_data:
             data["subtask"] = scrub(step_input_of(request).subtask)

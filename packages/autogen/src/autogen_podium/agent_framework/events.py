@@ -46,6 +46,8 @@ class RunUpdates:
         outcome = event.outcome
         if outcome.status != "ok":
             return
+        properties: dict[str, Any] = {"podium_round": outcome.round, "podium_step": outcome.step}
+        properties |= {"podium_path": outcome.path} if outcome.path else {}
         update = AgentResponseUpdate(
             contents=[Content.from_text_reasoning(text=outcome.text)],
             role="assistant",
@@ -53,7 +55,7 @@ class RunUpdates:
             agent_id=self._agent.id,
             response_id=self._run_id,
             message_id=f"{self._run_id}:{outcome.round}:{outcome.step}",
-            additional_properties={"podium_round": outcome.round, "podium_step": outcome.step},
+            additional_properties=properties,
         )
         self._emit(update)
 

@@ -14,7 +14,7 @@ from podium.types import Completion, Message, Outcome, Part, Plan, Problem, Resu
 from podium.types.messages import storable
 from podium.types.outcome import tell_actions
 from podium.types.result import LACK, answer_of, used
-from podium.types.steps import task_of, worker_of
+from podium.types.steps import static_place, task_of, worker_of
 from podium.usage import Usage
 from podium.workers import FREE, Card
 from podium.workers.openai.chat_response import AnswerReader, read_finish
@@ -145,18 +145,24 @@ def plan_lines(plan: Plan, workers: Sequence[str]) -> list[str]:
 
 
 def answer_sources(result: Result) -> tuple[Outcome, ...]:
-    """Return the outcomes that the answer depends on, in the plan's order."""
+    """Return the outcomes that the answer depends on, in the plan's order; then those inside of its maps."""
     for current in reversed(result.rounds):
         if answer_of(current) is not None:
-            return tuple(outcome for outcome in used(current) if outcome.status == "ok")
+            steps = used(current)
+            numbers = {each.step for each in steps}
+            inside = [each for each in current.outcomes if each.path and each.plan_step in numbers]
+            return tuple(outcome for outcome in (*steps, *inside) if outcome.status == "ok")
     return ()
 
 
 def _step(outcome: Outcome, plan: Plan | None, usage: Callable[[Usage], Mapping[str, Any]]) -> dict[str, Any]:
-    step = plan.steps[outcome.step] if plan is not None and outcome.step < len(plan.steps) else None
+    place = static_place(outcome.name)
+    places = () if plan is None else plan.outline
+    step = next((each.step for each in places if each.name == place), None)
     return {
         "round": outcome.round,
         "step": outcome.step,
+        "path": outcome.path,
         "worker": outcome.worker,
         "subtask": "" if step is None else task_of(step),
         "access": [] if step is None else step.access_list,

@@ -16,6 +16,7 @@ from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PodiumError, RunWaiting
 from podium.hosts import result_metadata
+from podium.hosts.maps import Executions, step_asked
 from podium.hosts.results import plan_lines
 from podium.mcp.tools import Desk, ToolCall, ToolContext, new_server, tool_answer, tool_failure
 from podium.run.approval import how_to_decide
@@ -104,10 +105,11 @@ class Decision(BaseModel):
 
 
 def _question(waiting: Sequence[ApprovalAsked], workers: Sequence[str]) -> str:
-    steps = [(asked.step, asked.plan.steps, asked.asked) for asked in waiting if asked.step is not None]
+    steps = [asked for asked in waiting if asked.step is not None]
     if steps:
-        lines = [f"{step}. {worker_of(plan[step], workers)}: {asked}" for step, plan, asked in steps]
-        return "\n".join(["May these actions be carried out?", *lines])
+        lines = [f"{each.name}. {worker_of(step_asked(each), workers)}: {each.asked}" for each in steps]
+        what = "items be started" if all(each.is_fan_out for each in steps) else "actions be carried out"
+        return "\n".join([f"May these {what}?", *lines])
     lines = [line for asked in waiting for line in plan_lines(asked.plan, workers)]
     return "\n".join(["May this plan run?", *lines])
 
@@ -120,6 +122,7 @@ class _Progress:
         self._run_id = ""
         self._ended = 0
         self._planned: int | None = None
+        self._executions = Executions()
         self.waiting: list[ApprovalAsked] = []
         """The approvals that the run has asked for since it began, or was resumed."""
 
@@ -143,18 +146,24 @@ class _Progress:
         self._run_id = self._run_id or event.run_id
         if event.run_id != self._run_id:
             return ""
+        self._executions.take(event)
+        return self._executions.counts(event) or self._of_step(event)
+
+    def _of_step(self, event: Event) -> str:
         match event:
             case PlanReady(plan=plan):
                 self._planned = self._ended + len(plan.steps)
                 return f"planned {len(plan.steps)} steps"
             case ApprovalAsked():
                 self.waiting.append(event)
-                return f"{'the plan' if event.step is None else f'step {event.step}'} waits for approval"
-            case StepStarted(step=step, worker=worker, subtask=subtask):
-                return f"step {step} ({worker}): {' '.join(subtask.split()):.100}"
+                return f"{'the plan' if event.step is None else f'step {event.name}'} waits for approval"
+            case StepStarted() | StepEnded() if self._executions.is_in_map(event):
+                pass
+            case StepStarted(worker=worker, subtask=subtask):
+                return f"step {self._executions.name(event)} ({worker}): {' '.join(subtask.split()):.100}"
             case StepEnded(outcome=outcome):
-                self._ended += 1
-                return f"step {outcome.step} ({outcome.worker}): {outcome.status}"
+                self._ended += not outcome.path
+                return f"step {outcome.name} ({outcome.worker}): {outcome.status}"
         return ""
 
 

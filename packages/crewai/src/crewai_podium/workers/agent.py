@@ -148,7 +148,7 @@ def _task(request: Request, agent: BaseAgent) -> Task:
     subtask, caller = " ".join(step_input_of(request).subtask.split()), request.caller
     name = subtask if len(subtask) <= _MAX_NAME else f"{subtask[:_MAX_NAME]}…"
     return Task(
-        name=printable(name if caller is None else f"step {caller.step}: {name}"),
+        name=printable(name if caller is None else f"step {caller.path or caller.step}: {name}"),
         description=printable(prompt_text(request.messages)),
         expected_output=_EXPECTED,
         output_pydantic=_output(request.sampling.constraint),

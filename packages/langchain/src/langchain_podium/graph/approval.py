@@ -10,10 +10,12 @@ from typing import Any, Final
 
 from langchain_podium.graph.graph_node import Data
 from podium.errors import PlanInvalid, PlanSyntaxError
+from podium.hosts.maps import step_asked
 from podium.plan_text import edit_plan, parse_plan, read_edits
 from podium.plan_text.edits import read_saved_plan
 from podium.secrets import scrub
 from podium.types import ApprovalAsked, Forecast, Plan
+from podium.types.steps import worker_of
 
 _TAKES: Final = (
     "answer True or False; a text with the reason of a refusal; a plan, as text or as JSON; "
@@ -68,9 +70,11 @@ def shown_action(view: Data, asked: ApprovalAsked, problem: str) -> Data:
         arguments: object = json.loads(text)
     except ValueError:
         arguments = text
-    step = view["plan"]["steps"][asked.step]
-    own = {"step": asked.step, "worker": view["workers"][step["worker"]], "arguments": arguments}
-    told: Data = {"approve": "action", **own, **{key: view[key] for key in _OF_RUN}}
+    what, of_run = "fan-out" if asked.is_fan_out else "action", {key: view[key] for key in _OF_RUN}
+    worker = worker_of(step_asked(asked), view["workers"])
+    own = {"step": asked.step, "worker": worker, "arguments": arguments}
+    own |= {"path": asked.path} if asked.path else {}
+    told: Data = {"approve": what, **own, **of_run}
     return {**told, "problem": problem, "takes": _TAKES_OF_ACTION} if problem else told
 
 

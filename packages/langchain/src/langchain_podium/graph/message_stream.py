@@ -23,7 +23,8 @@ from langgraph.pregel._messages import StreamMessagesHandler
 
 from podium.aio.sync import events_of
 from podium.errors import WorkerFailed
-from podium.hosts.results import answer_sources, lack_after
+from podium.hosts.maps import Executions
+from podium.hosts.results import lack_after
 from podium.types import (
     AnswerDelta,
     AttemptFailed,
@@ -37,6 +38,7 @@ from podium.types import (
     StepEnded,
     StepStarted,
 )
+from podium.types.result import answer_outcome
 
 Show = Literal["answer", "all"]
 """The texts of a run that are messages of its node: only the answer, or also the texts of planners and
@@ -76,11 +78,8 @@ def answer_stream(config: RunnableConfig) -> "tuple[MessageStream, BaseCallbackM
 
 def answer_id(result: Result) -> str | None:
     """Return the id of the message with a run's answer; `None` without an answer."""
-    sources = answer_sources(result)
-    if not sources:
-        return None
-    last = sources[-1]
-    return message_id(result.run_id, last.round, last.step, last.attempts)
+    answer = answer_outcome(result.rounds)
+    return None if answer is None else message_id(result.run_id, answer.round, answer.step, answer.attempts)
 
 
 def without_streams(
@@ -137,8 +136,9 @@ class MessageStream:
     _open: dict[str, _Message] = field(default_factory=dict)
     _workers: dict[tuple[int, int, int], str] = field(default_factory=dict)
     """The name of the called worker, by round, step and attempt."""
-    _last: dict[int, int] = field(default_factory=dict)
-    """The index of the last step of the plan, by round."""
+    _last: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """The indices of the steps of the plan of which one gives the answer, by round."""
+    _executions: Executions = field(default_factory=Executions)
     _answering: dict[tuple[int, int], bool] = field(default_factory=dict)
     """Whether a step's text is the answer, by round and step."""
     _held: StepDelta | None = None
@@ -180,6 +180,7 @@ class MessageStream:
                 await self._end(key, failed=not has_ended)
 
     async def _take(self, event: Event) -> None:
+        self._executions.take(event)
         if isinstance(event, StepStarted):
             self._workers[event.round, event.step, event.attempt] = event.worker
         if isinstance(event, AnswerDelta):
@@ -207,10 +208,10 @@ class MessageStream:
                 await self._end(self._plan_key(event))
                 self._plans += 1
             case PlanReady():
-                self._last[event.round] = len(event.plan.steps) - 1
+                self._last[event.round] = event.plan.answers
             case StepDelta():
                 answering = self._answering.get((event.round, event.step))
-                if answering is None and self._last.get(event.round) == event.step:
+                if answering is None and event.step in self._last.get(event.round, ()):
                     self._held = event
                 elif not answering:
                     await self._send_step(event)
@@ -226,7 +227,13 @@ class MessageStream:
         return f"podium-{event.run_id}-{event.round}-plan-{self._plans}"
 
     def _of_step(self, event: StepDelta | AnswerDelta) -> dict[str, Any]:
-        facts = {"podium_round": event.round, "podium_step": event.step, "podium_attempt": event.attempt}
+        facts: dict[str, Any] = {
+            "podium_round": event.round,
+            "podium_step": event.step,
+            "podium_attempt": event.attempt,
+        }
+        if path := self._executions.path(event):
+            facts["podium_path"] = path
         worker = self._workers.get((event.round or 0, event.step or 0, event.attempt or 0))
         return facts if worker is None else {**facts, "podium_worker": worker}
 

@@ -1,6 +1,7 @@
 """Describes the events of a run to the client: the plan, the steps, and with `all` also their outputs."""
 
 from podium.budget.ledger import UNREPORTED
+from podium.hosts.maps import Executions
 from podium.hosts.results import plan_lines
 from podium.secrets import scrub
 from podium.types import (
@@ -32,8 +33,9 @@ class Progress:
         self._show = show
         self._run_id = run_id
         self._workers: tuple[str, ...] = ()
-        self._last = -1
-        """Index of the last step of the current plan, whose output is the answer."""
+        self._answers: tuple[int, ...] = ()
+        """The steps of the current plan of which one gives the answer."""
+        self._executions = Executions()
         self._speaking: tuple[int, int] | None = None
         """Step and attempt of the output that was shown last."""
         self._streamed: set[int] = set()
@@ -45,21 +47,24 @@ class Progress:
             return ""
         if isinstance(event, RunStarted | RunResumed):
             self._workers = event.workers
-        return scrub(self._told(event))
+        self._executions.take(event)
+        if counts := self._executions.counts(event):
+            return self._line(f"{counts[0].upper()}{counts[1:]}.")
+        return "" if self._executions.is_in_map(event) else scrub(self._told(event))
 
     def _told(self, event: Event) -> str:
         match event:
             case PlanReady():
-                self._last = len(event.plan.steps) - 1
+                self._answers = event.plan.answers
                 self._streamed.clear()
                 by = f"{event.planner}{' (fallback)' if event.is_fallback else ''}"
                 return self._line(f"Plan by {by}:", *plan_lines(event.plan, self._workers))
-            case StepDelta() if self._show == "all" and event.step != self._last:
+            case StepDelta() if self._show == "all" and event.step not in self._answers:
                 self._streamed.add(event.step)
-                return self._output((event.step, event.attempt), event.text)
-            case StepEnded() if event.step == self._last and event.outcome.status == "ok":
+                return self._output(event, event.text)
+            case StepEnded() if event.step in self._answers and event.outcome.status == "ok":
                 return ""  # its output is the answer, which the client has begun to read
-            case _ if line := _line_of(event):
+            case _ if line := self._line_of(event):
                 return self._whole(event) + self._line(line)
         return ""
 
@@ -67,18 +72,14 @@ class Progress:
         """Return the output of a step that has ended, if it was not shown while it was written."""
         if not isinstance(event, StepEnded) or self._show != "all" or event.step in self._streamed:
             return ""
-        return self._output((event.step, 0), event.outcome.text) if event.outcome.text else ""
+        return self._output(event, event.outcome.text) if event.outcome.text else ""
 
-    def _output(self, speaking: tuple[int, int], text: str) -> str:
-        """Return a piece of the output of a step, after a title if another step was shown before.
-
-        Args:
-            speaking: step and attempt.
-            text: the piece.
-        """
+    def _output(self, event: StepDelta | StepEnded, text: str) -> str:
+        """Return a piece of the output of a step, after a title if another step was shown before."""
+        speaking = event.step, event.attempt
         if speaking == self._speaking:
             return text
-        title = self._line(f"Step {speaking[0]} writes:")
+        title = self._line(f"Step {self._executions.name(event)} writes:")
         self._speaking = speaking
         return title + text
 
@@ -87,26 +88,31 @@ class Progress:
         self._speaking = None
         return begin + "".join(f"{line}\n" for line in lines)
 
+    def _line_of(self, event: Event) -> str:
+        """Return the line for an event; empty if it has none."""
+        match event:
+            case RoundStarted() if event.round > 1:
+                return f"Round {event.round}{': ' if event.why else ''}{event.why}"
+            case ApprovalAsked():
+                what = "The plan" if event.step is None else f"Step {event.name}"
+                return f"{what} waits for approval{': ' if event.asked else ''}{event.asked}."
+            case StepStarted() | AttemptFailed() | StepEnded() if line := _of_step(event):
+                return f"Step {self._executions.name(event)}: {line}."
+        return ""
 
-def _line_of(event: Event) -> str:
-    """Return the line for an event; empty if it has none."""
+
+def _of_step(event: StepStarted | AttemptFailed | StepEnded) -> str:
+    """Return the text about a step; empty for its first call."""
     match event:
-        case RoundStarted() if event.round > 1:
-            return f"Round {event.round}{': ' if event.why else ''}{event.why}"
-        case ApprovalAsked():
-            what = "The plan" if event.step is None else f"Step {event.step}"
-            return f"{what} waits for approval{': ' if event.asked else ''}{event.asked}."
-        case StepStarted() if event.attempt > 1:
-            return f"Step {event.step}: call {event.attempt}, of {event.worker}."
+        case StepStarted():
+            return f"call {event.attempt}, of {event.worker}" if event.attempt > 1 else ""
         case AttemptFailed():
             why = "" if event.call.problem is None else f" ({event.call.problem.code})"
-            return f"Step {event.step}: a call of {event.call.worker} failed{why}{_charge(event.call)}."
-        case StepEnded():
-            outcome = event.outcome
+            return f"a call of {event.call.worker} failed{why}{_charge(event.call)}"
+        case StepEnded(outcome=outcome):
             why = f" ({outcome.problem.code})" if outcome.problem is not None else ""
             by = f"{outcome.worker}, {outcome.usage.total_tokens:,} tokens, {outcome.seconds:.1f} s"
-            return f"Step {event.step}: {outcome.status}{why} ({by}){_charge(outcome)}."
-    return ""
+            return f"{outcome.status}{why} ({by}){_charge(outcome)}"
 
 
 def _charge(call: Call | Outcome) -> str:

@@ -1,20 +1,23 @@
 """The tokens of a turn, divided as Fugu divides them."""
 
 from podium.types import Result
+from podium.types.result import last_of
 from podium.usage import Usage
 
 
 def answer_usage(result: Result) -> Usage:
     """Return the tokens of a run: those of the answer, and as orchestration all others.
 
-    The tokens of the answer are those of the step that wrote it. The planner, the other steps and the judge
+    The tokens of the answer are those of the step that wrote it, and of all executions inside of a map or a
+    block that is the answer. The planner, the other steps and the judge
     are orchestration. `Usage.total_tokens` is the sum of both.
     """
     total = result.usage
-    last = result.plans[-1].steps if result.plans else ()
-    number = next((r.number for r in reversed(result.rounds) if r.plan is not None and r.plan.steps), None)
-    answers = (o for o in result.outcomes if (o.round, o.step) == (number, len(last) - 1))
-    own = Usage.total(outcome.usage for outcome in answers)
+    current = next((r for r in reversed(result.rounds) if r.plan is not None and r.plan.steps), None)
+    answer = None if current is None else last_of(current)
+    own = Usage()
+    if current is not None and answer is not None:
+        own = Usage.total(o.usage for o in current.outcomes if o.plan_step == answer.step)
     rest = total.beyond(own)
     return Usage(
         input_tokens=own.input_tokens,

@@ -357,7 +357,7 @@ def _plan(
     names = conductor.pool.names
     plan = body.plan(names if recorded is None else recorded)
     if recorded is not None:
-        plan.fit(len(recorded), len(plan.steps), previous=True)
+        plan.fit(len(recorded), len(plan.calls), previous=True)
         plan = for_pool(plan, recorded, names)
     plan.fit(len(names), conductor.limits.plan_steps, previous=recorded is not None)
     return plan.to_json()

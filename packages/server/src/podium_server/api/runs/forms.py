@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from podium.budget import Charged
+from podium.hosts.maps import step_asked
 from podium.journal import Entry, RunRow
 from podium.run_state import fold
 from podium.types import (
@@ -78,7 +79,10 @@ class RunRound(BaseModel):
     planner: dict[str, Any] | None
     plan: dict[str, Any] | None = Field(description="The plan; its workers are numbers in `workers`.")
     proposals: list[PlannerBill] = Field(description="The calls of the planner.")
-    steps: list[Outcome] = Field(description="How each step ended, with its usage, cost and calls.")
+    steps: list[Outcome] = Field(
+        description="How each step ended, with its usage, cost and calls; then executions inside of maps and "
+        "blocks, which have a `path`."
+    )
     check: Outcome | None = Field(description="The call that judged the answer.")
 
 
@@ -91,7 +95,7 @@ class RunDetail(RunSummary):
     problem: Problem | None
     waits_for: dict[str, Any] | None = Field(
         description="The round and the plan that wait for an approval; with `actions`, only these steps of "
-        "the plan wait."
+        "the plan wait, or items that they would start (`is_fan_out`)."
     )
     actions: list[Action] = Field(
         description="What the run and its nested runs have done, or begun. `end` is `done`, `failed`, or "
@@ -170,7 +174,13 @@ def _waiting(asked: Sequence[ApprovalAsked], workers: Sequence[str]) -> dict[str
         return None
     plan = asked[-1].plan
     actions = [
-        {"step": each.step, "worker": worker_of(plan.steps[each.step], workers), "asked": each.asked}
+        {
+            "step": each.step,
+            "path": each.path,
+            "is_fan_out": each.is_fan_out,
+            "worker": worker_of(step_asked(each), workers),
+            "asked": each.asked,
+        }
         for each in asked
         if each.step is not None
     ]

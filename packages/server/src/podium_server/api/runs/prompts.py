@@ -158,7 +158,7 @@ class _Writer:
         if worker not in conductor.pool.names:
             return None, f"the model does not have the worker {worker!r} any more"
         query, number = self._started.query, conductor.pool.names.index(worker)
-        is_last = index == len(current.plan.steps) - 1
+        is_last = index in current.plan.answers
         after = self._started.tool_messages if is_last else ()
         if self._model.is_worker:  # it sees the request as it is
             return (*query, *after), None

@@ -47,23 +47,33 @@ class PromptsQuery(Body):
 
 
 def _check_seen(value: object) -> object:
-    if isinstance(value, int) or value == "previous":
+    if isinstance(value, int) or value in ("previous", "outer"):
         return value
-    told = "write the number of an earlier step, or 'previous'"
+    told = "write the number of an earlier step, 'previous', or inside of a block 'outer'"
     raise PydanticCustomError("refused", "{told}", {"told": told})
 
 
 class PlanStep(Body):
-    """A step of a plan."""
+    """A step of a plan: a call of a worker with a subtask, or a block of `steps`."""
 
-    worker: Annotated[int | str, Field(description="The name of a worker, or its number.")]
-    subtask: Annotated[str, Field(min_length=1)]
+    worker: Annotated[int | str | None, Field(description="The name of a worker, or its number.")] = None
+    subtask: Annotated[str | None, Field(min_length=1)] = None
     access: Annotated[
-        list[Annotated[int | Literal["previous"], BeforeValidator(_check_seen)]],
+        list[Annotated[int | Literal["previous", "outer"], BeforeValidator(_check_seen)]],
         Field(description="The earlier steps that the worker sees."),
     ] = Field(default_factory=list)
     enough: int | None = None
     label: int | None = None
+    returns: Annotated[dict[str, Any] | None, Field(description="The JSON schema of the output.")] = None
+    each: Annotated[
+        str | int | list[Any] | None, Field(description="The list for whose items the step runs.")
+    ] = None
+    item_name: Annotated[str | None, Field(alias="as", description="A name for the item.")] = None
+    when: Annotated[dict[str, Any] | None, Field(description="The condition under which it runs.")] = None
+    otherwise: Annotated[int | None, Field(alias="else", description="The step that stands for it.")] = None
+    steps: Annotated[list["PlanStep"] | None, Field(max_length=1000)] = None
+    until: Annotated[dict[str, Any] | None, Field(description="The condition that ends the turns.")] = None
+    most: Annotated[int | None, Field(description="Maximum turns.")] = None
 
 
 class PlanBody(Body):
@@ -83,10 +93,9 @@ class PlanBody(Body):
         Raises:
             PlanInvalid: the plan breaks a rule, or names an unknown worker.
         """
-        rows = [step.model_dump(exclude_none=True) for step in self.steps]
+        rows = [step.model_dump(exclude_none=True, by_alias=True) for step in self.steps]
         for index, row in enumerate(rows):
-            if isinstance(row["worker"], str):
-                row["worker"] = _number(row["worker"], workers, index)
+            _put_numbers(row, workers, index)
         return Plan.from_json({"schema": 1 if self.version is None else self.version, "steps": rows})
 
 
@@ -178,6 +187,14 @@ class JobRequest(Body):
     """The run that is replayed."""
     events: int = 0
     """The number of recorded events of the run before the request."""
+
+
+def _put_numbers(row: dict[str, Any], workers: Sequence[str], step: int) -> None:
+    """Replace the names of workers, also inside of blocks, by their numbers."""
+    if isinstance(row.get("worker"), str):
+        row["worker"] = _number(row["worker"], workers, step)
+    for inner in row.get("steps", ()):
+        _put_numbers(inner, workers, step)
 
 
 def _number(name: str, workers: Sequence[str], step: int) -> int:

@@ -1,6 +1,8 @@
 // A plan or an action that waits: approve it, change it, or refuse it.
 
 import { post, runPath } from "./api.js";
+import { partOf, rulesOf } from "./executions.js";
+import { nameOf } from "./fold.js";
 import { line } from "./format.js";
 import { Text } from "./text.js";
 import { html, useState } from "./vendor/htm-preact.js";
@@ -20,9 +22,10 @@ export function Approval({ run, round, onDone }) {
 }
 
 export function ActionApproval({ run, round, step, onDone }) {
-  const name = line(run.workers[round.plan?.steps[step.index]?.worker] ?? "", 40);
-  return html`<${Decision} label=${`Approval of step ${step.index}`} run=${run} onDone=${onDone}
-    title=${`Step ${step.index} waits for an approval: ${name}`}
+  const name = `Step ${nameOf(step)}`;
+  const what = step.acts ? line(run.workers[partOf(round, step).step?.worker] ?? "", 40) : "its items or turns";
+  return html`<${Decision} label=${`Approval of s${name.slice(1)}`} run=${run} onDone=${onDone}
+    title=${`${name} waits for an approval: ${what}`}
     choices=${[["approve", "Approve", "main", { action: step.index }], ["refuse", "Refuse", "danger", { action: step.index }]]}>
     <${Text} text=${step.asked} />
   <//>`;
@@ -53,18 +56,22 @@ export function Decision({ label, run, title, choices, more, onDone, children })
 }
 
 function Editor({ workers, draft, setDraft }) {
+  const isPlain = draft.every((row) => WORKFLOW.every((key) => row[key] === undefined));
   const change = (index, changed) => setDraft(draft.map((row, at) => (at === index ? { ...row, ...changed } : row)));
   return html`<ol class="editor" start="0">${draft.map((row, index) => html`<li key=${row.key}>
-    <select aria-label=${`Worker of step ${index}`} value=${row.worker} onChange=${(e) => change(index, { worker: Number(e.target.value) })}>
-      ${workers.map((name, number) => html`<option value=${number}>${name}</option>`)}</select>
+    ${row.steps ? html`<span>Step ${index}: a block of ${row.steps.length} steps</span> ` : html`<select aria-label=${`Worker of step ${index}`} value=${row.worker} onChange=${(e) => change(index, { worker: Number(e.target.value) })}>
+      ${workers.map((name, number) => html`<option value=${number}>${name}</option>`)}</select>`}
     <input aria-label=${`Steps that step ${index} sees`} placeholder="sees, as in 0, 1" value=${row.access} onInput=${(e) => change(index, { access: e.target.value })} />
-    <button class="quiet" aria-label=${`Remove step ${index}`} disabled=${draft.length === 1} onClick=${() => setDraft(without(draft, index))}>Remove</button>
-    <textarea aria-label=${`Subtask of step ${index}`} rows="2" value=${row.subtask} onInput=${(e) => change(index, { subtask: e.target.value })}></textarea>
+    <button class="quiet" aria-label=${`Remove step ${index}`} disabled=${draft.length === 1 || !isPlain} onClick=${() => setDraft(without(draft, index))}>Remove</button>
+    ${!row.steps && html`<textarea aria-label=${`Subtask of step ${index}`} rows="2" value=${row.subtask} onInput=${(e) => change(index, { subtask: e.target.value })}></textarea>`}
+    ${rulesOf(row).length > 0 && html`<span class="dim">Runs ${line(rulesOf(row).join(", "), 300)}</span>`}
   </li>`)}</ol>
   <p><button onClick=${() => setDraft([...draft, rowOf({ worker: 0, subtask: "", access: [] })])}>Add a step</button>
-    <span class="dim"> The last step writes the answer. If you remove a step, the lists and the <code>{{n}}</code> of the other steps get the new numbers.</span></p>`;
+    <span class="dim"> The last step writes the answer. If you remove a step, the lists and the <code>{{n}}</code> of the other steps get the new numbers.${!isPlain && " No step of a plan with maps, conditions, blocks or typed outputs can be removed here."}</span></p>`;
 }
 
+// With one of these keys, steps refer to others in more places than in their lists and subtasks.
+const WORKFLOW = ["steps", "each", "when", "returns"];
 let made = 0;
 const rowOf = (step) => ({ ...step, access: step.access.join(", "), key: (made += 1) });
 
@@ -89,6 +96,6 @@ const isNumber = (word) => /^\d+$/.test(word);
 // The server checks the plan; a word that is not a number is sent as it is, so that the error names it.
 function stepOf({ key, ...row }) {
   const step = { ...row, access: wordsOf(row.access).map((each) => (isNumber(each) ? Number(each) : each)) };
-  if (step.enough > step.access.length) delete step.enough;
+  if (step.each === undefined && step.enough > step.access.length) delete step.enough;
   return step;
 }

@@ -1,5 +1,7 @@
 // From the events of a run to its state. No other module interprets events.
 
+const INNER = 10_000;  // from this number, a step is an execution inside of a map or a block
+
 export function newRun(id) {
   return {
     id, status: "loading", model: "", question: "", workers: [], limits: null, labels: [], recalls: null,
@@ -47,13 +49,14 @@ const HANDLERS = {
   run_resumed(run, event) {
     Object.assign(run, { status: "running", problem: null, cost: null, workers: event.workers });
     run.limits = event.limits ?? run.limits;
-    for (const round of run.rounds) for (const step of round.steps) if (step.status === "running") reset(step);
+    interrupt(run);
   },
   round_started(run, event) {
     if (run.rounds.some((each) => each.number === event.round)) return;
     run.rounds.push({
       number: event.round, why: event.why, plan: null, planner: null, planText: "", draft: [],
       isPlanning: false, proposals: [], steps: [], approval: null,
+      inner: new Map(), named: new Map(), aside: [],  // executions inside of maps and blocks, by number and by name
     });
   },
   planner_started(run, event) {
@@ -84,7 +87,11 @@ const HANDLERS = {
     for (const index of event.actions ?? []) stepAt(round, index).acts = true;
   },
   approval_asked(run, event) {
-    if (isOfAction(event)) return void Object.assign(stepOf(run, event), { acts: true, approval: { state: "asked" }, asked: event.asked });
+    if (isOfStep(event)) {
+      const step = stepOf(run, event);
+      Object.assign(step, { approval: { state: "asked" }, asked: event.asked, acts: step.acts || !event.is_fan_out });
+      return;
+    }
     run.status = "waiting";
     roundOf(run, event).approval = { state: "asked" };
     setPlan(roundOf(run, event), event.plan);
@@ -92,10 +99,14 @@ const HANDLERS = {
   approval_given(run, event) {
     const state = event.approved ? (event.plan ? "changed" : "approved") : "refused";
     const round = roundOf(run, event);
-    if (isOfAction(event)) return void (stepOf(run, event).approval = { state, by: event.by, why: event.why });
+    if (isOfStep(event)) return void (stepOf(run, event).approval = { state, by: event.by, why: event.why });
     round.approval = { state, by: event.by, why: event.why };
     run.status = "running";
     if (event.plan) setPlan(round, event.plan);
+  },
+  fan_out(run, event) {
+    const step = stepOf(run, event);
+    if (event.kind === "items") step.total += event.count;
   },
   step_started(run, event) {
     run.calls += 1;
@@ -104,6 +115,7 @@ const HANDLERS = {
     step.attempts.push({ attempt, worker, at, status: "running" });
     step.subtask ??= event.subtask;
     Object.assign(step, { status: "running", worker, started: step.started ?? at });
+    for (let above = step.parent; above; above = above.parent) above.started ??= at;
     if (event.action) Object.assign(step, { acts: true, asked: event.asked, isBegun: true, decided: null });
   },
   action_decided(run, event) {
@@ -144,7 +156,7 @@ const HANDLERS = {
   },
   run_stopped(run, event) {
     Object.assign(run, { status: "stopped", problem: event.problem });
-    for (const round of run.rounds) for (const step of round.steps) if (step.status === "running") reset(step);
+    interrupt(run);
   },
 };
 
@@ -169,22 +181,83 @@ function dropDraft(round) {
 
 function setPlan(round, plan) {
   dropDraft(round);
+  if (round.plan && JSON.stringify(round.plan.steps) !== JSON.stringify(plan.steps)) dropInner(round);
   round.plan = plan;
-  plan.steps.forEach((each, index) => Object.assign(stepAt(round, index), { subtask: each.subtask }));
+  plan.steps.forEach((each, index) => Object.assign(stepAt(round, index), { subtask: each.subtask ?? `${each.steps.length} steps` }));
+}
+
+// Removes the executions of another plan; they are still paid for.
+function dropInner(round) {
+  for (const step of round.inner.values()) if (step.outcome !== null) round.aside.push(step.outcome);
+  for (const step of round.steps) Object.assign(step, { children: [], total: 0 });
+  round.inner.clear();
+  round.named.clear();
 }
 
 function stepOf(run, event) {
-  return stepAt(roundOf(run, event), event.step);
+  const round = roundOf(run, event);
+  const path = event.path || event.outcome?.path;
+  if (path) return executionAt(round, path, event.step);
+  return event.step < INNER ? stepAt(round, event.step) : innerAt(round, event.step);
 }
 
 function stepAt(round, index) {
-  while (round.steps.length <= index) {
-    round.steps.push({
-      index: round.steps.length, subtask: null, status: "pending", attempts: [], text: "", outcome: null, nested: [],
-      worker: null, started: null, writer: null, acts: false, asked: "", isBegun: false, approval: null, decided: null,
-    });
-  }
+  while (round.steps.length <= index) round.steps.push(newStep(round.steps.length));
   return round.steps[index];
+}
+
+// An execution that may have no name yet: a piece of its text may come before the event that its call has begun.
+function innerAt(round, index) {
+  if (!round.inner.has(index)) round.inner.set(index, newStep(index));
+  return round.inner.get(index);
+}
+
+// The execution with a name, below the execution or the step around it. Of a part that has not ended, no event may
+// have told the number yet: then `index` is null.
+function executionAt(round, name, index) {
+  const step = round.named.get(name) ?? (index === null ? newStep(null) : innerAt(round, index));
+  if (index !== null) {
+    step.index = index;
+    round.inner.set(index, step);
+  }
+  if (!round.named.has(name)) {
+    round.named.set(name, step);
+    const above = placeOf(round.plan, name).parent;
+    step.name = name;
+    step.parent = /^\d+$/.test(above) ? stepAt(round, Number(above)) : executionAt(round, above, null);
+    step.parent.children.push(step);
+  }
+  return step;
+}
+
+const newStep = (index) => ({
+  index, name: null, subtask: null, status: "pending", attempts: [], text: "", outcome: null, nested: [],
+  worker: null, started: null, writer: null, acts: false, asked: "", isBegun: false, approval: null, decided: null,
+  parent: null, children: [], total: 0,
+});
+
+// The steps of a round, and the executions inside of them.
+export const stepsOf = (round) => [...round.steps, ...round.inner.values()];
+
+export const nameOf = (step) => step.name ?? `${step.index}`;
+export const stepNamed = (round, name) => (/^\d+$/.test(name) ? round.steps[Number(name)] : round.named.get(name));
+
+// The step of the plan that a name stands for, whether the name is of a whole map, and the name of the part around it:
+// `2[17].0` is step 0 of the block of item 17 of step 2, and `3(1).0` is step 0 in the first turn of loop 3.
+export function placeOf(plan, name) {
+  const around = [];
+  let steps = plan?.steps;
+  let step;
+  let [at, isMap] = ["", false];
+  for (const part of name.match(/\d+|\[[^\]]*\]|\([^)]*\)/g) ?? []) {
+    const isNumber = /^\d/.test(part);
+    at += isNumber && at ? `.${part}` : part;
+    if (isNumber) step = steps?.[Number(part)];
+    if (isNumber || isMap) around.push(at);  // else it is a turn
+    isMap = isNumber && step?.each !== undefined;
+    steps = step?.steps;
+  }
+  return { step, isMap, parent: around.at(-2) ?? name.match(/^\d*/)[0] };
 }
 
 function attemptOf(step, number) {
@@ -193,12 +266,20 @@ function attemptOf(step, number) {
   return found;
 }
 
+// Ends the work of all steps. The items of a map that did not end ok are counted again when they begin again.
+function interrupt(run) {
+  for (const step of run.rounds.flatMap(stepsOf)) {
+    if (step.status === "running") reset(step);
+    step.total = step.children.filter((each) => each.status === "ok").length;
+  }
+}
+
 function reset(step) {
   for (const each of step.attempts) if (each.status === "running") each.status = "cancelled";
   Object.assign(step, { status: "pending", outcome: null, text: "", writer: null, started: null });
 }
 
-const isOfAction = (event) => event.step !== null && event.step !== undefined;
+const isOfStep = (event) => event.step !== null && event.step !== undefined;
 
 // How an action has ended: done, failed, not_done, or unknown; null before its end, and for other steps.
 export function endOf(run, step) {
@@ -208,8 +289,8 @@ export function endOf(run, step) {
   return step.isBegun && run.status !== "running" ? "unknown" : null;
 }
 
-// The actions of a round that wait for an approval.
-export const waiting = (round) => round.steps.filter((step) => step.approval?.state === "asked");
+// The actions and the fan-outs of a round that wait for an approval.
+export const waiting = (round) => stepsOf(round).filter((step) => step.approval?.state === "asked");
 
 // The steps of the plan, without the call that judges the answer.
 export const planned = (round) => (round.plan ? round.steps.slice(0, round.plan.steps.length) : round.steps);
@@ -229,6 +310,7 @@ export function tokensOf(run) {
 function billsOf(run) {
   return run.rounds.flatMap((round) => [
     ...round.proposals,
-    ...round.steps.flatMap((step) => (step.outcome === null ? [] : [step.outcome])),
+    ...round.aside,
+    ...stepsOf(round).flatMap((step) => (step.outcome === null ? [] : [step.outcome])),
   ]);
 }

@@ -1,6 +1,6 @@
 // What a run has spent, beside its limits.
 
-import { costOf, tokensOf } from "./fold.js";
+import { costOf, nameOf, stepsOf, tokensOf } from "./fold.js";
 import { count, elapsed, seconds, usd } from "./format.js";
 import { html } from "./vendor/htm-preact.js";
 
@@ -8,11 +8,12 @@ export function Gauges({ run }) {
   const limits = run.limits ?? {};
   const used = tokensOf(run);
   const all = run.rounds.flatMap((round) => round.steps);
+  const begun = run.rounds.flatMap((round) => stepsOf(round).filter((step) => step.attempts.length).map((step) => `${round.number}.${nameOf(step).replace(/\[[^\]]*\]|\([^)]*\)/g, "")}`));
   const skipped = all.filter((step) => step.status === "skipped").length;
   return html`<div class="gauges">
     <${Gauge} name="cost" value=${run.cost ?? costOf(run)} most=${limits.cost} write=${usd} />
     <${Gauge} name="calls" value=${run.calls} most=${limits.calls} write=${count} />
-    <${Gauge} name="steps" value=${all.filter((step) => step.attempts.length).length} most=${limits.steps} write=${count}
+    <${Gauge} name="steps" value=${new Set(begun).size} most=${limits.steps} write=${count}
       more=${skipped ? `, ${count(skipped)} skipped` : ""} />
     <${Gauge} name="tokens read" value=${used.input} most=${limits.input_tokens} write=${count} />
     <${Gauge} name="tokens written" value=${used.output} most=${limits.output_tokens} write=${count} />

@@ -12,7 +12,7 @@ export function placed(round, isDown) {
   graph.setDefaultEdgeLabel(() => ({}));
   const steps = round.plan ? round.plan.steps : round.steps.map((_, index) => round.draft[index] ?? { access: [] });
   steps.forEach((_, index) => graph.setNode(`${index}`, { width: WIDTH, height: HEIGHT }));
-  steps.forEach((step, index) => seenBy(step).forEach((from) => graph.setEdge(`${from}`, `${index}`)));
+  steps.forEach((step, index) => neededBy(step).forEach((from) => from < index && graph.setEdge(`${from}`, `${index}`)));
   if (steps.length) layout(graph);
   const nodes = steps.map((_, index) => graph.node(`${index}`));
   if (nodes.length) firstOnTop(graph, nodes, isDown ? ["x", "width"] : ["y", "height"]);
@@ -59,20 +59,31 @@ function curve(from, to, points, isDown) {
   return path;
 }
 
-// The earlier steps of the same round on an access list.
-export const seenBy = (step) => (step.access ?? []).filter((each) => typeof each === "number");
+// The earlier steps of the same round that a step needs: those on its access list, and those that its list, its
+// condition and the steps inside of it refer to.
+function neededBy(step) {
+  const found = (step.access ?? []).filter((each) => typeof each === "number");
+  for (const text of [step.each, step.when?.ref]) {
+    const number = /^\s*\{\{\s*(\d+)/.exec(text)?.[1];
+    if (number !== undefined) found.push(Number(number));
+  }
+  if (step.else !== undefined) found.push(step.else);
+  const inside = step.steps ? JSON.stringify([step.steps, step.until ?? null]) : "";
+  for (const [, number] of inside.matchAll(/\{\{\s*outer\.(\d+)/g)) found.push(Number(number));
+  return [...new Set(found)];
+}
 
 // Back from the last step: before each step, the step on whose end it waited or waits. Each step with the one before.
 export function criticalPath(round, now) {
   const path = new Map();
-  if (!round.plan?.steps.length || round.steps.every((step) => step.status === "pending")) return path;
+  if (!round.plan?.steps.length || round.steps.every((step) => step.status === "pending" && !step.children.length)) return path;
   const ends = endsOf(round, now);
   let at = round.plan.steps.length - 1;
   while (at !== undefined) {
     const { outcome, started } = round.steps[at];
     const begun = outcome?.started ?? started ?? Infinity;
     // A step that needs only some of the steps that it sees does not wait for the others.
-    const before = seenBy(round.plan.steps[at]).filter((each) => ends[each] != null && ends[each] <= begun);
+    const before = neededBy(round.plan.steps[at]).filter((each) => ends[each] != null && ends[each] <= begun);
     const last = before.length ? before.reduce((late, each) => (ends[each] > ends[late] ? each : late)) : undefined;
     path.set(at, last);
     at = last;
@@ -85,9 +96,9 @@ export function criticalPath(round, now) {
 function endsOf(round, now) {
   const ends = [];
   round.plan.steps.forEach((step, index) => {
-    const { outcome, status } = round.steps[index];
+    const { outcome, status, children } = round.steps[index];
     if (outcome !== null) ends.push(outcome.ended);
-    else ends.push(status === "running" ? now : 1 + Math.max(now, ...seenBy(step).map((each) => ends[each] ?? 0)));
+    else ends.push(status === "running" || children.length ? now : 1 + Math.max(now, ...neededBy(step).map((each) => ends[each] ?? 0)));
   });
   return ends;
 }

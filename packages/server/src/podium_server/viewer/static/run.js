@@ -1,7 +1,7 @@
 // The page of one run.
 
 import { ActionApproval, Approval } from "./approval.js";
-import { judged, planned, waiting } from "./fold.js";
+import { judged, nameOf, planned, stepNamed, waiting } from "./fold.js";
 import { exactly, line, seconds, sentences, shortId, tokens, usd, visible } from "./format.js";
 import { Gauges } from "./gauges.js";
 import { useKeys } from "./keys.js";
@@ -18,10 +18,11 @@ export function RunPage({ id, place, readsOnly }) {
   const [number, setNumber] = useState(null);
   const found = run.rounds.find((each) => each.number === (place?.round ?? number));
   const round = found ?? run.rounds.at(-1);
-  const step = place ? found?.steps[place.step] : null;
+  const step = place && found ? stepNamed(found, place.step) : null;
+  const top = step ? Number.parseInt(nameOf(step), 10) : undefined;  // an execution is inside of this step
   const go = (by) => {
     const most = round ? planned(round).length : 0;
-    if (most) location.hash = stepHref(id, round.number, Math.max(0, Math.min((step?.index ?? (by > 0 ? -1 : 1)) + by, most - 1)));
+    if (most) location.hash = stepHref(id, round.number, Math.max(0, Math.min((top ?? (by > 0 ? -1 : 1)) + by, most - 1)));
   };
   useKeys({ j: () => go(1), k: () => go(-1), Escape: () => (location.hash = place ? runHref(id) : "#/") });
   useEffect(() => {
@@ -44,16 +45,16 @@ export function RunPage({ id, place, readsOnly }) {
       ${run.status === "queued" && html`<p class="wait banner" role="status">The run waits in the queue. It begins when a process of the server has a free slot.</p>`}
       <${Gauges} run=${run} />
       ${run.rounds.length > 1 && html`<${Rounds} run=${run} current=${round} choose=${choose} />`}
-      ${round && html`<${RoundView} run=${run} round=${round} at=${step?.index} />`}
+      ${round && html`<${RoundView} run=${run} round=${round} at=${top} />`}
       ${run.status === "waiting" && round?.approval?.state === "asked" && (readsOnly
         ? html`<p class="wait banner">The plan waits for an approval: <code>podium decide ${shortId(id)} approve</code> approves it, and <code>podium decide ${shortId(id)} refuse</code> refuses it.</p>`
         : html`<${Approval} run=${run} round=${round} key=${round.number} onDone=${again} />`)}
       ${run.status === "waiting" && round && waiting(round).map((each) => (readsOnly
-        ? html`<p class="wait banner">Step ${each.index} waits for an approval: <code>podium decide ${shortId(id)} --action ${each.index} approve</code> or <code>refuse</code>. It is asked to do: <code>${line(each.asked)}</code></p>`
+        ? html`<p class="wait banner">Step ${nameOf(each)} waits for an approval: <code>podium decide ${shortId(id)} --action ${each.index} approve</code> or <code>refuse</code>. It is asked to do: <code>${line(each.asked)}</code></p>`
         : html`<${ActionApproval} run=${run} round=${round} step=${each} key=${`${round.number}.${each.index}`} onDone=${again} />`))}
       ${run.status !== "queued" && html`<h2>Answer</h2><${Answer} run=${run} />`}
     </div>
-    ${step && html`<${StepPanel} key=${`${round.number}.${step.index}`} run=${run} round=${round} step=${step} close=${runHref(id)} readsOnly=${readsOnly} onDone=${again} />`}
+    ${step && html`<${StepPanel} key=${`${round.number}.${nameOf(step)}`} run=${run} round=${round} step=${step} close=${runHref(id)} readsOnly=${readsOnly} onDone=${again} />`}
   </div>`;
 }
 

@@ -1,5 +1,6 @@
 // The plan of a round as a graph, which can be scrolled and zoomed.
 
+import { statusOf } from "./executions.js";
 import { planned } from "./fold.js";
 import { useKeys } from "./keys.js";
 import { criticalPath, placed } from "./layout.js";
@@ -23,7 +24,7 @@ function Plan({ run, round, at, href, hasKeys = true }) {
   const drawn = useMemo(() => placed(round, isDown), [round.plan, round.plan ? 0 : round.steps.length, round.draft.length, isDown]);
   const path = criticalPath(round, run.now);
   const { scale, zoom, fit, isWhole } = useZoom(box, space, drawn);
-  const working = planned(round).findIndex((step) => step.status === "running");
+  const working = planned(round).findIndex((step) => statusOf(run, step) === "running");
   const handlers = useScroll(box, space, drawn, scale, at, { working, seen: run.seen });
   useKeys(hasKeys ? { f: fit, "+": () => zoom(1.25), "=": () => zoom(1.25), "-": () => zoom(0.8) } : {});
   const isHot = (edge) => path.get(edge.to) === edge.from;

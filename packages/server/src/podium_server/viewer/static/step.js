@@ -2,14 +2,16 @@
 
 import { get, runPath } from "./api.js";
 import { Decision } from "./approval.js";
-import { endOf } from "./fold.js";
-import { line, seconds, shortId, tokens, usd, visible } from "./format.js";
+import { countsOf, inOrder, partOf, rulesOf, statusOf } from "./executions.js";
+import { endOf, nameOf } from "./fold.js";
+import { count, line, seconds, shortId, tokens, usd, visible } from "./format.js";
 import { workersOf } from "./node.js";
 import { runHref, stepHref } from "./place.js";
 import { Badge, ENDS } from "./status.js";
 import { Text, Trouble } from "./text.js";
-import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 
+const MOST_ROWS = 200;
 const BELOW = "(max-width: 900px)";  // as in style.css: the panel is below the plan
 
 // Moves the focus to a panel that is below the plan, and back when it is closed.
@@ -28,20 +30,42 @@ export function StepPanel({ run, round, step, close, readsOnly, onDone }) {
   const panel = useRef(null);
   useArrival(panel);
   const outcome = step.outcome;
-  const isCheck = round.plan && step.index >= round.plan.steps.length;
-  return html`<aside class="panel" ref=${panel} tabindex="-1" aria-label=${`Step ${step.index}`}>
-    <header><h2>${isCheck ? "Check of the answer" : `Step ${step.index}`} <span class="dim">${workersOf(run, round, step).name}</span></h2>
-      <${Badge} status=${step.status} />
+  const name = nameOf(step);
+  const isCheck = round.plan && !step.parent && step.index >= round.plan.steps.length;
+  const { step: planned, isMap } = partOf(round, step);
+  const isPart = step.parent !== null;
+  const isWhole = isMap || Boolean(planned?.steps);
+  const rules = planned && !isPart ? rulesOf(planned) : [];
+  return html`<aside class="panel" ref=${panel} tabindex="-1" aria-label=${`Step ${name}`}>
+    <header><h2>${isCheck ? "Check of the answer" : `Step ${name}`} <span class="dim">${workersOf(run, round, step).name}</span></h2>
+      <${Badge} status=${statusOf(run, step)} />
       <a class="button quiet" href=${close} aria-label="Close the step">Close</a></header>
+    ${isPart && html`<p class="crumbs">Inside of <a href=${stepHref(run.id, round.number, nameOf(step.parent))}>step ${nameOf(step.parent)}</a></p>`}
     ${outcome && html`<${Trouble} problem=${outcome.problem} />`}
     ${step.acts && html`<${Action} run=${run} round=${round} step=${step} readsOnly=${readsOnly} onDone=${onDone} />`}
-    <h3>Subtask</h3><${Text} text=${step.subtask} />
-    ${!isCheck && html`<${Shown} run=${run} round=${round} step=${step} />`}
+    ${rules.length > 0 && html`<p class="dim">Runs ${line(rules.join(", "), 300)}.</p>`}
+    <h3>Subtask</h3><${Text} text=${step.subtask ?? planned?.subtask ?? `${planned?.steps?.length} steps`} />
+    ${isWhole && html`<${Parts} run=${run} round=${round} step=${step} isMap=${isMap} />`}
+    ${!isCheck && !isPart && !isWhole && html`<${Shown} run=${run} round=${round} step=${step} />`}
     <h3>Output</h3><${Text} text=${step.text} isWriting=${step.status === "running"} />
-    ${outcome && html`<${Bill} outcome=${outcome} />`}
+    ${outcome && !isWhole && html`<${Bill} outcome=${outcome} />`}
     <${Attempts} step=${step} />
     ${step.nested.map((id) => html`<p><a href=${runHref(id)}>Nested run ${line(id, 12)}</a></p>`)}
   </aside>`;
+}
+
+// The items of a map, or the steps inside of a block, with the turns of a loop one after another.
+function Parts({ run, round, step, isMap }) {
+  const { children } = step;
+  const rows = useMemo(() => inOrder(children).slice(0, MOST_ROWS), [children, children.length]);
+  const more = children.length - rows.length;
+  return html`<h3>${isMap ? "Items" : "Steps"} <span class="dim">${countsOf(round, step)}</span></h3>
+    ${rows.length === 0 && html`<p class="dim">None has begun.</p>`}
+    <ul class="parts">${rows.map((each) => html`<li key=${each.name}>
+      <a href=${stepHref(run.id, round.number, each.name)}><b>${each.name}</b> <${Badge} status=${statusOf(run, each)} /></a>
+      <span class="dim cut">${line(countsOf(round, each) || each.outcome?.problem?.message || each.text || each.subtask || "", 120)}</span>
+    </li>`)}</ul>
+    ${more > 0 && html`<p class="dim">and ${count(more)} more</p>`}`;
 }
 
 // What an action was asked to do, its end, and the decision of a person on an unknown end.
