@@ -8,8 +8,8 @@ from typing import Any
 from autogen_agentchat.agents import UserProxyAgent
 
 from autogen_podium.workers.members import members_of
-from podium.secrets import printable
 from podium.prompts.prompt import WHERE
+from podium.secrets import printable
 from podium.types import Message
 from podium.workers import StepInput, VisibleStep
 
