@@ -9,7 +9,7 @@ from podium.conductor import Conductor
 from podium.errors import ConfigError
 from podium.execution import Retry
 from podium.planners import ChatPlanner, FixedPlanner
-from podium.types.result import compare, within
+from podium.types.forecast import compare, within
 from podium.workers import Card, ChatWorker, Endpoint, Price
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,8 @@ from podium.conductor import Conductor
 from podium.execution import Retry
 from podium.run.forecast import ENOUGH
 from podium.types import Call, Forecast, Message, Outcome, Plan, Step
+from podium.types.forecast import Interval, compare, explain_forecast, within
 from podium.types.messages import read_query
-from podium.types.result import Interval, compare, explain_forecast, within
 from podium.usage import Usage
 from podium.workers import FREE, Card, Gather, Pool, Price, ScriptedWorker, Worker
 from podium.workers.pool import CallRecord

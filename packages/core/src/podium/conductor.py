@@ -36,9 +36,10 @@ from podium.run.request import (
 from podium.run.runner import Listener, RunSession
 from podium.run_state.state import fold
 from podium.types.events import ActionDecided, ApprovalGiven, Event
+from podium.types.forecast import Forecast
 from podium.types.messages import Completion, Query
 from podium.types.plan import Plan
-from podium.types.result import Forecast, Result
+from podium.types.result import Result
 from podium.types.steps import Step
 from podium.workers.pool import Pool, check_prices, unpriced
 from podium.workers.worker import Card, Request, Worker

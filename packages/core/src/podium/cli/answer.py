@@ -31,9 +31,10 @@ from podium.errors import (
 from podium.policy import ApprovalRequest, Policy
 from podium.run.approval import REFUSED
 from podium.run.rounds import FALLBACK
+from podium.types.forecast import explain_forecast, within
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
-from podium.types.result import STALE, Result, explain_forecast, missing, steps_of, within
+from podium.types.result import STALE, Result, missing, steps_of
 
 if TYPE_CHECKING:
     from podium.cli.drawing import View

@@ -30,8 +30,8 @@ from podium.config.source import why_unwritable
 from podium.errors import ConfigError, PlanError, PlanInvalid, PlanSyntaxError
 from podium.plan_text.parser import MAX_CHARS, parse_plan
 from podium.secrets import scrub
+from podium.types.forecast import explain_forecast
 from podium.types.plan import Plan
-from podium.types.result import explain_forecast
 
 _EXCERPT = 64
 """Longest excerpt of the line with the error, in characters."""

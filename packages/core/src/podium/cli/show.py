@@ -22,7 +22,8 @@ from podium.errors import ConfigError
 from podium.journal import Entry, Journal, RunRow
 from podium.run_state import fold
 from podium.types.events import RunStarted
-from podium.types.result import Result, compare, explain_forecast
+from podium.types.forecast import compare, explain_forecast
+from podium.types.result import Result
 
 _WORDS = 60
 """Longest excerpt of an output in a list of executions, in characters."""

@@ -20,8 +20,8 @@ from podium.mcp.workers import check_sdk
 from podium.plan_text.edits import read_saved_plan
 from podium.secrets import scrub
 from podium.types import Plan
+from podium.types.forecast import explain_forecast
 from podium.types.messages import read_query
-from podium.types.result import explain_forecast
 
 try:
     from mcp.server.fastmcp import Context, FastMCP

@@ -18,10 +18,10 @@ from podium.policy.rules import (
     way_of,
 )
 from podium.secrets import Boundary
+from podium.types.forecast import Forecast
 from podium.types.messages import Message
 from podium.types.outcome import Action
 from podium.types.plan import Plan, nearest
-from podium.types.result import Forecast
 from podium.types.steps import Step, calls_in
 
 

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from podium.execution.context import ConductorSettings
 from podium.prompts.prompt import shown_step, step_input, worker_messages
+from podium.types.forecast import HIGH, LOW, Forecast, Interval, ItemForecast
 from podium.types.messages import Message, estimate_usage
 from podium.types.plan import Plan
-from podium.types.result import HIGH, LOW, Forecast, Interval, ItemForecast
 from podium.types.steps import AnyStep, Block, Step, calls_in, count_of, depends_on
 from podium.usage import Usage
 from podium.workers.pool import CallRecord

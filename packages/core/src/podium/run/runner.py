@@ -37,9 +37,10 @@ from podium.types.events import (
     RunStopped,
 )
 from podium.types.explain import explain_proposal, spent
+from podium.types.forecast import Forecast
 from podium.types.outcome import Outcome, Problem, Proposal, tell_actions, totals
 from podium.types.plan import Plan
-from podium.types.result import Forecast, Result, answer_outcome
+from podium.types.result import Result, answer_outcome
 
 Listener = Callable[[Event], None]
 """A callback that gets the events of a run as they happen."""

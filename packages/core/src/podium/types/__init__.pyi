@@ -21,6 +21,7 @@ from .events import (
     StepStarted as StepStarted,
     WorkerRunEnded as WorkerRunEnded,
 )
+from .forecast import Forecast as Forecast
 from .messages import (
     Completion as Completion,
     Constraint as Constraint,
@@ -42,7 +43,6 @@ from .outcome import (
 from .plan import Plan as Plan, PlannedBy as PlannedBy
 from .references import literal as literal
 from .result import (
-    Forecast as Forecast,
     Result as Result,
     RunStatus as RunStatus,
     steps_behind as steps_behind,

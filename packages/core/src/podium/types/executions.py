@@ -23,7 +23,7 @@ class Executions:
     counts: Counter[StepStatus] = field(default_factory=Counter)
     """How the items ended; of a block without items, its steps."""
     turn: int = 0
-    """The number of the latest turn; 0 if the step is no loop."""
+    """The number of the latest turn; 0 without a loop."""
     tokens: int = 0
     known: float = 0.0
     """The sum of the costs that are known, in USD."""
