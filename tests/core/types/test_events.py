@@ -8,7 +8,7 @@ import anyio
 import pytest
 from core.actors import Actor, PlanningActor, boss, rows, writing
 
-from podium.budget import Limits
+from podium.budget import Limits, Spend
 from podium.conductor import Conductor
 from podium.errors import WorkerRefused, WorkerUnavailable
 from podium.execution import Retry
@@ -16,6 +16,7 @@ from podium.journal import MemoryJournal
 from podium.planners import PlanRequest, PlanText
 from podium.policy import Policy
 from podium.types import ActionDecided, Event, Message, RunStarted
+from podium.types.events import FanOut
 from podium.workers import Card, ScriptedWorker, StepInput
 from podium.workers.simple import FunctionWorker, Reply
 
@@ -76,7 +77,10 @@ async def _broken_run() -> list[Event]:
 async def test_every_event_is_json() -> None:
     """Written and read again, an event's JSON form is what it was."""
     decided = ActionDecided(run_id="x", at=0.0, round=1, step=0, done=True, by="ann")
-    events = [*await _rich_run(), *await _broken_run(), decided]
+    items = FanOut(
+        run_id="x", at=0.0, round=1, step=0, kind="items", count=1, expected=Spend(1), worst=Spend(1)
+    )
+    events = [*await _rich_run(), *await _broken_run(), decided, items]
     for event in events:
         data: dict[str, Any] = event.to_json()
         assert json.dumps(json.loads(json.dumps(data))) == json.dumps(data)
