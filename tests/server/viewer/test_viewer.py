@@ -156,8 +156,8 @@ def test_an_invalid_change_is_told_and_nothing_is_lost(
     expect(page.get_by_role("alert")).to_contain_text("step 0")
     page.get_by_label("Steps that step 0 sees").fill("abc")
     page.get_by_role("button", name="Approve the changed plan").click()
-    told = "plan.steps[0].access[0]: write the number of an earlier step, or 'previous'"
-    expect(page.get_by_role("alert")).to_have_text(told)
+    told = "write the number of an earlier step, 'previous', or inside of a block 'outer'"
+    expect(page.get_by_role("alert")).to_have_text(f"plan.steps[0].access[0]: {told}")
     page.get_by_label("Steps that step 0 sees").fill("5")
     assert page.get_by_label("Steps that step 0 sees").input_value() == "5"
     assert client.get(f"/runs/{run_id}").json()["status"] == "waiting"

@@ -86,14 +86,16 @@ def test_a_fan_out_that_waits(
 ) -> None:
     """Its number and its price are shown, and it is approved as an action is."""
     upstream.reply = work
-    served = serve(models='\n[policy]\nask = "fan-outs"\napprove = "later"\nask_above = { calls = 25 }\n')
+    policy = 'ask = "fan-outs"\napprove = "later"\nask_above = { calls = 25 }\n'
+    served = serve(models=f"\n[policy]\n{policy}[retry]\nattempts = 1\n")
     client = http(served)
     run_id = start(client, plan={"steps": STEPS[:2]})
     asked = ended(client, run_id)["waits_for"]["actions"]
     assert [(each["step"], each["is_fan_out"], each["worker"]) for each in asked] == [(1, True, "one")]
     page.goto(f"{served.root}/#/runs/{run_id}")
     form = page.get_by_label("Approval of step 1")
+    expect(page.get_by_label(f"Step 1, one, skipped, 0 of {ITEMS}")).to_be_visible()
     expect(form).to_contain_text(f"{ITEMS} items of step 1: {ITEMS} calls")
     form.get_by_role("button", name="Approve").click()
-    expect(form).to_have_count(0)
+    expect(form).to_have_count(0, timeout=20_000)
     expect(page.get_by_label(f"Step 1, one, ok, {ITEMS} of {ITEMS}")).to_be_visible()

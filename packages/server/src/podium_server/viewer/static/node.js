@@ -7,6 +7,8 @@ import { HEIGHT, WIDTH } from "./layout.js";
 import { ENDS, glyph } from "./status.js";
 import { html } from "./vendor/htm-preact.js";
 
+const CONDITIONS = ["condition", "no_branch"];  // why a step does not run although nothing has failed
+
 export function Node({ node, run, round, index, isAt, isHot, href }) {
   const step = round.steps[index];
   const { attempts, outcome } = step;
@@ -18,7 +20,7 @@ export function Node({ node, run, round, index, isAt, isHot, href }) {
   const acts = step.acts && `action${end ? `: ${ENDS[end]}` : step.approval?.state === "asked" ? ": waits for approval" : ""}`;
   const counts = countsOf(round, step);
   const rule = rulesOf(round.plan?.steps[index] ?? {})[0]?.split(" ")[0];
-  const skipped = status === "skipped" && line(outcome?.problem?.message ?? "", 60);
+  const skipped = CONDITIONS.includes(outcome?.problem?.code) && status === "skipped" && line(outcome.problem.message, 60);
   const told = [`Step ${index}`, line(worker, 40), status, counts, skipped, isFallback && `in place of ${line(asked, 40)}`, calls, acts];
   return html`<g class=${`node s-${status}${isHot ? " hot" : ""}${isAt ? " at" : ""}`}
     transform=${`translate(${node.x - WIDTH / 2} ${node.y - HEIGHT / 2})`}>
