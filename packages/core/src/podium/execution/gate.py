@@ -121,8 +121,6 @@ class Gate:
             if (found := getattr(total, name)) is None
             or found > max(most, getattr(self._approved, name) or 0)
         ]
-        if not over:
-            return None
         told = self._told(batch, nodes)
         asked = f"{told}: {_words(amount.expected)} expected, {_words(amount.worst)} at most"
         key = hash_of([batch.node.name, [written(self._data(each)) for each in nodes]])
@@ -135,6 +133,9 @@ class Gate:
             asked=asked,
             key=key,
         )
+        decided = context.paid_results.approvals.get((self._round, batch.node.index, key))
+        if not over and (decided is None or decided.approved):
+            return None
         plan = self._graph.plan
         assert plan is not None
         if self._approve is None:
