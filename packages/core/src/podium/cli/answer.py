@@ -34,7 +34,7 @@ from podium.run.rounds import FALLBACK
 from podium.types.forecast import explain_forecast, within
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
-from podium.types.result import STALE, Result, missing, steps_of
+from podium.types.result import STALE, Result, last_of, missing, steps_of
 
 if TYPE_CHECKING:
     from podium.cli.drawing import View
@@ -118,9 +118,9 @@ def problem_line(result: Result) -> str:
 def _answered_by(result: Result) -> str:
     """Return ` by ` and the worker that wrote the answer; empty if there is no answer or no such step."""
     for current in reversed(result.rounds):
-        steps = steps_of(current)
-        if result.answer and steps and steps[-1].text == result.answer:
-            return f" by {steps[-1].worker}"
+        last = last_of(current)
+        if result.answer and last is not None and last.text == result.answer:
+            return f" by {last.worker}"
     return ""
 
 

@@ -155,7 +155,7 @@ class _Simulation(_Draws):
         previous: tuple[VisibleStep, ...],
     ) -> None:
         super().__init__(settings, plan)
-        needed = plan.reaching(len(plan.steps) - 1, *self.actions)
+        needed = plan.reaching(*plan.answers, *self.actions)
         self._order = [index for layer in plan.layers for index in layer if index in needed]
         """The steps that run, ordered by the length of the longest chain of steps before them."""
         pool, asked = settings.pool, query if settings.show_question else ()
@@ -195,8 +195,8 @@ class _Simulation(_Draws):
             run.seconds = max(run.seconds, end)
             if written is not None:
                 ends[index], outputs[index] = end, written
-        awaited = (len(self._plan.steps) - 1, *self.actions)
-        if awaited[0] in ends:  # the other steps are stopped
+        awaited = (*self._plan.answers, *self.actions)
+        if self._plan.answers[-1] in ends:  # the other steps are stopped
             run.seconds = max(ends[index] for index in awaited if index in ends)
         return run
 

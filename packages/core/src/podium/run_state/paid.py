@@ -230,10 +230,10 @@ def unbilled(events: Sequence[Event], workers: Sequence[str], *, moved: bool = F
             paid.add_end(end, replace(unpaid(end.outcome), started=None, ended=None))
     number = paid.latest
     if moved and (ready := paid.round(number).ready) is not None:
-        last = len(ready.plan.steps) - 1
+        last = ready.plan.answers
         ended = [end for end in state.ends if end.key]
         latest = max((end.round for end in ended), default=0)
-        moves = (end for end in ended if end.round == latest and end.step < last)
+        moves = (end for end in ended if end.round == latest and end.step not in last)
         paid.moved = {(number, end.step): end.key for end in moves}
     return paid
 
