@@ -15,8 +15,8 @@ from podium.run_state.actions import AGAIN
 from podium.types.outcome import CONDITION, Problem
 from podium.types.plan import Plan, label_of
 from podium.types.references import BadValue, Reference, filled, parts_of
-from podium.types.scope import branches, own_elements, reaching, source_of
-from podium.types.steps import AnyStep, Step, depends_on, static_place, task_of, waits_of
+from podium.types.scope import own_elements, source_of
+from podium.types.steps import AnyStep, Step, branches, depends_on, reaching, static_place, task_of, waits_of
 from podium.workers.worker import VisibleStep
 
 SUPERSEDED = Problem("superseded", "the step's plan was replaced")

@@ -13,8 +13,7 @@ from podium.execution.context import HostExit
 from podium.prompts.prompt import NOT_RUN, gap_of
 from podium.types.outcome import CONDITION, Action, Outcome, Problem, StepStatus, answering
 from podium.types.references import ABSENT, BadValue, Reference, read_json, value_at
-from podium.types.scope import branches
-from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step
+from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, branches
 from podium.workers.worker import VisibleStep
 
 Lineage = tuple[tuple[str, int], ...]

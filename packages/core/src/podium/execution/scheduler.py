@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from types import MappingProxyType, TracebackType
 from typing import Self
 
@@ -83,7 +84,7 @@ class RoundScheduler:
         self._tasks = anyio.create_task_group()
         most = [card.concurrency for card in context.settings.pool.cards]
         self._slots = Slots(context.settings.limits.concurrency, most)
-        self._gate = Gate(context, self._graph, self._fit, approve.get("fan-outs"), number)
+        self._approve_fan_out = approve.get("fan-outs")
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -128,6 +129,11 @@ class RoundScheduler:
         """The outcomes in the order in which they ended, each with its exact key."""
         ended = sorted(self._graph.all, key=lambda state: state.rank)
         return [(state.exact, state.outcome) for state in ended if state.exact and state.outcome]
+
+    @cached_property
+    def _gate(self) -> Gate:
+        """The gate before items and turns."""
+        return Gate(self._context, self._graph, self._fit, self._approve_fan_out, self.round)
 
     def add(self, step: AnyStep) -> None:
         """Add the next step of the plan; it starts when the steps on its access list have ended."""

@@ -269,7 +269,9 @@ class StepRunner:
     def _constraint(self, number: int) -> Constraint | None:
         """Return the form that the caller asks for, or else the type of the step's output."""
         asked = self.context.request.sampling.constraint if self.last else None
-        return asked or constraint_of(self.context.settings.pool.workers[number], self.state.call)
+        if asked is not None or self.state.call.returns is None:
+            return asked
+        return constraint_of(self.context.settings.pool.workers[number], self.state.call)
 
     def _may_be_longer(self, number: int, cap: int) -> bool:
         """Return whether the limits allow another call with an answer of more than `cap` tokens."""

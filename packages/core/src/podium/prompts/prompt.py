@@ -169,7 +169,7 @@ def step_input(  # noqa: PLR0913 - one parameter for each source of the input
     if len(subtask) > max(most_chars, len(step.subtask)):
         told = f"the subtask has {len(subtask):,} characters with its references filled in"
         raise PlanInvalid("subtask_too_long", f"{told}; Limits.output_chars allows {most_chars:,}")
-    if is_asked(worker, step) and "json" not in worker.constraint_kinds:
+    if step.returns is not None and is_asked(worker, step) and "json" not in worker.constraint_kinds:
         subtask = fill("returns", subtask=subtask, schema=compact(step.returns))
     template = filled(
         template or step.subtask, values, only_json=True

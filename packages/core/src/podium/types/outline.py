@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from podium.types.references import Reference, parts_of
-from podium.types.scope import branches
-from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, waits_of
+from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, branches, waits_of
 
 
 class Place(NamedTuple):

@@ -10,16 +10,18 @@ from podium.errors import ConfigError, PlanInvalid, PlanInvalidCode, QueryError
 from podium.types.messages import Message, read_message
 from podium.types.outline import Place, outline
 from podium.types.schemas import Form
-from podium.types.scope import Scope, branches, reaching
+from podium.types.scope import Scope, forward_access
 from podium.types.steps import (
     PREVIOUS,
     AnyStep,
     Block,
     Step,
+    branches,
     calls_in,
     count_of,
     depends_on,
     is_unconditional,
+    reaching,
     rules_of,
     step_from_json,
     step_to_json,
@@ -130,13 +132,22 @@ class Plan:
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
     """What was ignored in the text of the plan, such as unknown keys."""
 
+    is_workflow: bool = field(init=False, compare=False, repr=False)
+    """Whether a step has a key of workflows, such as `each`."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))
+        object.__setattr__(self, "is_workflow", not all(step.is_plain for step in self.steps))
         object.__setattr__(self, "query", _conversation(self.query))
         _check_labels(self.steps)
-        if self.steps:
+        if not self._is_flat:
             self._scope(None).check()
-        last = branches(self.steps)
+        for index, step in enumerate(self.steps if self._is_flat else ()):
+            for number in step.access:
+                if not 0 <= number < index:
+                    told = forward_access(_numbered(step, index), index, number)
+                    raise PlanInvalid("forward_access", told, step=index)
+        last = branches(self.steps) if self.is_workflow else ()
         if len(last) == 1 and self.steps[-1].otherwise is None:
             told = "the last step has a condition and no else, so there may be no answer"
             raise PlanInvalid("bad_condition", f"{told}: write else, or a step after it", step=last[0])
@@ -145,9 +156,9 @@ class Plan:
         return Scope(self.steps, cards, is_workflow=self.is_workflow)
 
     @property
-    def is_workflow(self) -> bool:
-        """Whether a step has a key of workflows, such as `each`."""
-        return not all(step.is_plain for step in self.steps)
+    def _is_flat(self) -> bool:
+        """Whether no step refers to anything but by its access list."""
+        return not self.is_workflow and not any(step.outer or "{{" in step.subtask for step in self.calls)
 
     @property
     def calls(self) -> tuple[Step, ...]:
@@ -180,7 +191,8 @@ class Plan:
     @property
     def answers(self) -> tuple[int, ...]:
         """The indices of the steps that may give the answer: the last, or the row of branches at the end."""
-        return tuple(branches(self.steps)) or tuple(range(len(self.steps))[-1:])
+        last = tuple(range(len(self.steps))[-1:])
+        return tuple(branches(self.steps)) or last if self.is_workflow else last
 
     @property
     def labels(self) -> tuple[int, ...]:
@@ -241,7 +253,7 @@ class Plan:
         Raises:
             PlanInvalid: a step refers to a part of an output that does not exist, or whose type is not known.
         """
-        if self.steps:
+        if not self._is_flat:
             self._scope(forms).check()
 
     def check_flat(self) -> None:

@@ -1,15 +1,14 @@
 """What the steps of a plan may refer to, and the types of these values. Checked before anything is paid."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
 from typing import NamedTuple, NoReturn
 
 from podium.errors import PlanInvalid, PlanInvalidCode
 from podium.types.conditions import Condition
 from podium.types.references import Reference, named_in, parts_of, reference_of
 from podium.types.schemas import ANY, Form
-from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, depends_on, inner_of
+from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, branches, depends_on, inner_of
 
 MOST_DEPTH = 4
 """Maximum nesting of blocks."""
@@ -314,12 +313,6 @@ def _seen(of: Type, *, is_several: bool | None) -> Type:
     return of
 
 
-def branches(steps: Sequence[AnyStep]) -> list[int]:
-    """Return the unbroken row of steps with conditions at the end of a plan."""
-    row = list(takewhile(lambda index: steps[index].when is not None, range(len(steps) - 1, -1, -1)))
-    return row[::-1]
-
-
 def chain_of(steps: Sequence[AnyStep], number: int) -> tuple[str, ...]:
     """Return the references by which the items of a map come from the first list, through other maps."""
     each = steps[number].each
@@ -338,15 +331,6 @@ def source_of(steps: Sequence[AnyStep], number: int) -> int | None:
     if reference is None or not isinstance(reference.root, int) or steps[reference.root].each is None:
         return None
     return None if reference.path and reference.path[0].isdecimal() else reference.root
-
-
-def reaching(steps: Sequence[AnyStep], ends: Iterable[int]) -> frozenset[int]:
-    """Return some steps of a plan and all steps that they depend on."""
-    found = set(ends)
-    for index in range(max(found, default=-1), -1, -1):  # a step depends only on earlier steps
-        if index in found:
-            found |= depends_on(steps[index])
-    return frozenset(found)
 
 
 def own_elements(steps: Sequence[AnyStep], number: int) -> dict[int, bool]:

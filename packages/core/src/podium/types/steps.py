@@ -6,6 +6,7 @@ A step can run once for each item of a list (`each`) and under a condition (`whe
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from difflib import get_close_matches
+from itertools import takewhile
 from re import compile as pattern, sub
 from typing import Any, TypeGuard
 
@@ -271,6 +272,21 @@ def outside_of(step: AnyStep) -> set[int]:
 
 def _numbers(references: Iterable[Reference]) -> set[int]:
     return {each.root for each in references if isinstance(each.root, int)}
+
+
+def branches(steps: Sequence[AnyStep]) -> list[int]:
+    """Return the unbroken row of steps with conditions at the end of a plan."""
+    row = list(takewhile(lambda index: steps[index].when is not None, range(len(steps) - 1, -1, -1)))
+    return row[::-1]
+
+
+def reaching(steps: Sequence[AnyStep], ends: Iterable[int]) -> frozenset[int]:
+    """Return some steps of a plan and all steps that they depend on."""
+    found = set(ends)
+    for index in range(max(found, default=-1), -1, -1):  # a step depends only on earlier steps
+        if index in found:
+            found |= depends_on(steps[index])
+    return frozenset(found)
 
 
 def calls_in(steps: Sequence[AnyStep]) -> Iterator[Step]:
