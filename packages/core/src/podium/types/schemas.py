@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
+from threading import local
 from typing import Any, NamedTuple
 
 from podium.errors import PlanInvalid
@@ -349,23 +350,39 @@ def fault_of(schema: Any, root: Any, value: Any, most_steps: int = MOST_STEPS) -
     return "" if found is None else f"{found.json_path}: {found.message:.300}"
 
 
+class _Left(local):
+    """The steps that the validation in this thread may still take."""
+
+    steps = 0
+
+
+_left = _Left()
+
+
 def _validator(root: Any, most_steps: int) -> Any:
     """Return a validator for one value, with a limited number of steps."""
-    from jsonschema.validators import Draft202012Validator, extend, validator_for  # noqa: PLC0415
+    from jsonschema.validators import Draft202012Validator, validator_for  # noqa: PLC0415
     from referencing import Registry  # noqa: PLC0415
 
     kind: Any = validator_for(root, default=Draft202012Validator)
-    skipped = {*_SKIPPED, *(_OF_PATTERNS if '"patternProperties"' in json.dumps(root) else ())}
-    left = iter(range(most_steps))
+    has_patterns = '"patternProperties"' in json.dumps(root)
+    _left.steps = most_steps
+    return _bounded(kind, (*_SKIPPED, *(_OF_PATTERNS if has_patterns else ())))(root, registry=Registry())
+
+
+@lru_cache(maxsize=32)  # to make a class takes milliseconds
+def _bounded(kind: Any, skipped: tuple[str, ...]) -> Any:
+    """Return the class of validators that skip some keywords, and count the others."""
+    from jsonschema.validators import extend  # noqa: PLC0415 - jsonschema is slow to import
 
     def counted(check: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
         def run(*arguments: Any) -> Iterator[Any]:
-            if next(left, None) is None:
+            _left.steps -= 1
+            if _left.steps < 0:
                 raise _TooComplex
             yield from check(*arguments) or ()
 
         return run
 
     checks = {name: counted(check) for name, check in kind.VALIDATORS.items() if name not in skipped}
-    bounded: Any = extend(kind, {**checks, **dict.fromkeys(skipped, lambda *_: ())})  # type: ignore[no-untyped-call]
-    return bounded(root, registry=Registry())
+    return extend(kind, {**checks, **dict.fromkeys(skipped, lambda *_: ())})  # type: ignore[no-untyped-call]
