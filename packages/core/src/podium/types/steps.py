@@ -240,14 +240,15 @@ def inner_of(step: AnyStep) -> AnyStep:
 
 
 def named_in_step(step: AnyStep) -> set[str]:
-    """Return the names to which a step and the steps inside of it refer."""
+    """Return the names to which a step and the steps inside of it refer, without those of inner maps."""
     found = waits_of(step)
     if isinstance(step, Block):
-        found += [] if step.until is None else [step.until.reference]
         inside = set[str]().union(*map(named_in_step, step.steps))
+        found += [] if step.until is None else [step.until.reference]
     else:
-        found += named_in(step.subtask)
-        inside = set()
+        inside = {str(each.root) for each in named_in(step.subtask)}
+    if step.each is not None:
+        inside -= {"item", "index", step.item_name}
     return inside | {each.root for each in found if isinstance(each.root, str)}
 
 
