@@ -132,7 +132,7 @@ async def test_a_planner_that_writes_garbage_is_told(executor: Executor, calls: 
 async def test_a_worker_that_writes_garbage_fails_its_step(executor: Executor, calls: Calls) -> None:
     """And no other."""
     plan = Plan((Step(0, "a"), Step(1, "b"), Step(1, "c", (0, 1))))
-    garbage = calls.worker("garbage", lambda step_input: 7)
+    garbage = calls.worker("garbage", lambda step_input: object())
     conductor = Conductor(FixedPlanner(plan), [garbage, calls.worker("B")])
     state = await around(conductor, executor=executor).ainvoke(ASKED)
     assert state["podium"]["status"] == "partial"

@@ -51,7 +51,7 @@ async def test_a_step_that_nobody_sees_is_not_called(calls: Calls) -> None:
 async def test_a_step_that_needs_only_some_of_its_inputs_is_shown_those_that_came(calls: Calls) -> None:
     """In supersteps it waits for all of them, and one may fail."""
     plan = Plan((Step(0, "a"), Step(1, "b"), Step(2, "c", (0, 1), enough=1)))
-    broken = calls.worker("A", lambda step_input: 7)  # type: ignore[arg-type,return-value]
+    broken = calls.worker("A", lambda step_input: object())  # type: ignore[arg-type,return-value]
     conductor = Conductor(FixedPlanner(plan), [broken, *calls.workers("BC")])
     state = await around(conductor, executor="langgraph").ainvoke(ASKED)
     assert state["messages"][-1].content == "C(B())"

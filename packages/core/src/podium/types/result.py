@@ -219,7 +219,8 @@ def last_of(current: Round) -> Outcome | None:
     outcomes = steps_of(current)
     if current.plan is None or not outcomes or outcomes[-1].step != len(current.plan.steps) - 1:
         return None  # the last step of an interrupted round has no outcome
-    return answering([outcomes[index] for index in current.plan.answers])
+    ended = {outcome.step: outcome for outcome in outcomes}  # a step that was never decided has no outcome
+    return answering([ended[index] for index in current.plan.answers if index in ended])
 
 
 def steps_of(current: Round) -> tuple[Outcome, ...]:
