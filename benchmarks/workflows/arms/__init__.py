@@ -1,0 +1,1 @@
+"""The arms: each does the job once with the models at a URL."""
