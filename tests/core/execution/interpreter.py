@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from podium.types import Plan
 from podium.types.conditions import Condition
 from podium.types.references import Reference, parts_of, reference_of
-from podium.types.steps import branches
-from podium.types.steps import AnyStep, Block, depends_on
+from podium.types.steps import AnyStep, Block, branches, depends_on
 
 Answer = Callable[[int, str, tuple[str, ...]], str | None]
 """The output of a worker for a subtask and the visible outputs, sorted; `None` if the worker fails."""
