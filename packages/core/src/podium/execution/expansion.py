@@ -468,8 +468,10 @@ def _problem(node: StepNode) -> Problem | None:
     gone = [each for each in node.inputs if not each.is_good and not each.is_dropped]
     if gone and node.step.enough is None:
         return Problem(_code(gone), f"made without {told_items(gone)}")
-    found = [problem for each in node.inputs if each.is_good and (problem := _problem(each)) is not None]
-    return found[0] if found else None
+    sources = [*node.inputs, *([] if node.origin is None else [node.origin])]
+    found = (_problem(each) for each in sources if each.is_good)
+    incomplete = Problem("items", "it was made from incomplete outputs")
+    return next((problem for problem in found if problem is not None), incomplete)
 
 
 _TOLD, _MOST_CHARS = 3, 160

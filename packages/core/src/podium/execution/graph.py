@@ -21,7 +21,6 @@ from podium.workers.worker import VisibleStep
 
 SUPERSEDED = Problem("superseded", "the step's plan was replaced")
 UNSEEN = Problem("unseen", "no later step depends on this step, and it is not the last")
-STOPPED = Problem("cancelled", "the run was stopped")
 ENOUGH = Problem("enough", "the steps that depend on this step have enough other inputs")
 ABORTED = Problem("aborted", "another step failed, and on_failure is fail")
 

@@ -16,6 +16,7 @@ from podium.types.references import ABSENT, BadValue, Reference, read_json, valu
 from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, branches
 from podium.workers.worker import VisibleStep
 
+STOPPED = Problem("cancelled", "the run was stopped")
 Lineage = tuple[tuple[str, int], ...]
 """The lists from which an item of a map came, each with its position; maps over the same list share it."""
 
@@ -255,11 +256,8 @@ class StepNode:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the step was cancelled, and not because others are enough."""
-        outcome = self.outcome
-        if outcome is None or outcome.status != "cancelled" or outcome.problem is None:
-            return False
-        return outcome.problem.code == "cancelled"
+        """Whether the step was cancelled because the run was stopped."""
+        return self.outcome is not None and self.outcome.problem == STOPPED
 
     @property
     def is_wanted(self) -> bool:
@@ -344,7 +342,7 @@ class StepNode:
             told = f"it refers to step {self.name}, which was skipped"
             raise Unmet("skipped", Problem(CONDITION, told))
         if self.is_stopped:
-            raise Unmet("cancelled", Problem("cancelled", "the run was stopped"))
+            raise Unmet("cancelled", STOPPED)
         if outcome is None or outcome.status != "ok":
             status = "has not ended" if outcome is None else f"ended {outcome.status}"
             raise Unmet("failed", Problem("dependency", f"it refers to step {self.name}, which {status}"))

@@ -8,8 +8,8 @@ from heapq import heappop, heappush
 from podium.execution.context import RunContext
 from podium.execution.expansion import NOT_NEEDED
 from podium.execution.fit import Fit
-from podium.execution.graph import ABORTED, ENOUGH, STOPPED, DependencyGraph
-from podium.execution.node import Ending, StepNode, Unmet
+from podium.execution.graph import ABORTED, ENOUGH, DependencyGraph
+from podium.execution.node import STOPPED, Ending, StepNode, Unmet
 from podium.execution.reuse import Found, PaidSteps
 from podium.policy.rules import after
 from podium.types.outcome import CONDITION, Outcome, Problem, StepStatus

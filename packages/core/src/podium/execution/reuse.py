@@ -8,8 +8,8 @@ from typing import NamedTuple
 from podium.budget.limits import Spend
 from podium.errors import PlanInvalid, PodiumError
 from podium.execution.context import RunContext
-from podium.execution.graph import STOPPED, DependencyGraph
-from podium.execution.node import StepNode
+from podium.execution.graph import DependencyGraph
+from podium.execution.node import STOPPED, StepNode
 from podium.prompts.prompt import named_texts
 from podium.run_state.actions import (
     ActionLog,

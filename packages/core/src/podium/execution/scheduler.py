@@ -15,13 +15,12 @@ from podium.execution.context import NO_OUTCOMES, HostExit, Pause, RunContext, S
 from podium.execution.fit import Fit
 from podium.execution.gate import Gate
 from podium.execution.graph import (
-    STOPPED,
     SUPERSEDED,
     UNSEEN,
     WAITING,
     DependencyGraph,
 )
-from podium.execution.node import Batch, StepNode
+from podium.execution.node import STOPPED, Batch, StepNode
 from podium.execution.progress import Progress
 from podium.execution.reuse import Approver, PaidSteps
 from podium.execution.slots import Slots

@@ -43,8 +43,7 @@ class StepRunner:
     fit: Fit
     round: int
     state: StepNode
-    on_text: Callable[[StepNode, str, int], None]
-    """Called with the step, each piece of text, and the number of its call."""
+    on_text: Callable[[StepNode, str, int], None]  # with the step, a piece of text, the number of its call
     slots: Slots | None = None
     """The slots of the run; the time limit of the step begins with the first. `None` for no slots."""
     last: bool = False
@@ -268,10 +267,10 @@ class StepRunner:
 
     def _constraint(self, number: int) -> Constraint | None:
         """Return the form that the caller asks for, or else the type of the step's output."""
-        asked = self.context.request.sampling.constraint if self.last else None
-        if asked is not None or self.state.call.returns is None:
+        asked, step = self.context.request.sampling.constraint if self.last else None, self.state.call
+        if asked is not None or step.returns is None:
             return asked
-        return constraint_of(self.context.settings.pool.workers[number], self.state.call)
+        return constraint_of(self.context.settings.pool.workers[number], step)
 
     def _may_be_longer(self, number: int, cap: int) -> bool:
         """Return whether the limits allow another call with an answer of more than `cap` tokens."""

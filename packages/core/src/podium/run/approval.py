@@ -14,8 +14,8 @@ from podium.aio.calls import foreign_batches
 from podium.errors import ConfigError, PodiumError, WorkerFailed
 from podium.execution.context import Accept, ConductorSettings, RunContext
 from podium.execution.fit import Fit
-from podium.execution.graph import STOPPED, WAITING
-from podium.execution.node import StepNode
+from podium.execution.graph import WAITING
+from podium.execution.node import STOPPED, StepNode
 from podium.execution.step import StepRunner
 from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest

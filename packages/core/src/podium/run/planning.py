@@ -32,7 +32,7 @@ from podium.errors import (
 )
 from podium.execution.context import RunContext
 from podium.execution.fit import higher_limits, is_metered, planner_call
-from podium.execution.graph import STOPPED
+from podium.execution.node import STOPPED
 from podium.plan_text.parser import PlanReader
 from podium.planners.chat import repair_feedback
 from podium.planners.planner import Planner, PlannerCall, PlanRequest, PlanText, Turn, misfit

@@ -13,7 +13,7 @@ from podium.budget.limits import Spend
 from podium.errors import ConfigError, JournalError, LimitExceeded, ListenerFailed, PlannerError, PodiumError
 from podium.execution.context import ConductorSettings, RunContext, RunRequest, WorkerRun, outer_run
 from podium.execution.fit import is_metered
-from podium.execution.graph import STOPPED
+from podium.execution.node import STOPPED
 from podium.journal.cache import MemoryCache
 from podium.journal.journal import Head
 from podium.policy.rules import answer_key
