@@ -54,8 +54,7 @@ class StepRunner:
     """The problem of an agent that acted for an earlier plan, too; `None` if it did not."""
     offers_tools: bool = True
     """Whether the caller's tools are offered: their calls are actions, which need complete inputs."""
-    bug: Exception | None = None
-    """The exception of a bug in the user's code."""
+    bug: Exception | None = None  # of the user's code
     _execution: Execution | None = None
     """The latest call of the action in the log of actions."""
     _reused: Completion | None = None
