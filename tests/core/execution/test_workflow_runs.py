@@ -269,12 +269,19 @@ def over(*items: object, subtask: str = "read {{item}}") -> dict[str, Any]:
         ),
         ([over("a"), call("end", 0)], [over("a"), call("last", 0)], ["last"]),
         ([call("try", each=2)], [call("try", each=3)], ["try"]),
+        (
+            [call("vote {{index}}", each=3, enough=2), call("count", 0), call("end", 1)],
+            [call("vote {{index}}", each=3, enough=2), call("count", 0), call("last", 1)],
+            ["last"],
+        ),
     ],
 )
 async def test_a_changed_plan_pays_for_what_is_new(old: Any, new: Any, asked: list[str]) -> None:
     """Item by item, by content."""
     ran = await resumed(old, new, team(), team())
     assert (ran.result.status, ran.asked) == ("ok", asked)
+    maps = [each.name for each in ran.result.outcomes if not each.attempts]
+    assert len(maps) == len({*maps})
 
 
 async def test_failed_items_are_asked_again_and_readers_are_kept() -> None:

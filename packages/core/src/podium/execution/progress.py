@@ -92,6 +92,8 @@ class Progress:
         except Unmet as unmet:
             ending = Ending(unmet.status, unmet.problem)
         for each in expansion.unneeded():
+            if self._has_paid(each):  # it ends soon, and the next stage may have seen it
+                continue
             self.give_up(each, NOT_NEEDED)
             found += each.released() if each.outcome is not None else ()
         if ending is None:
@@ -101,6 +103,14 @@ class Progress:
         now = self._context.now()
         self.end(state, replace(bare, text=ending.text, started=state.has_begun, ended=now))
         return [*found, *state.released()]
+
+    def _has_paid(self, state: StepNode) -> bool:
+        """Return whether a step that has not ended has a paid result, or a step inside of it has one."""
+        if state.outcome is not None:
+            return False
+        if state.expansion is not None:
+            return any(map(self._has_paid, state.expansion.children))
+        return state.visible is not None and not state.expands and self._paid.find(state) is not None
 
     def _end_parts(self, state: StepNode, reason: Problem) -> None:
         """Give up the unfinished items or turns of a map or block."""

@@ -32,7 +32,7 @@ class Preview(NamedTuple):
         cost = "cost unknown" if self.expected.cost is None else f"about ${self.expected.cost:.4f}"
         calls = self.expected.calls
         told = (
-            f"{calls} call{' is' if calls == 1 else 's are'} expected, {cost}"
+            f"at least {calls} call{' is' if calls == 1 else 's are'} expected, {cost}"
             if calls
             else "nothing is called"
         )

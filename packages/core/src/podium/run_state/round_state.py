@@ -167,7 +167,8 @@ class RoundState:
         if is_aside(outcome):
             self.replaced.append(outcome)
         else:
-            earlier = (*self.replaced, *([] if step.outcome is None else [step.outcome]))
+            before = None if step.outcome is None or _is_sum(step.outcome) else step.outcome
+            earlier = (*self.replaced, *([] if before is None else [before]))
             self.replaced = [each for each in earlier if is_aside(each) or not _bills(outcome, each)]
             step.outcome = outcome
 
@@ -175,6 +176,11 @@ class RoundState:
 def is_aside(outcome: Outcome) -> bool:
     """Return whether an outcome belongs to no step of the plan: superseded, or interrupted by a crash."""
     return outcome.problem is not None and outcome.problem.code in ("superseded", UNKNOWN.code)
+
+
+def _is_sum(outcome: Outcome) -> bool:
+    """Return whether an outcome is of a map or a block, whose executions have the cost."""
+    return outcome.status == "ok" and not (outcome.attempts or outcome.calls or outcome.reused)
 
 
 def _bills(outcome: Outcome, before: Outcome) -> bool:

@@ -23,7 +23,7 @@ from podium.types.outcome import (
 )
 from podium.types.plan import Plan
 from podium.types.result import Result, conclusion
-from podium.types.steps import static_place, worker_of
+from podium.types.steps import plan_step, static_place, worker_of
 from podium.usage import Usage
 
 UNFINISHED = Problem("unfinished", "the run has not ended")
@@ -170,11 +170,14 @@ class RunState:
         current.ready, current.plan_hash = replace(event, plan=plan), plan_hash(plan, self.names)
         if not plan.steps and current.why and event.why.startswith(current.why):
             current.why = event.why
-        is_same = before is not None and before.plan == plan
+        earlier = () if before is None else before.plan.steps
         for index, step in sorted(current.steps.items()):
-            if index >= len(plan.steps) and not (step.path and is_same):
+            own = plan_step(step.path) if step.path else index
+            is_same = own < len(plan.steps) and earlier[own : own + 1] == plan.steps[own : own + 1]
+            if own >= len(plan.steps) or (step.path and not is_same):
                 current.replaced += [] if step.outcome is None else [step.outcome]
                 step.outcome = step.since = None
+                step.end = None if step.path else step.end
         self.asked.clear()
         self.is_planned = True
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from re import split
 from typing import Literal, TypedDict
 
 from podium.budget.ledger import UNREPORTED, Charged, weakest
@@ -12,6 +11,7 @@ from podium.errors import PodiumError, WorkerError, actions_told
 from podium.secrets import scrub
 from podium.types.messages import Completion, FinishReason, Part, storable
 from podium.types.plan import Plan, PlannedBy
+from podium.types.steps import plan_step
 from podium.usage import Usage
 
 StepStatus = Literal["ok", "failed", "skipped", "cancelled"]
@@ -156,7 +156,7 @@ class Outcome(Billed):
     @property
     def plan_step(self) -> int:
         """The index of the step of the plan that it is, or inside of which it is."""
-        return int(split(r"[.[(]", self.path, maxsplit=1)[0]) if self.path else self.step
+        return plan_step(self.path) if self.path else self.step
 
     @property
     def seconds(self) -> float:
