@@ -270,7 +270,11 @@ class Scope:
         if self.outer is None or self.block is None:
             self._fail("bad_reference", index, f"{where}, and is in no block")
         if not path or not path[0].isdecimal():
-            self._fail("bad_reference", index, f"{where}: write the number of a step, as in {{{{outer.0}}}}")
+            self._fail(
+                "bad_reference",
+                index,
+                f"{where}: write the number of a step, as in {{{{outer.0}}}}, or the name of an item without outer",
+            )
         number = int(path[0])
         if number >= len(self.outer.types):
             self._fail("bad_reference", index, f"{where}, which is not a step before the block")

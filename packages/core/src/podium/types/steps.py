@@ -336,7 +336,10 @@ def _check_common(step: AnyStep) -> None:
         raise PlanInvalid("bad_each", f"each is {each!r:.60}: {told}")
     if not (each is None or isinstance(each, str | tuple) or (is_number(each) and each >= 0)):
         raise PlanInvalid("bad_each", f"each is {each!r:.60}: {told}, 0 or more")
-    if step.item_name and (each is None or step.item_name in RESERVED or not _NAME.fullmatch(step.item_name)):
+    if step.item_name and each is None:
+        told = "as names the items of each, and the step has no each: write each, or leave out as"
+        raise PlanInvalid("bad_each", told)
+    if step.item_name and (step.item_name in RESERVED or not _NAME.fullmatch(step.item_name)):
         why = "name the items of each with at most 64 small letters, digits and _, not with a reserved name"
         raise PlanInvalid("bad_each", f"as is {step.item_name!r:.60}: {why} ({', '.join(sorted(RESERVED))})")
     if step.otherwise is not None and (step.when is None or not is_number(step.otherwise)):
