@@ -273,7 +273,7 @@ class Scope:
             self._fail(
                 "bad_reference",
                 index,
-                f"{where}: write the number of a step, as in {{{{outer.0}}}}, or the name of an item without outer",
+                f"{where}: write a number, as in {{{{outer.0}}}}; the names of items need no outer",
             )
         number = int(path[0])
         if number >= len(self.outer.types):
