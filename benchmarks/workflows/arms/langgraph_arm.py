@@ -9,42 +9,9 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
-from pydantic import BaseModel
 
+from benchmarks.workflows.arms.answers import Files, Findings, Note, Report, Vote
 from benchmarks.workflows.job import DOUBT, LIST, QUESTION, READ, REVIEW, SCEPTICS, TURNS, WRITE
-
-
-class _File(BaseModel):
-    path: str
-
-
-class _Files(BaseModel):
-    files: list[_File]
-
-
-class _Note(BaseModel):
-    path: str
-    note: str
-
-
-class _Finding(BaseModel):
-    path: str
-    claim: str
-
-
-class _Findings(BaseModel):
-    findings: list[_Finding]
-
-
-class _Vote(BaseModel):
-    real: bool
-    why: str
-
-
-class _Report(BaseModel):
-    version: int
-    complete: bool
-    report: str
 
 
 class _Job(TypedDict, total=False):
@@ -73,11 +40,11 @@ def _graph(url: str, slots: int) -> Any:
             kind, method="json_schema"
         )
         for name, kind in (
-            ("lister", _Files),
-            ("reader", _Note),
-            ("reviewer", _Findings),
-            ("sceptic", _Vote),
-            ("writer", _Report),
+            ("lister", Files),
+            ("reader", Note),
+            ("reviewer", Findings),
+            ("sceptic", Vote),
+            ("writer", Report),
         )
     }
 

@@ -6,7 +6,6 @@ workspace's environment has.
 
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic_ai import Agent, NativeOutput, UsageLimits  # type: ignore[import-not-found]
 from pydantic_ai.concurrency import ConcurrencyLimiter  # type: ignore[import-not-found]
 from pydantic_ai.models.concurrency import ConcurrencyLimitedModel  # type: ignore[import-not-found]
@@ -14,43 +13,10 @@ from pydantic_ai.models.openai import OpenAIChatModel  # type: ignore[import-not
 from pydantic_ai.providers.openai import OpenAIProvider  # type: ignore[import-not-found]
 from pydantic_ai_harness import DynamicWorkflow  # type: ignore[import-not-found]
 
+from benchmarks.workflows.arms.answers import Files, Findings, Note, Report, Vote
 from benchmarks.workflows.job import QUESTION
 
-
-class _File(BaseModel):
-    path: str
-
-
-class _Files(BaseModel):
-    files: list[_File]
-
-
-class _Note(BaseModel):
-    path: str
-    note: str
-
-
-class _Finding(BaseModel):
-    path: str
-    claim: str
-
-
-class _Findings(BaseModel):
-    findings: list[_Finding]
-
-
-class _Vote(BaseModel):
-    real: bool
-    why: str
-
-
-class _Report(BaseModel):
-    version: int
-    complete: bool
-    report: str
-
-
-_TYPES = {"lister": _Files, "reader": _Note, "reviewer": _Findings, "sceptic": _Vote, "writer": _Report}
+_TYPES = {"lister": Files, "reader": Note, "reviewer": Findings, "sceptic": Vote, "writer": Report}
 
 
 async def run(asked: dict[str, Any]) -> dict[str, Any]:

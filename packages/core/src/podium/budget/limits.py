@@ -87,7 +87,8 @@ class Limits:
     depth: int = 2
     """Maximum nesting depth of conductors as workers; 1 means no nesting."""
     steps: int = 32
-    """Maximum started steps of the whole run, including all rounds and nested runs."""
+    """Maximum started steps of plans in the whole run, with all rounds and nested runs. Items and turns do not
+    count."""
     items: int = 256
     """Maximum items of one map: of a step with `each`."""
     turns: int = 20
@@ -108,17 +109,19 @@ class Limits:
     answer_tokens: int = 4096
     """Maximum tokens of an answer of a worker without its own limit, if tokens or cost are limited."""
     concurrency: int = 16
-    """Maximum steps of one round that run at the same time."""
+    """Maximum calls of steps of one round at the same time."""
     seconds: float = 600.0
     """Time limit of the run. After a resume, the time starts from 0 again."""
     step_seconds: float = 300.0
-    """Time limit of one step, including all its attempts and the waits between them."""
+    """Time limit of one step, item or turn, from its first slot, including all its attempts and the waits
+    between them."""
     attempt_seconds: float = 120.0
     """Time limit of one call of a worker."""
     planner_seconds: float = 120.0
     """Time limit of one call of a planner."""
     output_chars: int = 400_000
-    """Maximum length of a step's output, in characters."""
+    """Maximum length of the output of a step or an item, and of the list of a map where it is shown, in
+    characters."""
 
     def keeping(self, begun: "Limits | None") -> "Limits":
         """Return the limits of a resumed run: those of the whole run are of `begun`, if they are recorded."""

@@ -81,6 +81,8 @@ class Items(Expansion):
         self.source = None if number is None else node.frame.nodes[number]
         self._keeps_order = self._uses_index and len(self.chain) > 1
         self._next = 0
+        self._whole = 0
+        """Number of items that are `ok` and complete, which `enough` counts."""
         if self.source is None or self.source.stand_in is not None:
             self.source = None
             self._read_list()
@@ -173,9 +175,9 @@ class Items(Expansion):
             while self._inbox:
                 yield self._inbox.popleft()
         elif self._has_source_ended:
-            for item in sorted(self._inbox, key=lambda each: each.position):
-                self._inbox.remove(item)
-                yield item
+            arrived = sorted(self._inbox, key=lambda each: each.position)
+            self._inbox.clear()
+            yield from arrived
 
     @property
     def _has_source_ended(self) -> bool:
@@ -255,6 +257,7 @@ class Items(Expansion):
 
     def ended(self, child: StepNode) -> None:  # noqa: D102 - see the base class
         super().ended(child)
+        self._whole += child.is_good and _problem(child) is None
         for follower in self.node.followers:
             if isinstance(follower.expansion, Items) and follower.expansion.source is self.node:
                 follower.expansion.follow(child)
@@ -264,13 +267,9 @@ class Items(Expansion):
 
     def unneeded(self) -> Iterable[StepNode]:  # noqa: D102 - see the base class
         least = self.node.step.enough
-        if least is None or self._acts or self._complete < least:
+        if least is None or self._acts or self._whole < least:
             return ()
         return [each for each in self.children if each.outcome is None]
-
-    @property
-    def _complete(self) -> int:
-        return sum(1 for each in self.children if each.is_good and _problem(each) is None)
 
     def ending(self) -> Ending | None:  # noqa: D102 - see the base class
         if self.left or self._inbox or self._waits or not self._has_source_ended:
@@ -288,8 +287,8 @@ class Items(Expansion):
         good = [each for each in self.children if each.is_good]
         bad = [each for each in self.children if not each.is_good and not _is_neutral(each)]
         least, count = self.node.step.enough, len(self.children)
-        if least is not None and self._complete < least:
-            told = f"{self._complete} of {count} items are ok, and enough is {least}"
+        if least is not None and self._whole < least:
+            told = f"{self._whole} of {count} items are ok, and enough is {least}"
             causes = told_items(bad)
             return Ending("failed", Problem("too_few", f"{told}: {causes}" if causes else told))
         if self.children and not good and not bad:

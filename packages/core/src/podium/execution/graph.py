@@ -86,11 +86,6 @@ class DependencyGraph:
         """The plan's steps, and the items and turns."""
         return [*self.states, *self.parts.values()]
 
-    @property
-    def answer(self) -> int:
-        """The index of the step that gives the answer."""
-        return self._root.answer.index
-
     def append(self, step: AnyStep) -> StepNode:
         """Add the next step of the plan and return its state."""
         self._root.steps = (*self._root.steps, step)

@@ -72,7 +72,7 @@ _NO_ELEMENTS: Mapping[int, "StepNode"] = MappingProxyType({})
 
 @dataclass(slots=True, eq=False)
 class Frame:
-    """A plan, or one turn of a block: its steps, and the values of the names in them."""
+    """A plan, or one turn of a block: its steps, and the turn before."""
 
     steps: Sequence[AnyStep]
     outer: "StepNode | None" = None
@@ -86,16 +86,11 @@ class Frame:
     """The steps, by number."""
 
     @property
-    def names(self) -> Mapping[str, Value]:
-        """The items of the maps around the block, and their positions."""
-        return NO_NAMES if self.outer is None else self.outer.names
-
-    @property
     def answer(self) -> "StepNode":
         """The step whose output is the output of the plan: the last branch at the end that ran."""
         row = [self.nodes[index] for index in branches(self.steps)] or [self.nodes[-1]]
-        ended = {node.outcome: node for node in row if node.outcome is not None}
-        return ended[answering([*ended])] if len(ended) == len(row) else row[-1]
+        ended = [node.outcome for node in row if node.outcome is not None]
+        return row[ended.index(answering(ended))] if len(ended) == len(row) else row[-1]
 
     def later_branches(self, node: "StepNode") -> Sequence["StepNode"]:
         """Return the branches at the end after a branch that no other step reads; they come first."""
@@ -196,7 +191,7 @@ class StepNode:
     """Set when the step has ended, if the run started it before the plan was given to the host."""
     left: HostExit | None = None
     """The exception of a step that started early, until the host runs the step."""
-    has_begun: float | None = None
+    started: float | None = None
     """Start of a map or a block, in seconds since the run began."""
     reason: Problem | None = None
     """Why the step was cancelled or skipped by the scheduler."""

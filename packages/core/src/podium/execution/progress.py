@@ -69,7 +69,7 @@ class Progress:
         try:
             self._graph.show(state)
             if state.expands:
-                state.has_begun = self._context.now()
+                state.started = self._context.now()
                 self._graph.expand(state)
         except Unmet as unmet:
             self.end(state, self._paid.never_ran(state, unmet.problem, unmet.status))
@@ -101,7 +101,7 @@ class Progress:
         self._end_parts(state, Problem("cancelled", f"step {state.name} has ended"))
         bare = self._paid.never_ran(state, ending.problem, ending.status)
         now = self._context.now()
-        self.end(state, replace(bare, text=ending.text, started=state.has_begun, ended=now))
+        self.end(state, replace(bare, text=ending.text, started=state.started, ended=now))
         return [*found, *state.released()]
 
     def _has_paid(self, state: StepNode) -> bool:

@@ -154,7 +154,7 @@ class PaidSteps:
 
     def kept(self, ready: Sequence[StepNode]) -> tuple[StepNode, Outcome] | None:
         """Return a recorded step that saw only a part of its inputs, with its outcome; `None` for no step."""
-        if (found := self.made_from_gap(ready)) is not None:
+        if (found := self._made_from_gap(ready)) is not None:
             return found
         paid_results, graph = self.context.paid_results, self.graph
         if self.context.request.refresh or not self._has_results:
@@ -176,7 +176,7 @@ class PaidSteps:
                 state.key, state.exact = keys
         return None
 
-    def made_from_gap(self, ready: Iterable[StepNode]) -> tuple[StepNode, Outcome] | None:
+    def _made_from_gap(self, ready: Iterable[StepNode]) -> tuple[StepNode, Outcome] | None:
         """Return a step whose recorded result was made from an incomplete map or loop, with its outcome."""
         gaps = self.context.paid_results.gaps
         if not gaps or self.context.request.refresh:

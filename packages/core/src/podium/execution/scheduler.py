@@ -311,9 +311,8 @@ class RoundScheduler:
                 except BUGS as bug:
                     self.stop(bug)
                 except anyio.get_cancelled_exc_class():
-                    self._steps.settle(
-                        self._steps.release(current)
-                    )  # the host may still run the steps that follow
+                    # The host may still run the steps that follow.
+                    self._steps.settle(self._steps.release(current))
                     if current.early is not None:
                         current.early.set()
                     raise

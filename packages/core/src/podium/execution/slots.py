@@ -1,11 +1,20 @@
 """The slots of a run, in which its calls are made."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from heapq import heapify, heappop, heappush
 from itertools import count
+from typing import NamedTuple
 
 import anyio
+
+
+class _Waiter(NamedTuple):
+    """A step that waits; the first one has the lowest order, and then the lowest number."""
+
+    order: tuple[int, ...]
+    number: int
+    event: anyio.Event
 
 
 class Slots:
@@ -16,39 +25,33 @@ class Slots:
         self._of_workers = list(most)
         """For each worker: the number of its free slots; `None` for no limit."""
         self._numbers = count()
-        self._waiting: list[tuple[tuple[int, ...], int, int, anyio.Event]] = []
+        self._waiting: list[list[_Waiter]] = [[] for _ in most]
+        """For each worker: the steps that wait to call it, as a heap."""
 
     @asynccontextmanager
     async def slot(self, worker: int, order: tuple[int, ...]) -> AsyncIterator[None]:
         """Wait for a slot to call a worker, and hold it in the block; `order` has the positions of items."""
-        if self._waiting or not self._free or self._of_workers[worker] == 0:
-            await self._wait(worker, order)
-        else:
-            self._enter(worker)
+        await self._wait(worker, order)
         try:
             yield
         finally:
             self._leave(worker)
 
     async def _wait(self, worker: int, order: tuple[int, ...]) -> None:
-        event = anyio.Event()
-        entry = order, next(self._numbers), worker, event
-        heappush(self._waiting, entry)
+        waiting = self._waiting[worker]
+        waiter = _Waiter(order, next(self._numbers), anyio.Event())
+        heappush(waiting, waiter)
         self._admit()
         try:
-            await event.wait()
+            if not waiter.event.is_set():
+                await waiter.event.wait()
         except anyio.get_cancelled_exc_class():
-            if event.is_set():
+            if waiter.event.is_set():
                 self._leave(worker)
             else:
-                self._waiting.remove(entry)
-                heapify(self._waiting)
+                waiting.remove(waiter)
+                heapify(waiting)
             raise
-
-    def _enter(self, worker: int) -> None:
-        self._free -= 1
-        if (free := self._of_workers[worker]) is not None:
-            self._of_workers[worker] = free - 1
 
     def _leave(self, worker: int) -> None:
         self._free += 1
@@ -58,13 +61,15 @@ class Slots:
 
     def _admit(self) -> None:
         """Give the free slots to the first steps whose workers have free slots."""
-        passed = []
-        while self._free and self._waiting:
-            first = heappop(self._waiting)
-            if self._of_workers[first[2]] == 0:
-                passed.append(first)
-                continue
-            self._enter(first[2])
-            first[3].set()
-        for each in passed:
-            heappush(self._waiting, each)
+        while self._free and (first := min(self._able(), default=None)) is not None:
+            worker = first[1]
+            heappop(self._waiting[worker]).event.set()
+            self._free -= 1
+            if (free := self._of_workers[worker]) is not None:
+                self._of_workers[worker] = free - 1
+
+    def _able(self) -> Iterator[tuple[_Waiter, int]]:
+        """Yield the first step that waits for each worker with a free slot, and the worker."""
+        for worker, waiting in enumerate(self._waiting):
+            if waiting and self._of_workers[worker] != 0:
+                yield waiting[0], worker

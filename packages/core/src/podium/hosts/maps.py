@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from podium.types.events import (
     AnswerDelta,
-    ApprovalAsked,
     AttemptFailed,
     Event,
     FanOut,
@@ -12,16 +11,10 @@ from podium.types.events import (
     StepEnded,
     StepStarted,
 )
-from podium.types.steps import AnyStep, static_place
+from podium.types.steps import static_place
 
 _PART = 0.1
 """The part of the items of a map after whose ends its counts are told again."""
-
-
-def step_asked(asked: ApprovalAsked) -> AnyStep:
-    """Return the step of a plan that waits for approval as an action, or as a fan-out."""
-    name = static_place(asked.name)
-    return next(place.step for place in asked.plan.outline if place.name == name)
 
 
 @dataclass(slots=True)

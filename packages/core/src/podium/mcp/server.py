@@ -16,13 +16,13 @@ from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PodiumError, RunWaiting
 from podium.hosts import result_metadata
-from podium.hosts.maps import Executions, step_asked
+from podium.hosts.maps import Executions
 from podium.hosts.results import plan_lines
 from podium.mcp.tools import Desk, ToolCall, ToolContext, new_server, tool_answer, tool_failure
 from podium.run.approval import how_to_decide
 from podium.types import Plan, Result
 from podium.types.events import ApprovalAsked, Event, PlanReady, StepEnded, StepStarted
-from podium.types.steps import worker_of
+from podium.types.steps import step_at, worker_of
 
 if TYPE_CHECKING:
     from mcp.server.fastmcp import FastMCP
@@ -107,7 +107,10 @@ class Decision(BaseModel):
 def _question(waiting: Sequence[ApprovalAsked], workers: Sequence[str]) -> str:
     steps = [asked for asked in waiting if asked.step is not None]
     if steps:
-        lines = [f"{each.name}. {worker_of(step_asked(each), workers)}: {each.asked}" for each in steps]
+        lines = [
+            f"{each.name}. {worker_of(step_at(each.plan.steps, each.name), workers)}: {each.asked}"
+            for each in steps
+        ]
         what = "items be started" if all(each.is_fan_out for each in steps) else "actions be carried out"
         return "\n".join([f"May these {what}?", *lines])
     lines = [line for asked in waiting for line in plan_lines(asked.plan, workers)]

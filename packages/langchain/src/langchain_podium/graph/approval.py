@@ -10,12 +10,11 @@ from typing import Any, Final
 
 from langchain_podium.graph.graph_node import Data
 from podium.errors import PlanInvalid, PlanSyntaxError
-from podium.hosts.maps import step_asked
 from podium.plan_text import edit_plan, parse_plan, read_edits
 from podium.plan_text.edits import read_saved_plan
 from podium.secrets import scrub
 from podium.types import ApprovalAsked, Forecast, Plan
-from podium.types.steps import worker_of
+from podium.types.steps import step_at, worker_of
 
 _TAKES: Final = (
     "answer True or False; a text with the reason of a refusal; a plan, as text or as JSON; "
@@ -71,7 +70,7 @@ def shown_action(view: Data, asked: ApprovalAsked, problem: str) -> Data:
     except ValueError:
         arguments = text
     what, of_run = "fan-out" if asked.is_fan_out else "action", {key: view[key] for key in _OF_RUN}
-    worker = worker_of(step_asked(asked), view["workers"])
+    worker = worker_of(step_at(asked.plan.steps, asked.name), view["workers"])
     own = {"step": asked.step, "worker": worker, "arguments": arguments}
     own |= {"path": asked.path} if asked.path else {}
     told: Data = {"approve": what, **own, **of_run}

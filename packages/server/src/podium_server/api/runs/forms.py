@@ -6,7 +6,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from podium.budget import Charged
-from podium.hosts.maps import step_asked
 from podium.journal import Entry, RunRow
 from podium.run_state import fold
 from podium.types import (
@@ -21,7 +20,7 @@ from podium.types import (
     RunResumed,
     RunStarted,
 )
-from podium.types.steps import worker_of
+from podium.types.steps import step_at, worker_of
 from podium.usage import Usage
 
 State = Literal["queued", "running", "stopped", "dead", "waiting", "ok", "partial", "failed", "damaged"]
@@ -178,7 +177,7 @@ def _waiting(asked: Sequence[ApprovalAsked], workers: Sequence[str]) -> dict[str
             "step": each.step,
             "path": each.path,
             "is_fan_out": each.is_fan_out,
-            "worker": worker_of(step_asked(each), workers),
+            "worker": worker_of(step_at(each.plan.steps, each.name), workers),
             "asked": each.asked,
         }
         for each in asked
