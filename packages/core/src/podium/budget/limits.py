@@ -87,8 +87,8 @@ class Limits:
     depth: int = 2
     """Maximum nesting depth of conductors as workers; 1 means no nesting."""
     steps: int = 32
-    """Maximum started steps of plans in the whole run, with all rounds and nested runs. Items and turns do not
-    count."""
+    """Maximum started steps of plans in the whole run, with all rounds and nested runs, without items and
+    turns."""
     items: int = 256
     """Maximum items of one map: of a step with `each`."""
     turns: int = 20
