@@ -419,6 +419,15 @@ async def test_enough_stops_the_other_items() -> None:
     assert (ran.result.seconds, workers[0].stopped) == (21.0, 1)
 
 
+async def test_outcomes_are_in_the_order_of_the_plan() -> None:
+    """Also if later items end first, and for items of the next map."""
+    steps = [LIST, READ, call("sum {{item}}", each="{{1}}")]
+    seconds = {"read a": 5.0, "read b": 3.0, "read c": 1.0}
+    ran = await carry_out(*steps, workers=team(FILES, seconds))
+    names = [each.name for each in ran.result.outcomes]
+    assert names == ["0", "1", "2", "1[0]", "1[1]", "1[2]", "2[0]", "2[1]", "2[2]"]
+
+
 async def test_steps_of_plans_count_and_items_do_not() -> None:
     """Nor does a block itself."""
     steps = [block(call("a {{item}}"), call("b", 0), each=["x", "y", "z"])]

@@ -1,5 +1,6 @@
 """The steps of a round and their dependencies."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Unpack
@@ -29,6 +30,7 @@ WAITING = "waiting"
 
 Verdict = Literal["wait", "start", "skip", "end", "stand", "abort"]
 
+_NUMBERS = re.compile(r"\d+")
 _ENDS = {"failed": "failed", "cancelled": "was cancelled", "skipped": "was skipped"}
 
 
@@ -78,8 +80,11 @@ class DependencyGraph:
 
     @property
     def all(self) -> list[StepNode]:
-        """The plan's steps in order, then items and turns, then the steps that a new plan superseded."""
-        return [*self.states, *self.parts.values(), *self._superseded]
+        """The steps, the items and turns, each in the plan's order, then the steps of a replaced plan."""
+        parts = sorted(
+            self.parts.values(), key=lambda each: [int(part) for part in _NUMBERS.findall(each.path)]
+        )
+        return [*self.states, *parts, *self._superseded]
 
     @property
     def live(self) -> list[StepNode]:

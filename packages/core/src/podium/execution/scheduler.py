@@ -110,7 +110,7 @@ class RoundScheduler:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """The outcomes of ended steps, in the plan's order; then of items and turns, then superseded ones."""
+        """The outcomes of steps, then of items and turns, both in the plan's order; then superseded ones."""
         return tuple([state.outcome for state in self._graph.all if state.outcome is not None])
 
     @property
