@@ -1,19 +1,22 @@
 """What a plan is expected to cost, and how that compares with the bill."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from core.actors import boss, plan_of
 
+from podium import FunctionWorker
 from podium.budget import Limits
 from podium.conductor import Conductor
 from podium.execution import Retry
+from podium.journal import SqlJournal
 from podium.run.forecast import ENOUGH
 from podium.types import Call, Forecast, Message, Outcome, Plan, Step
 from podium.types.forecast import Interval, compare, explain_forecast, within
 from podium.types.messages import read_query
 from podium.usage import Usage
-from podium.workers import FREE, Card, Gather, Pool, Price, ScriptedWorker, Worker
+from podium.workers import FREE, Card, Gather, Pool, Price, ScriptedWorker, StepInput, Worker
 from podium.workers.pool import CallRecord
 
 PRICE = Price(input=1.0, output=10.0)
@@ -283,3 +286,28 @@ def test_a_workflow_is_forecast_from_the_fewest_to_the_most(
     assert made.output_tokens.high == 100 * calls[2]
     is_over_unknown = any(isinstance(step.get("each"), str) for step in steps)
     assert ("; per item of step 1: " in explain_forecast(made)) is is_over_unknown
+
+
+@pytest.mark.anyio
+async def test_the_likely_amounts_of_a_workflow_are_those_of_its_earlier_runs(tmp_path: Path) -> None:
+    """Of runs in this process, and of recorded runs; another plan has none."""
+    plan = Plan.from_json({"schema": 1, "steps": [LIST, {**ITEM, "each": "{{0}}"}, SUM]})
+    other = Plan.from_json({"schema": 1, "steps": [LIST, {**ITEM, "each": "{{0}}"}]})
+    journal = SqlJournal(tmp_path / "runs.db")
+
+    def conductor() -> Conductor:
+        def answer(step: StepInput) -> list[str] | str:
+            return ["x", "y", "z"] if step.subtask == "list" else "done"
+
+        return Conductor(
+            boss("none"), [FunctionWorker(answer, card=Card(name="a", price=FREE))], journal=journal
+        )
+
+    first = conductor()
+    assert first.forecast(plan).calls.likely is None
+    await first.run(plan)
+    assert first.forecast(plan).calls.likely == 5
+    assert first.forecast(other).calls.likely is None
+    second = await conductor().run(plan, forecast=True)
+    assert second.forecast is not None
+    assert second.forecast.calls.likely == 5

@@ -1,6 +1,5 @@
 """The steps of a round and their dependencies."""
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Unpack
@@ -17,7 +16,17 @@ from podium.types.outcome import CONDITION, Problem
 from podium.types.plan import Plan, label_of
 from podium.types.references import BadValue, Reference, filled, parts_of
 from podium.types.scope import own_elements, source_of
-from podium.types.steps import AnyStep, Step, branches, depends_on, reaching, static_place, task_of, waits_of
+from podium.types.steps import (
+    AnyStep,
+    Step,
+    branches,
+    depends_on,
+    positions,
+    reaching,
+    static_place,
+    task_of,
+    waits_of,
+)
 from podium.workers.worker import VisibleStep
 
 SUPERSEDED = Problem("superseded", "the step's plan was replaced")
@@ -30,7 +39,6 @@ WAITING = "waiting"
 
 Verdict = Literal["wait", "start", "skip", "end", "stand", "abort"]
 
-_NUMBERS = re.compile(r"\d+")
 _ENDS = {"failed": "failed", "cancelled": "was cancelled", "skipped": "was skipped"}
 
 
@@ -81,9 +89,7 @@ class DependencyGraph:
     @property
     def all(self) -> list[StepNode]:
         """The steps, the items and turns, each in the plan's order, then the steps of a replaced plan."""
-        parts = sorted(
-            self.parts.values(), key=lambda each: [int(part) for part in _NUMBERS.findall(each.path)]
-        )
+        parts = sorted(self.parts.values(), key=lambda each: positions(each.path))
         return [*self.states, *parts, *self._superseded]
 
     @property

@@ -10,11 +10,11 @@ from podium.budget.limits import Limits
 from podium.errors import JournalError, LimitExceeded, RunExists, RunHeld
 from podium.execution.context import ConductorSettings, RunRequest
 from podium.journal.journal import Head, Journal, head_of
+from podium.run.forecast import plan_key, remember
 from podium.run_state.recorder import RunRecorder
 from podium.run_state.state import fold
 from podium.secrets import scrub
 from podium.types.events import Event, PlanReady, RunEnded, RunStarted, StepEnded
-from podium.types.plan import Plan
 from podium.types.result import Result
 from podium.workers.pool import CallRecord, Pool
 
@@ -56,7 +56,7 @@ async def acquire(journal: Journal, request: RunRequest, settings: ConductorSett
 
 
 async def recall_calls(journal: Journal, pool: Pool) -> None:
-    """Add the calls of the latest recorded runs to the histories of workers without calls, once."""
+    """Add the latest recorded runs to the histories of a pool that has workers without calls, once."""
     if pool.is_recalled:
         return
     pool.is_recalled = True
@@ -67,6 +67,9 @@ async def recall_calls(journal: Journal, pool: Pool) -> None:
             entries = await journal.read(row.run_id)
         except JournalError:  # the run that begins does not need this one, whose reader is told
             continue
+        state = fold(entry.event for entry in entries)
+        for current in state.rounds_so_far():
+            remember(pool, current, state.workers)
         ended = [entry.event.outcome for entry in entries if isinstance(entry.event, StepEnded)]
         for outcome in ended:
             # An answer with a problem may be cut: its worker needed more than it wrote.
@@ -145,7 +148,7 @@ def _check_same(request: RunRequest, events: Sequence[Event], workers: Sequence[
     plan = next((event.plan for event in events if isinstance(event, PlanReady)), None)
     same = first is not None and _asked(first) == _asked(request)
     if same and first is not None and request.plan is not None and plan is not None:
-        same = _named(plan, first.workers) == _named(request.plan, workers)
+        same = plan_key(plan, first.workers) == plan_key(request.plan, workers)
     if not same:
         told = f"the journal has a run {request.run_id} with another query, context or plan"
         raise RunExists(f"{told}: use another id")
@@ -154,12 +157,6 @@ def _check_same(request: RunRequest, events: Sequence[Event], workers: Sequence[
 def _asked(run: RunRequest | RunStarted) -> str:
     messages = [message.to_wire() for message in run.query + run.tool_messages]
     return scrub(json.dumps([messages, dict(run.context)], sort_keys=True))
-
-
-def _named(plan: Plan, workers: Sequence[str]) -> str:
-    if plan.is_workflow:
-        return scrub(json.dumps(plan.to_json(workers)["steps"]))
-    return scrub(json.dumps([(workers[step.worker], step.subtask, step.access_list) for step in plan.calls]))
 
 
 def started(request: RunRequest, settings: ConductorSettings) -> RunStarted:

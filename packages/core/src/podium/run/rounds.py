@@ -31,6 +31,7 @@ from podium.policy.policy import Ask
 from podium.policy.rules import after
 from podium.prompts.prompt import shown_step
 from podium.run.approval import PAUSED, AcceptanceCheck, request_approval
+from podium.run.forecast import remember
 from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, order_of, planned_by
 from podium.run_state.actions import remedy, undecided_problem
 from podium.run_state.paid import PaidResults
@@ -223,16 +224,16 @@ class Rounds:
             keyed = execution.keyed
             self._paid += [each for each in keyed if each[1].status == "ok"]
             self._failures = tuple([each for each in keyed if each[1].status == "failed"])
-            self.done.append(
-                Round(
-                    number=number,
-                    plan=plan,
-                    planner=self._planner,
-                    proposals=tuple(proposals),
-                    outcomes=execution.outcomes,
-                    why=why,
-                )
+            ended = Round(
+                number=number,
+                plan=plan,
+                planner=self._planner,
+                proposals=tuple(proposals),
+                outcomes=execution.outcomes,
+                why=why,
             )
+            self.done.append(ended)
+            remember(self.context.settings.pool, ended, self.context.settings.pool.names)
         self._stop(execution, number)
         if refused is not None:
             if self.answer is None:

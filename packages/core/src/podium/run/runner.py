@@ -173,7 +173,8 @@ class RunSession:
     async def _carry_out(self) -> Result:
         request, recorder = self._request, self._recorder
         context = self._begin()
-        if self._journal is not None and is_metered(context):
+        is_forecast = request.forecast or context.policy.approvers_of("plans")
+        if self._journal is not None and (is_forecast or is_metered(context)):
             await recall_calls(self._journal, context.settings.pool)
         rounds = Rounds(context)
         if recorder is not None and recorder.is_resumed:

@@ -23,7 +23,7 @@ from podium.types.outcome import (
 )
 from podium.types.plan import Plan
 from podium.types.result import Result, conclusion
-from podium.types.steps import plan_step, static_place, worker_of
+from podium.types.steps import plan_step, positions, static_place, worker_of
 from podium.usage import Usage
 
 UNFINISHED = Problem("unfinished", "the run has not ended")
@@ -313,7 +313,8 @@ class RunState:
                 own.get(index) or _with_calls((number, index), name, UNFINISHED, lost.pop(index, ()))
                 for index, name in enumerate(names)
             ]
-            outcomes += [step.outcome for _, step in steps if step.path and step.outcome is not None]
+            parts = [step.outcome for _, step in steps if step.path and step.outcome is not None]
+            outcomes += sorted(parts, key=lambda each: positions(each.path))
         aside = (interrupted((number, index), calls) for index, calls in lost.items() if calls)
         return Round(
             number=number,

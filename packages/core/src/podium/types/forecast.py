@@ -57,6 +57,31 @@ class Forecast:
     """Workers with too few recorded calls, for which the forecast uses assumptions."""
 
 
+class Amounts(NamedTuple):
+    """What a plan or a step spent, or may spend."""
+
+    calls: float = 0
+    read: float = 0
+    """Tokens of the prompts."""
+    written: float = 0
+    """Tokens of the answers."""
+    cost: float | None = 0.0
+    """In USD; `None` if it is unknown."""
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome]) -> "Amounts":
+        """Return what steps spent."""
+        usage = Usage.total(outcome.usage for outcome in outcomes)
+        read = usage.input_tokens + usage.orchestration_input_tokens
+        calls = sum(len(outcome.calls) or min(outcome.attempts, 1) for outcome in outcomes)
+        started = [outcome.started for outcome in outcomes if outcome.started is not None]
+        ended = [outcome.ended for outcome in outcomes if outcome.ended is not None]
+        seconds = max(ended) - min(started) if started and ended else 0.0
+        cost = total_cost(outcome.cost for outcome in outcomes)
+        return cls(calls, read, usage.total_tokens - read, cost, seconds)
+
+
 def explain_forecast(forecast: Forecast) -> str:
     """Return the forecast in one line."""
     acts = [f"{forecast.actions} action{'' if forecast.actions == 1 else 's'}"] if forecast.actions else []
@@ -104,19 +129,13 @@ class Fact(NamedTuple):
 
 def facts(forecast: Forecast, outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
     """Return each forecast amount with the actual amount of the outcomes; cost in USD, time in seconds."""
-    usage = Usage.total(outcome.usage for outcome in outcomes)
-    read = usage.input_tokens + usage.orchestration_input_tokens
-    calls = sum(len(outcome.calls) or min(outcome.attempts, 1) for outcome in outcomes)
-    cost = total_cost(outcome.cost for outcome in outcomes)
-    started = [outcome.started for outcome in outcomes if outcome.started is not None]
-    ended = [outcome.ended for outcome in outcomes if outcome.ended is not None]
-    seconds = max(ended) - min(started) if started and ended else 0.0
+    came = Amounts.of(outcomes)
     return (
-        Fact("calls", forecast.calls, calls, unit=" call(s)"),
-        Fact("tokens read", forecast.input_tokens, read, unit=" tokens read"),
-        Fact("tokens written", forecast.output_tokens, usage.total_tokens - read, unit=" written"),
-        Fact("money", forecast.cost, cost, "${:.4f}"),
-        Fact("time", forecast.seconds, seconds, "{:.1f}", " s"),
+        Fact("calls", forecast.calls, came.calls, unit=" call(s)"),
+        Fact("tokens read", forecast.input_tokens, came.read, unit=" tokens read"),
+        Fact("tokens written", forecast.output_tokens, came.written, unit=" written"),
+        Fact("money", forecast.cost, came.cost, "${:.4f}"),
+        Fact("time", forecast.seconds, came.seconds, "{:.1f}", " s"),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from difflib import get_close_matches
 from itertools import takewhile
-from re import compile as pattern, split, sub
+from re import compile as pattern, findall, split, sub
 from typing import Any, TypeGuard
 
 from podium.errors import PlanInvalid, PlanInvalidCode
@@ -302,6 +302,11 @@ def calls_in(steps: Sequence[AnyStep]) -> Iterator[Step]:
 def plan_step(path: str) -> int:
     """Return the index of the step of the plan inside of which an execution is."""
     return int(split(r"[.[(]", path, maxsplit=1)[0])
+
+
+def positions(path: str) -> list[int]:
+    """Return the numbers of steps, items and turns in a path, by which executions are ordered."""
+    return list(map(int, findall(r"\d+", path)))
 
 
 def static_place(path: str) -> str:

@@ -14,6 +14,7 @@ from podium.budget.limits import Limits, Spend
 from podium.errors import ConfigError, PodiumError, WorkerUnavailable
 from podium.policy.rules import AnswerLabels
 from podium.secrets import scrub
+from podium.types.forecast import Amounts
 from podium.types.plan import check_unlike
 from podium.types.schemas import Form
 from podium.usage import Usage
@@ -204,6 +205,8 @@ class Pool(ResourceGroup):
         """The states of these workers, and after them those of the other workers of the shared pool."""
         self.answers: AnswerLabels = (answers or AnswerLabels()) if shares is None else shares.answers
         """The labels of the latest answers, in memory."""
+        self.past_rounds: deque[tuple[str, Amounts]] = deque(maxlen=KEPT)
+        """What rounds of workflows spent, each with the key of its plan."""
         self.is_recalled = False
         """Whether the histories have the calls in the journal's latest runs."""
 
@@ -220,6 +223,10 @@ class Pool(ResourceGroup):
     def forms(self) -> tuple[Form | None, ...]:
         """The forms of the outputs of the workers; `None` for any text."""
         return tuple(card.form for card in self.cards)
+
+    def past(self, plan_key: str) -> list[Amounts]:
+        """Return what the latest rounds with a plan spent."""
+        return [amounts for key, amounts in self.past_rounds if key == plan_key]
 
     def state_of(self, card: Card) -> WorkerState | None:
         """Return the state of the worker with this card, here or in the shared pool; `None` without one."""
