@@ -19,9 +19,8 @@ from podium.planners.rule import DirectPlanner
 from podium.policy import Policy
 from podium.run.acquire import recorded_request
 from podium.run.approval import decide
-from podium.run.forecast import forecast_plan
+from podium.run.forecast import Preview, forecast_plan, preview
 from podium.run.nested import run_nested
-from podium.run.preview import Preview, preview
 from podium.run.request import (
     ResumeOptions,
     RunOptions,

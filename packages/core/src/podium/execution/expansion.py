@@ -3,43 +3,25 @@
 import json
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, Unpack
+from functools import partial
+from typing import NamedTuple
 
-from podium.budget.limits import Limits
 from podium.errors import LimitExceeded
-from podium.execution.node import Batch, Ending, Expansion, Frame, Lineage, Place, StepNode, Unmet, Value
+from podium.execution.graph import DependencyGraph
+from podium.execution.node import Batch, Ending, Expansion, Frame, Lineage, StepNode, Unmet, Value
 from podium.types.outcome import CONDITION, NO_BRANCH, Outcome, Problem, StepStatus
-from podium.types.references import BadValue, Reference, compact, reference_of
+from podium.types.references import BadValue, compact, reference_of
 from podium.types.scope import chain_of, own_elements, source_of
-from podium.types.steps import AnyStep, Block, Step, calls_in, inner_of, named_in_step
+from podium.types.steps import Block, calls_in, inner_of, named_in_step
 
 NOT_NEEDED = Problem("enough", "enough other items of the map are ok")
 
 
-class Parts(Protocol):
-    """What maps and blocks ask of the graph of their round."""
-
-    due: dict[StepNode, None]
-    """The maps and blocks that can continue."""
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the run."""
-
-    def acts(self, step: Step) -> bool:
-        """Return whether a call of a step is an action."""
-
-    def add(self, step: AnyStep, frame: Frame, number: int, **place: Unpack[Place]) -> StepNode:
-        """Add a step of a turn, or an item."""
-
-    def end_unseen(self, frame: Frame, references: Iterable[Reference] = ()) -> None:
-        """Skip the steps of a turn that cannot reach its answer."""
-
-    def wait_for(self, other: StepNode, lineage: Lineage, items: "Items", item: "Item") -> None:
-        """Take an item again when elements of another map are known."""
-
-    def touch(self, state: StepNode, lineage: Lineage) -> None:
-        """Continue the items that wait for elements of a map."""
+def expand(graph: DependencyGraph, node: StepNode) -> None:
+    """Begin the items of a map, or the turns of a block; raise `Unmet` if it cannot run."""
+    graph.begin(node)
+    node.expansion = Items(graph, node) if node.step.each is not None else Turns(graph, node)
+    graph.wake(node)
 
 
 class Item(NamedTuple):
@@ -56,7 +38,7 @@ class Item(NamedTuple):
 class Items(Expansion):
     """The executions of a map, one for each item of its list."""
 
-    def __init__(self, graph: Parts, node: StepNode) -> None:
+    def __init__(self, graph: DependencyGraph, node: StepNode) -> None:
         super().__init__(node)
         self._graph = graph
         steps, self.inner = node.frame.steps, inner_of(node.step)
@@ -239,10 +221,10 @@ class Items(Expansion):
                 if own or other.outcome is not None:
                     return own[0] if own else other
         self._waits += 1
-        self._graph.wait_for(other, wanted, self, item)
+        self._graph.wait_for(other, wanted, partial(self._again, item))
         return None
 
-    def again(self, item: Item) -> None:
+    def _again(self, item: Item) -> None:
         """Take an item again, because an element that it sees may be known now."""
         self._waits -= 1
         self._inbox.append(item)
@@ -325,7 +307,7 @@ class Items(Expansion):
 class Turns(Expansion):
     """The turns of a block: one, or those of a loop."""
 
-    def __init__(self, graph: Parts, node: StepNode) -> None:
+    def __init__(self, graph: DependencyGraph, node: StepNode) -> None:
         super().__init__(node)
         self._graph = graph
         self.frame: Frame | None = None

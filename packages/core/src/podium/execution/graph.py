@@ -1,13 +1,12 @@
 """The steps of a round and their dependencies."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Unpack
 
 from podium.budget.limits import Limits
 from podium.errors import AnswerTooLong
 from podium.execution.context import PreviousRound, RunContext
-from podium.execution.expansion import Item, Items, Turns
 from podium.execution.node import Frame, Lineage, Place, StepNode, Unmet
 from podium.execution.retry import OnFailure
 from podium.prompts.prompt import mentioned
@@ -64,8 +63,8 @@ class DependencyGraph:
         """The maps and blocks that can continue."""
         self.recheck: list[StepNode] = []
         """The steps to decide on again, because a later branch was decided."""
-        self._waiting: dict[StepNode, dict[Lineage, list[tuple[Items, Item]]]] = {}
-        """By map and lineage: the items of other maps that wait for elements of the map."""
+        self._waiting: dict[StepNode, dict[Lineage, list[Callable[[], None]]]] = {}
+        """By map and lineage: what takes the items again that wait for elements of the map."""
         self._superseded: list[StepNode] = []
         self.plan: Plan | None = None
         """The complete plan; `None` until it is known."""
@@ -178,12 +177,10 @@ class DependencyGraph:
         self.plan = plan
         return others
 
-    def expand(self, state: StepNode) -> None:
-        """Begin the items of a map, or the turns of a block; raise `Unmet` if it cannot run."""
+    def begin(self, state: StepNode) -> None:
+        """Take note of a map or block that begins."""
         self.due[state] = None
         self._close(state)
-        state.expansion = Items(self, state) if state.step.each is not None else Turns(self, state)
-        self._wake(state)
 
     def renew(self, state: StepNode) -> StepNode:
         """Put the same step in the place of a step whose worker turned out to act, after that has ended."""
@@ -214,23 +211,23 @@ class DependencyGraph:
             if state.number not in needed and state.outcome is None:
                 state.unmet = "skipped", UNSEEN
 
-    def wait_for(self, other: StepNode, lineage: Lineage, items: Items, item: Item) -> None:
-        """Take an item again when elements of another map are known, or the map has ended."""
-        self._waiting.setdefault(other, {}).setdefault(lineage, []).append((items, item))
+    def wait_for(self, other: StepNode, lineage: Lineage, again: Callable[[], None]) -> None:
+        """Call `again` when elements of a map are known, or the map has ended."""
+        self._waiting.setdefault(other, {}).setdefault(lineage, []).append(again)
 
     def touch(self, state: StepNode, lineage: Lineage) -> None:
         """Continue the items that wait for elements of a map with this lineage."""
         waiting = self._waiting.get(state)
         for length in range(1, len(lineage) + 1) if waiting else ():
             assert waiting is not None
-            for items, item in waiting.pop(lineage[:length], ()):
-                items.again(item)
+            for again in waiting.pop(lineage[:length], ()):
+                again()
 
-    def _wake(self, state: StepNode) -> None:
+    def wake(self, state: StepNode) -> None:
         """Continue all items that wait for elements of a map, which has begun or ended."""
         for waiting in self._waiting.pop(state, {}).values():
-            for items, item in waiting:
-                items.again(item)
+            for again in waiting:
+                again()
 
     def _close(self, state: StepNode) -> None:
         if state.path:
@@ -239,7 +236,7 @@ class DependencyGraph:
     def ended(self, state: StepNode) -> None:
         """Take note of the end of a step in the map or block around it, and in those that follow it."""
         self._close(state)
-        self._wake(state)
+        self.wake(state)
         for follower in state.followers:
             if follower.expansion is not None:
                 self.due[follower] = None
@@ -464,7 +461,8 @@ class DependencyGraph:
         """Raise `Unmet` if a list that a step sees is too long."""
         most = self.limits.output_chars
         for each in state.inputs:
-            if isinstance(each.expansion, Items) and each.outcome and len(each.outcome.text) > most:
+            is_list = each.expansion is not None and each.step.each is not None
+            if is_list and each.outcome and len(each.outcome.text) > most:
                 told = f"the list of step {each.name} has {len(each.outcome.text):,} characters"
                 told += f", and Limits.output_chars allows {most:,}: show it in parts, or raise it"
                 raise Unmet("failed", Problem(AnswerTooLong.code, told))

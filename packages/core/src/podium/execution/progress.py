@@ -6,7 +6,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 
 from podium.execution.context import RunContext
-from podium.execution.expansion import NOT_NEEDED
+from podium.execution.expansion import NOT_NEEDED, expand
 from podium.execution.fit import Fit
 from podium.execution.graph import ABORTED, ENOUGH, DependencyGraph
 from podium.execution.node import STOPPED, Ending, StepNode, Unmet
@@ -70,7 +70,7 @@ class Progress:
             self._graph.show(state)
             if state.expands:
                 state.started = self._context.now()
-                self._graph.expand(state)
+                expand(self._graph, state)
         except Unmet as unmet:
             self.end(state, self._paid.never_ran(state, unmet.problem, unmet.status))
             return False

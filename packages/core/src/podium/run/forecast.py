@@ -1,4 +1,6 @@
-"""Forecasts the cost and duration of a plan by simulating its runs (Monte Carlo).
+"""What a plan will cost: forecasts, and what a changed plan keeps of a recorded run.
+
+A forecast simulates runs of the plan (Monte Carlo).
 
 A simulated call has the values of one of the worker's latest calls, or assumed values if few
 calls are known. Steps start as in a run: as soon as their inputs exist and a slot is free. The
@@ -11,6 +13,7 @@ call decides. For four calls in sequence, the simple interval is up to 1.6 times
 """
 
 import json
+from asyncio import get_running_loop
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapreplace
@@ -19,14 +22,20 @@ from random import Random
 from statistics import median
 from typing import NamedTuple
 
-from podium.execution.context import ConductorSettings
+from podium.budget.ledger import Ledger
+from podium.budget.limits import Spend
+from podium.execution.context import ConductorSettings, PreviousRound, RunContext, RunRequest
+from podium.execution.scheduler import RoundScheduler
 from podium.prompts.prompt import shown_step, step_input, worker_messages
+from podium.run_state.actions import ActionLog
+from podium.run_state.paid import paid_results_of
+from podium.run_state.state import RunState
 from podium.secrets import scrub
 from podium.types.forecast import HIGH, LOW, Amounts, Forecast, Interval, ItemForecast
 from podium.types.messages import Message, estimate_usage
-from podium.types.outcome import Round
+from podium.types.outcome import Round, total_cost
 from podium.types.plan import Plan
-from podium.types.result import answer_of
+from podium.types.result import answer_of, steps_of
 from podium.types.steps import AnyStep, Block, Step, calls_in, count_of, depends_on
 from podium.usage import Usage
 from podium.workers.pool import CallRecord, Pool
@@ -359,3 +368,64 @@ def _interval(amounts: Sequence[float]) -> Interval:
     ranked = sorted(amounts)
     low, likely, high = (ranked[round(share * (len(ranked) - 1))] for share in (LOW, 0.5, HIGH))
     return Interval(low, likely, high)
+
+
+class Preview(NamedTuple):
+    """What a run with a changed plan keeps, and what it pays for again."""
+
+    kept: int
+    """The number of recorded results that are kept."""
+    kept_cost: float | None
+    """What they cost, in USD; `None` when unknown."""
+    expected: Spend
+    """What the calls of the other steps are expected to need. A list that is not known yet counts with one
+    item, a loop with one turn, and a condition as met."""
+
+    def __str__(self) -> str:
+        kept = "" if self.kept_cost is None else f" (${self.kept_cost:.4f})"
+        cost = "cost unknown" if self.expected.cost is None else f"about ${self.expected.cost:.4f}"
+        calls = self.expected.calls
+        told = (
+            f"at least {calls} call{' is' if calls == 1 else 's are'} expected, {cost}"
+            if calls
+            else "nothing is called"
+        )
+        return f"{self.kept} recorded result{' is' if self.kept == 1 else 's are'} kept{kept}; {told}"
+
+
+async def preview(settings: ConductorSettings, request: RunRequest, state: RunState, plan: Plan) -> Preview:
+    """Return what a recorded run keeps if `plan` replaces the plan of its last round; nothing is called."""
+    clock = get_running_loop().time
+    paid = paid_results_of(state, settings.pool.names)
+    number = max(state.rounds, default=1)
+    context = RunContext(
+        settings=settings,
+        request=request,
+        ledger=Ledger(settings.limits, clock() + settings.limits.seconds),
+        policy=settings.policy,
+        labels=request.labels,
+        previous=_previous(state, number, request),
+        paid_results=paid,
+        actions=ActionLog(state.run_id, settings.pool.workers, recorded=paid.actions),
+        recorded=_nothing,
+        clock=clock,
+        began=clock(),
+    )
+    kept, expected = RoundScheduler(context, number, last=True).preview(plan)
+    return Preview(len(kept), total_cost(each.cost for each in kept), expected)
+
+
+async def _nothing() -> None:
+    """Record nothing."""
+
+
+def _previous(state: RunState, number: int, request: RunRequest) -> PreviousRound:
+    """Return what steps with "previous" on their access list see."""
+    rounds = [each for each in state.rounds_so_far() if each.number < number]
+    if not rounds or (plan := rounds[-1].plan) is None:
+        return PreviousRound()
+    good = [each for each in steps_of(rounds[-1]) if each.status == "ok"]
+    names = request.context
+    return PreviousRound(
+        tuple(shown_step(plan, each.step, each.text, previous=True, names=names) for each in good)
+    )
