@@ -46,6 +46,8 @@ _REFUSED = (WorkerRefused, AnswerRefused, AnswerCut, AnswerTooLong, AnswerToolCa
 _REFUSALS = frozenset(kind.code for kind in (*_REFUSED, AgentRejected))
 _FAILURES = (WorkerUnavailable, WorkerTimeout, WorkerBroken, WorkerFailed, ToolFailed, AgentFailed)
 _CODES = _REFUSALS.union(kind.code for kind in _FAILURES)
+_SPREAD = 0.1
+"""The most that is added to a wait for which a worker asks, so that calls do not come back all at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,7 @@ class Retry:
     """Maximum wait before the first retry of a worker, in seconds.
 
     The maximum doubles with each failure. The wait is random, from 0 to the maximum; the same run, step and
-    attempt has the same wait.
+    attempt has the same wait. If a worker asks for a wait (`Retry-After`), up to a tenth is added to it.
     """
     max_wait: float = 30.0
     """Maximum wait before a call, in seconds. If a worker asks for a longer wait (`Retry-After`), or its
@@ -142,6 +144,7 @@ class Retry:
         if asked > self.max_wait:
             return inf, f"it asks for {asked:.10g} s, more than Retry.max_wait ({self.max_wait:.10g} s)"
         most = min(self.max_wait, self.first_wait * 2 ** min(failures - 1, 32))
+        most = min(most, _SPREAD * asked) if asked else most
         drawn = Random(seed).uniform(0, most)  # noqa: S311 - jitter, not for security
         wait = min(asked + drawn, self.max_wait)
         if wait >= left:
