@@ -113,8 +113,8 @@ class Limits:
     seconds: float = 600.0
     """Time limit of the run. After a resume, the time starts from 0 again."""
     step_seconds: float = 300.0
-    """Time limit of one step, item or turn, from its first slot, including all its attempts and the waits
-    between them."""
+    """Time limit of one step, also inside of an item or a turn, from its first slot, including all its
+    attempts and the waits between them."""
     attempt_seconds: float = 120.0
     """Time limit of one call of a worker."""
     planner_seconds: float = 120.0
