@@ -31,6 +31,7 @@ class ConductorOptions(TypedDict, total=False):
     cache: Cache | Literal["run"] | None
     journal: Journal | None
     show_question: bool
+    warm_prefix: bool
 
 
 def conductor_of(  # noqa: PLR0913 - the differences between two frameworks

@@ -76,6 +76,8 @@ class Conductor(Worker):
             cache, or with `"run"` in the same run; `None` disables caching.
         journal: records runs, so they can be resumed and audited; `None` records nothing.
         show_question: whether workers see the question in addition to their subtask.
+        warm_prefix: whether, of the items of a map, the first call goes alone until its server begins to
+            answer, so that the others read the common beginning of their prompts from the prompt cache.
         card: describes this conductor in the pool of another conductor.
 
     Raises:
@@ -103,6 +105,7 @@ class Conductor(Worker):
         cache: Cache | Literal["run"] | None = None,
         journal: Journal | None = None,
         show_question: bool = True,
+        warm_prefix: bool = False,
         card: Card | None = None,
     ) -> None:
         check_planner(planner)
@@ -143,6 +146,7 @@ class Conductor(Worker):
             cache=cache,
             journal=journal,
             show_question=show_question,
+            warm_prefix=warm_prefix,
             labels=found,
         )
         check_settings(self._settings)

@@ -189,6 +189,7 @@ class Config:
             direct=section.direct if variant.direct is None else variant.direct,
             accept=variant.accept or judge,
             show_question=section.show_question,
+            warm_prefix=section.warm_prefix,
             on_failure=section.on_failure,
             **options,
         )

@@ -225,10 +225,8 @@ class A2aSection(RemoteTable):
     seconds: Seconds = 300.0
     """Timeout of a task, in seconds."""
     acts: bool | None = None
-    """Whether a task of the agent is an action: it may change something, so it must not happen twice.
-
-    Default: what the agent's card says, else true.
-    """
+    """Whether a task is an action, which must not happen twice; default: what the agent's card says, else
+    true."""
 
 
 class PlannerTable(Section):
@@ -356,6 +354,8 @@ class ConductorSection(Section):
     """Whether a short, simple question goes to one worker without a call of the planner."""
     show_question: bool = True
     """Whether workers see the question besides their subtask."""
+    warm_prefix: bool = False
+    """Whether the first item of a map is called alone, so that the prompt cache serves the others."""
     accept: str | None = None
     """Name of the worker that judges each answer; if it rejects the answer, another round follows."""
     on_failure: OnFailure = "note"

@@ -7,6 +7,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import get_args
 
+import anyio
+
 from podium.aio.calls import foreign_batches
 from podium.budget.ledger import Charged, Ledger, Reservation, beside_nested, charge, charged_by
 from podium.budget.limits import MAX_COST, NOTHING, Spend, is_cost
@@ -136,13 +138,16 @@ class Attempt:
             charged=self.charged,
         )
 
-    async def run(self, on_text: Callable[[str, int], None]) -> None:
-        """Call the worker and wait for its end. A failure is stored in `error`; a cancellation is raised."""
+    async def run(self, on_text: Callable[[str, int], None], begun: anyio.Event | None = None) -> None:
+        """Call the worker and wait for its end. A failure is stored in `error`; a cancellation is raised.
+
+        `begun` is set when the worker begins to answer.
+        """
         try:
             if self.context.recorded is not None:  # the call is sent after all earlier events are recorded
                 await self.context.recorded()
                 self._postpone(self.context.clock() - self.began)
-            await self._read(on_text)
+            await self._read(on_text, begun)
         except HostExit as left:
             self.left = left
             raise
@@ -175,7 +180,7 @@ class Attempt:
         if self.completion is None:
             self.problem = Problem.of(error)
 
-    async def _read(self, on_text: Callable[[str, int], None]) -> None:
+    async def _read(self, on_text: Callable[[str, int], None], begun: anyio.Event | None) -> None:
         who, is_own = f"worker {self.card.name!r}", self.reservation.books_itself
         left = self.context.settings.limits.output_chars
         async with aclosing(foreign_batches(self._call, who, self.until, is_own=is_own)) as batches:
@@ -191,6 +196,8 @@ class Attempt:
                     left -= len(piece)
                     if left < 0:
                         raise self._too_long()
+                if begun is not None:
+                    begun.set()
         if self.completion is None:
             raise self._broken("ended without a completion")
 

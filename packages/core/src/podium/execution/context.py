@@ -142,6 +142,8 @@ class ConductorSettings:
     journal: Journal | None = None
     show_question: bool = True
     """Whether workers see the question in addition to their subtask."""
+    warm_prefix: bool = False
+    """Whether the first of the calls that items of a map make with the same prefix goes alone."""
     verbatim: Step | None = None
     """The step whose worker is sent the conversation unchanged, in place of a prompt; `None` for no step."""
     labels: frozenset[str] = frozenset()

@@ -1,7 +1,7 @@
 """The steps of a round while they run, and the values that their references stand for."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypedDict
@@ -13,7 +13,7 @@ from podium.execution.context import HostExit
 from podium.prompts.prompt import NOT_RUN, gap_of
 from podium.types.outcome import CONDITION, Action, Outcome, Problem, StepStatus, answering
 from podium.types.references import ABSENT, BadValue, Reference, read_json, value_at
-from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, branches
+from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, branches, task_of
 from podium.workers.worker import VisibleStep
 
 STOPPED = Problem("cancelled", "the run was stopped")
@@ -211,6 +211,11 @@ class StepNode:
     def name(self) -> str:
         """Its name for people: the path, or the number of a step of the plan."""
         return self.path or str(self.index)
+
+    @property
+    def prefix(self) -> Hashable:
+        """What the prompts of the items of a map have in common, as far as they begin with it."""
+        return (task_of(self.frame.steps[self.number]), self.visible) if self.order else None
 
     @property
     def expands(self) -> bool:

@@ -1,7 +1,7 @@
 """The slots of a run, in which its calls are made."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import NamedTuple
@@ -27,15 +27,40 @@ class Slots:
         self._numbers = count()
         self._waiting: list[list[_Waiter]] = [[] for _ in most]
         """For each worker: the steps that wait to call it, as a heap."""
+        self._begun: dict[Hashable, anyio.Event] = {}
+        """For workers and prefixes of prompts: set when the first call with this prefix begins to answer."""
 
     @asynccontextmanager
-    async def slot(self, worker: int, order: tuple[int, ...]) -> AsyncIterator[None]:
-        """Wait for a slot to call a worker, and hold it in the block; `order` has the positions of items."""
-        await self._wait(worker, order)
+    async def slot(
+        self, worker: int, order: tuple[int, ...], prefix: Hashable = None
+    ) -> AsyncIterator[anyio.Event | None]:
+        """Wait for a slot to call a worker, and hold it in the block; `order` has the positions of items.
+
+        With a prefix, wait first until another call with it is answered. The block sets the event when its
+        own call is answered.
+        """
+        async with nullcontext() if prefix is None else self._after_first((worker, prefix)) as begun:
+            await self._wait(worker, order)
+            try:
+                yield begun
+            finally:
+                self._leave(worker)
+
+    @asynccontextmanager
+    async def _after_first(self, key: Hashable) -> AsyncIterator[anyio.Event]:
+        """Let the first call go alone until it is answered; if it ends without an answer, the next one."""
+        while (begun := self._begun.get(key)) is not None and not begun.is_set():
+            await begun.wait()
+        if begun is not None:
+            yield begun
+            return
+        begun = self._begun[key] = anyio.Event()
         try:
-            yield
+            yield begun
         finally:
-            self._leave(worker)
+            if not begun.is_set():
+                del self._begun[key]
+                begun.set()
 
     async def _wait(self, worker: int, order: tuple[int, ...]) -> None:
         waiting = self._waiting[worker]

@@ -301,25 +301,27 @@ class StepRunner:
 
     async def _in_slot(self, number: int) -> Attempt | None:
         """Call a worker in one of its slots; return `None` if its circuit breaker is open."""
-        context, retry = self.context, self.context.settings.retry
-        state = context.settings.pool.states[number]
-        breaker, slot = state.breaker, state.slot
+        context, pool, slots = self.context, self.context.settings.pool, self.slots
+        called, warms = pool.states[number], context.settings.warm_prefix and pool.workers[number].uses_tokens
+        prefix = self.state.prefix if warms else None
+        if prefix is not None:
+            self._waits = "had no free slot, or waited for another call with its prefix (warm_prefix),"
         while True:
             async with (
-                nullcontext() if self.slots is None else self.slots.slot(number, self.state.order),
-                nullcontext() if slot is None else slot,
+                nullcontext() if slots is None else slots.slot(number, self.state.order, prefix) as begun,
+                nullcontext() if called.slot is None else called.slot,
             ):
                 await checkpoint_if_cancelled()  # a slot can become free at the moment of a cancellation
-                if self.slots is not None and not self._has_time:
+                if slots is not None and not self._has_time:
                     self._begin_time()
-                if breaker.failures and breaker.rest(context.clock(), retry.break_after, retry.break_seconds):
+                if called.breaker.failures and self._rest(number):
                     return None
                 try:
-                    attempt = self._begin(number, breaker)
+                    attempt = self._begin(number, called.breaker)
                 except LimitExceeded as error:
                     refused = error
                 else:
-                    await attempt.run(partial(self.on_text, self.state))
+                    await attempt.run(partial(self.on_text, self.state), begun)
                     return attempt
             self._waits = "did not fit the limits of the run"
             if not await self.fit.freed(refused):  # calls that end may free part of their reservations
@@ -453,7 +455,7 @@ class StepRunner:
     def ended(self, status: StepStatus, problem: Problem | None) -> Outcome:
         """Return the outcome of the step, which has ended."""
         state, made, before = self.state, self.state.calls, self.before
-        whole, latest = self._reused, self._latest
+        whole, latest, names = self._reused, self._latest, self.context.settings.pool.names
         if latest is not None and latest.problem is None:
             is_read = self.state.call.returns is None or latest.completion is self._typed
             if latest.completion is None or not is_read:  # it was stopped
@@ -478,9 +480,7 @@ class StepRunner:
         outcome = Outcome(
             round=self.round,
             step=state.index,
-            worker=self.context.settings.pool.names[state.call.worker]
-            if latest is None
-            else latest.card.name,
+            worker=names[state.call.worker] if latest is None else latest.card.name,
             status=status,
             text=whole.text if whole is not None else state.text,
             problem=problem,

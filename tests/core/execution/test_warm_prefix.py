@@ -1,0 +1,191 @@
+"""`warm_prefix`: the items of a map wait for the first answer to the prefix that they share."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from servers.chat_server import STALL, Call, ChatServer, Part, Pause, Reply, says, whole
+
+from podium import Conductor, FunctionWorker, Limits, Plan, parse_plan
+from podium.config import load_config
+from podium.execution import Retry
+from podium.journal import MemoryJournal
+from podium.planners import FixedPlanner
+from podium.workers import Card, ChatWorker, Endpoint, Price, StepInput, Worker
+
+pytestmark = pytest.mark.anyio
+
+QUESTION = "What do our rules say? " + "A rule of the house. " * 380
+"""About 2,000 tokens."""
+PRICE = Price(input=1.0, output=0.0, cached_input=0.1)
+REFUSED = whole({"error": {"message": "no"}}, status=400)
+
+
+class Provider:
+    """Answers calls in groups, and has their prompts in its cache then, by 128 tokens from 1,024.
+
+    Args:
+        groups: how many calls have arrived before the calls of each group are answered.
+        refuses: the first calls that are refused.
+    """
+
+    def __init__(self, *groups: int, refuses: int = 0) -> None:
+        self.at_once: list[int] = []
+        """For each call: the calls that were running when it arrived, with this one."""
+        self.cached: list[int] = []
+        self._groups = {group: anyio.Event() for group in groups}
+        self._refuses = refuses
+        self._read = set[str]()
+        self._running = 0
+
+    async def __call__(self, call: Call) -> Reply:
+        """Answer a call."""
+        self._running += 1
+        self.at_once.append(self._running)
+        number = len(self.at_once)
+        prompt = "".join(message["content"] for message in call.body["messages"])
+        beginnings = [prompt[:length] for length in range(512, len(prompt) + 1, 512)]
+        shared = sum(each in self._read for each in beginnings) * 128
+        if number in self._groups:
+            self._groups[number].set()
+        await next(event for group, event in self._groups.items() if group >= number).wait()
+        self._running -= 1
+        if number <= self._refuses:
+            return REFUSED
+        self._read.update(beginnings)
+        self.cached.append(shared if shared >= 1024 else 0)
+        details = {"prompt_tokens_details": {"cached_tokens": self.cached[-1]}}
+        return says(
+            call, "done", usage={"prompt_tokens": len(prompt) // 4, "completion_tokens": 5, **details}
+        )
+
+
+def map_of(count: int, **keys: Any) -> dict[str, Any]:
+    """Return a map over a list of numbers."""
+    item = {"worker": "reader", "subtask": "Apply rule {{item}}.", "access": []}
+    return item | {"each": [*range(count)]} | keys
+
+
+def plan_of(*steps: dict[str, Any]) -> Plan:
+    """Return a plan of these steps."""
+    return parse_plan(json.dumps({"steps": steps}), workers=["reader", "function"])
+
+
+def conductor(server: ChatServer, plan: Plan, *others: Worker, **options: Any) -> Conductor:
+    """Return a conductor with `warm_prefix`, without retries."""
+    worker = ChatWorker("reader", endpoint=Endpoint(server.url), card=Card(name="reader", price=PRICE))
+    retry = Retry(attempts=1)
+    return Conductor(FixedPlanner(plan), [worker, *others], retry=retry, warm_prefix=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("line", "groups", "uncached"), [("", [8, 16], 8), ("warm_prefix = true", [1, 9, 16], 1)]
+)
+async def test_only_the_first_call_pays_for_the_prefix(
+    tmp_path: Path, line: str, groups: list[int], uncached: int
+) -> None:
+    """Else as many as start at once; the configuration has the setting, which is off by default."""
+    provider, path = Provider(*groups), tmp_path / "podium.toml"
+    (tmp_path / "plan.json").write_text(json.dumps({"steps": [map_of(16)]}))
+    async with ChatServer(provider) as server:
+        path.write_text(
+            f'[endpoints.local]\nbase_url = "{server.url}"\n[planner]\ntype = "fixed"\nplan = "plan.json"\n'
+            '[workers.reader]\nendpoint = "local"\nmodel = "m"\n'
+            "price = {input = 1.0, output = 0.0, cached_input = 0.1}\n"
+            f"[limits]\nconcurrency = 8\n[conductor]\n{line}\n"
+        )
+        result = await load_config(path).conductor().run(QUESTION)
+    assert (result.status, len(provider.cached)) == ("ok", 16)
+    assert provider.at_once[: groups[0] + 1] == [*range(1, groups[0] + 1), 1]
+    assert provider.cached.count(0) == uncached
+    assert result.usage.cached_tokens == sum(provider.cached)
+    paid = result.usage.input_tokens - 0.9 * result.usage.cached_tokens
+    assert result.cost == pytest.approx(paid / 1e6)
+
+
+async def test_after_a_failure_the_next_call_goes_alone() -> None:
+    """It does not begin the cache, and it does not hold up the others."""
+    provider, plan = Provider(1, 2, 3, 6, refuses=2), plan_of(map_of(6))
+    async with ChatServer(provider) as server:
+        result = await conductor(server, plan).run(QUESTION)
+    assert provider.at_once == [1, 1, 1, 1, 2, 3]
+    assert [each.status for each in result.outcomes[1:]] == ["failed"] * 2 + ["ok"] * 4
+
+
+async def test_the_first_piece_of_a_streamed_answer_is_enough() -> None:
+    """The others do not wait for its end."""
+
+    async def reply(call: Call) -> Reply:
+        said = [*says(call, "done").parts]
+        return Reply(slowly(said) if len(server.calls) == 1 else said)
+
+    def slowly(said: list[Part]) -> Iterator[Part]:
+        yield from said[:4]
+        while len(server.calls) < 3:
+            yield Pause(0.001)
+        yield from said[4:]
+
+    async with ChatServer(reply) as server:
+        result = await conductor(server, plan_of(map_of(3))).run(QUESTION, on_event=lambda _: None)
+    assert result.status == "ok"
+
+
+async def test_recorded_items_do_not_count() -> None:
+    """The cache of the provider may have lost what an earlier process sent."""
+    journal, provider, plan = MemoryJournal(), Provider(1), plan_of(map_of(5))
+
+    async def fail_later(call: Call) -> Reply:
+        return await provider(call) if len(server.calls) == 1 else REFUSED
+
+    async with ChatServer(fail_later) as server:
+        made = conductor(server, plan, journal=journal)
+        first = await made.run(QUESTION, run_id="R")
+        assert [each.status for each in first.outcomes[1:]] == ["ok", *["failed"] * 4]
+        server.reply = provider = Provider(1, 4)
+        result = await made.resume("R")
+    assert (result.status, provider.at_once) == ("ok", [1, 1, 2, 3])
+
+
+async def test_enough_stops_the_calls_that_wait() -> None:
+    """They were not called."""
+    provider, plan = Provider(1), plan_of(map_of(6, enough=1))
+    async with ChatServer(provider) as server:
+        result = await conductor(server, plan).run(QUESTION)
+        assert len(server.calls) == 1
+    assert result.status == "ok"
+    assert [each.status for each in result.outcomes[1:]] == ["ok", *["cancelled"] * 5]
+
+
+async def test_the_limits_of_the_run_end_the_wait() -> None:
+    """The problem names the setting."""
+    plan = plan_of(map_of(3))
+    async with ChatServer(lambda _: Reply((STALL,))) as server:
+        result = await conductor(server, plan, limits=Limits(seconds=0.3)).run(QUESTION)
+        assert len(server.calls) == 1
+    problems = [each.problem.message for each in result.outcomes[1:] if each.problem]
+    assert "did not answer within" in problems[0]
+    assert all(
+        "waited for another call with its prefix (warm_prefix), within" in each for each in problems[1:]
+    )
+
+
+async def test_calls_that_share_no_prefix_do_not_wait() -> None:
+    """Those of functions, and of items that see their own element of a map: their prompts differ early."""
+    provider, running, are_three = Provider(3), list[str](), anyio.Event()
+
+    async def function(step: StepInput) -> str:
+        running.append(step.subtask)
+        if len(running) == 3:
+            are_three.set()
+        await are_three.wait()
+        return f"{step.subtask} of {len(running)}"
+
+    plan = plan_of(map_of(3, worker="function"), map_of(3, access=[0], each="{{0}}"))
+    async with ChatServer(provider) as server:
+        made = conductor(server, plan, FunctionWorker(function))
+        result = await made.run(QUESTION)
+    assert (result.status, provider.at_once) == ("ok", [1, 2, 3])
+    assert [each.text[-4:] for each in result.outcomes if each.path.startswith("0[")] == ["of 3"] * 3
