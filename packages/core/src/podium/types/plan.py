@@ -8,9 +8,8 @@ from unicodedata import category, is_normalized, name as unicode_name, normalize
 
 from podium.errors import ConfigError, PlanInvalid, PlanInvalidCode, QueryError
 from podium.types.messages import Message, read_message
-from podium.types.outline import Place, outline
 from podium.types.schemas import Form
-from podium.types.scope import Scope, forward_access
+from podium.types.scope import Place, Scope, forward_access, outline
 from podium.types.steps import (
     PREVIOUS,
     AnyStep,
