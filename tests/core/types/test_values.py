@@ -6,8 +6,16 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from podium.types.conditions import Condition
-from podium.types.references import ABSENT, BadValue, Reference, filled, literal, parts_of, value_at
+from podium.types.references import (
+    ABSENT,
+    BadValue,
+    Condition,
+    Reference,
+    filled,
+    literal,
+    parts_of,
+    value_at,
+)
 
 VALUES: dict[str, Any] = {
     "{{0.ok}}": True,

@@ -9,10 +9,16 @@ from typing import Any, Literal, NamedTuple
 from podium.errors import PlanInvalid, PlanInvalidCode
 from podium.plan_text.ids import ID_KEYS, StepIds, fail, step_number
 from podium.plan_text.literals import Node, Word, value_of
-from podium.types.conditions import Condition, condition_from_json
 from podium.types.messages import storable
 from podium.types.plan import Plan, no_previous
-from podium.types.references import bad_reference, malformed_reference, references_in, renumbered
+from podium.types.references import (
+    Condition,
+    bad_reference,
+    condition_from_json,
+    malformed_reference,
+    references_in,
+    renumbered,
+)
 from podium.types.scope import MOST_DEPTH
 from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step
 

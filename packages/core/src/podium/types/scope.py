@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, NoReturn
 
 from podium.errors import PlanInvalid, PlanInvalidCode
-from podium.types.conditions import Condition
-from podium.types.references import Reference, named_in, parts_of, reference_of
+from podium.types.references import Condition, Reference, named_in, parts_of, reference_of
 from podium.types.schemas import ANY, Form
 from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, branches, depends_on, inner_of, waits_of
 

@@ -11,11 +11,12 @@ from re import compile as pattern, findall, split, sub
 from typing import Any, TypeGuard
 
 from podium.errors import PlanInvalid, PlanInvalidCode
-from podium.types.conditions import Condition, condition_from_json
 from podium.types.references import (
     RESERVED,
+    Condition,
     Reference,
     bad_reference,
+    condition_from_json,
     malformed_reference,
     named_in,
     parts_of,
