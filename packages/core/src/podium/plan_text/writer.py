@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any, Literal, assert_never
 
-from podium.types.plan import Plan, label_of
-from podium.types.scope import MOST_DEPTH
+from podium.types.plan import Plan
+from podium.types.scope import MOST_DEPTH, label_of
 from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, numbered, step_to_json
 
 Spelling = Literal["lists", "json", "rows"]

@@ -62,11 +62,16 @@ class Reference(NamedTuple):
     def __str__(self) -> str:
         return f"{{{{{'.'.join((str(self.root), *self.path))}}}}}"
 
+    @property
+    def outer(self) -> int | None:
+        """The number of a step of the plan around the block, as in `{{outer.0}}`; `None` for others."""
+        is_outer = self.root == "outer" and self.path and self.path[0].isdecimal()
+        return int(self.path[0]) if is_outer else None
 
-def references_in(subtask: str) -> tuple[int, ...]:
-    """Return the steps that a subtask refers to, sorted, each once."""
-    roots = {part.root for part in parts_of(subtask) if not isinstance(part, str)}
-    return tuple(sorted(root for root in roots if isinstance(root, int)))
+
+def references_in(subtask: str, names: Collection[str] = ()) -> list[Reference]:
+    """Return the references in a subtask to steps, reserved names and `names`, in order."""
+    return [part for part in parts_of(subtask, names) if not isinstance(part, str)]
 
 
 def parts_of(subtask: str, names: Collection[str] = ()) -> Iterator[str | Reference]:
@@ -131,12 +136,10 @@ def renumbered(
 
     def one(found: re.Match[str]) -> str:
         reference = _reference(found)
-        if new is not None and found["step"]:
-            return str(Reference(new(int(found["step"])), _path(found["path"])))
-        if outer is not None and reference is not None and reference.root == "outer":
-            first, *rest = reference.path or ("",)
-            if first.isdecimal():
-                return str(Reference("outer", (str(outer(int(first))), *rest)))
+        if reference is not None and new is not None and isinstance(reference.root, int):
+            return str(Reference(new(reference.root), reference.path))
+        if reference is not None and outer is not None and reference.outer is not None:
+            return str(Reference("outer", (str(outer(reference.outer)), *reference.path[1:])))
         return found[0]
 
     return _FOUND.sub(one, subtask)
