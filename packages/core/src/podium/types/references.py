@@ -193,6 +193,11 @@ def written(value: Any) -> str:
     return value if isinstance(value, str) else compact(value)
 
 
+def shown(value: object) -> str:
+    """Return any value as text for people, which is JSON if it can be."""
+    return json.dumps(value, ensure_ascii=False, default=repr, skipkeys=True)
+
+
 def value_at(value: Any, path: Sequence[str], reference: object) -> Any:
     """Return the part of a value at a path; raise `BadValue`, which names the reference, if there is none."""
     for key in path:
@@ -272,6 +277,7 @@ def is_object(subtask: str) -> bool:
 
 OPERATORS = ("is", "in", "not", "less", "more", "exists")
 """The tests of a condition; all of them must hold."""
+_FORM = 'as in {"ref": "{{0.verdict}}", "is": "bad"}'
 
 
 def same(one: Any, other: Any) -> bool:
@@ -290,7 +296,8 @@ class Condition:
     """A condition on a typed output. It holds if all its tests hold.
 
     Raises:
-        PlanInvalid: there is no test, a test is unknown, or its operand has the wrong type.
+        PlanInvalid: there is no test, a test is unknown, its operand has the wrong type, or no value passes
+            all tests.
     """
 
     ref: str
@@ -300,16 +307,35 @@ class Condition:
     `exists` true or false."""
 
     def __post_init__(self) -> None:
-        written = 'as in {"ref": "{{0.verdict}}", "is": "bad"}'
         if reference_of(self.ref) is None:
-            raise PlanInvalid("bad_condition", f"ref is {self.ref!r:.60}: write one reference, {written}")
+            told = f"ref is {shown(self.ref):.60}: write one reference, {_FORM}"
+            raise PlanInvalid("bad_condition", told)
         if not self.tests:
-            raise PlanInvalid(
-                "bad_condition", f"the condition on {self.ref} has no test: write one, {written}"
-            )
+            told = f"the condition on {self.ref} has no test: write one, {_FORM}"
+            raise PlanInvalid("bad_condition", told)
         for operator, operand in self.tests.items():
             if wanted := _wrong_operand(operator, operand):
-                raise PlanInvalid("bad_condition", f"{operator} is {operand!r:.60}: write {wanted}")
+                raise PlanInvalid("bad_condition", f"{operator} is {shown(operand):.60}: write {wanted}")
+        if self._never_holds():
+            raise PlanInvalid("bad_condition", f"no value passes all tests of {self}: correct them")
+
+    def _never_holds(self) -> bool:
+        tests = self.tests
+        if tests.get("exists") is False:
+            return len(tests) > 1  # the others need a value
+        return self.options == [] or ({"less", "more"} <= tests.keys() and tests["less"] <= tests["more"])
+
+    @property
+    def options(self) -> list[Any] | None:
+        """The only values for which the condition holds; `None` if there may be others."""
+        known = [self.tests["is"]] if "is" in self.tests else self.tests.get("in")
+        return None if known is None else [value for value in known if self._may_be(value)]
+
+    def _may_be(self, value: Any) -> bool:
+        try:
+            return self.holds(value)
+        except BadValue:
+            return False
 
     @property
     def reference(self) -> Reference:
@@ -335,14 +361,14 @@ class Condition:
     def _passes(self, name: str, operand: Any, value: Any) -> bool:
         if name in ("less", "more"):
             if not _is_quantity(value):
-                raise BadValue(f"{self.ref} is {written(value)!r:.60}, and {name} compares numbers")
+                raise BadValue(f"{self.ref} is {shown(value):.60}, and {name} compares numbers")
             return bool(value < operand if name == "less" else value > operand)
         if name == "in":
             return any(same(value, one) for one in operand)
         return same(value, operand) is (name == "is")
 
     def __str__(self) -> str:
-        return f"{self.ref} {', '.join(f'{name} {operand!r}' for name, operand in self.tests.items())}"
+        return f"{self.ref} {', '.join(f'{name} {shown(operand)}' for name, operand in self.tests.items())}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the condition as in plan text."""
@@ -369,6 +395,5 @@ def condition_from_json(value: object) -> Condition | None:
     if value is None:
         return None
     if not isinstance(value, Mapping) or not isinstance(value.get("ref"), str):
-        told = 'write an object, as in {"ref": "{{0.verdict}}", "is": "bad"}'
-        raise PlanInvalid("bad_condition", f"a condition is {value!r:.60}: {told}")
+        raise PlanInvalid("bad_condition", f"a condition is {shown(value):.60}: write an object, {_FORM}")
     return Condition(value["ref"], {str(key): each for key, each in value.items() if key != "ref"})

@@ -93,9 +93,10 @@ class Form(NamedTuple):
     def misfit(self, value: Any) -> str:
         """Return why a value does not have the form; empty if it has, or if that cannot be checked."""
         try:
-            return fault_of(self.schema, self.root, value)
+            fault = fault_of(self.schema, self.root, value)
         except NotChecked:
             return ""
+        return fault.lstrip("$.").removeprefix(": ")  # the path of the part, only if it is not the whole
 
 
 ANY = Form.of({})

@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple, NoReturn
 
 from podium.errors import PlanInvalid, PlanInvalidCode
-from podium.types.references import Condition, Reference, named_in, references_in, renumbered
+from podium.types.references import Condition, Reference, named_in, references_in, renumbered, shown
 from podium.types.schemas import ANY, Form
 from podium.types.steps import (
     OUTER,
@@ -198,9 +198,13 @@ class Scope:
 
     def _item(self, step: AnyStep) -> Type:
         """Return the type of the items of a map."""
+        if isinstance(step.each, tuple):
+            if inside := references_in(shown(step.each), self.names):
+                told = "write one reference as each, or put the reference into the subtask"
+                self._fail("bad_each", f"has {self._told(inside[0])} in a literal list: {told}")
+            return Form.of({"enum": list(step.each)})
         if (reference := each_of(step)) is None:
-            items = {"enum": list(step.each)} if isinstance(step.each, tuple) else {"type": "integer"}
-            return Form.of(items)
+            return Form.of({"type": "integer"})
         of = self._type_of(reference)
         if isinstance(of, Form) and allows(of, "integer"):
             return ANY if allows(of, "array") else Form.of({"type": "integer"})
@@ -218,8 +222,7 @@ class Scope:
         for name in {"less", "more"} & tests.keys():
             if not allows(of, "number") and not allows(of, "integer"):
                 self._fail("bad_condition", f"compares {told} with {name}: it is not a number")
-        options = [tests["is"]] if "is" in tests else tests.get("in", [])
-        faults = [misfit(of, value) for value in options]
+        faults = [misfit(of, value) for value in condition.options or ()]
         if faults and all(faults):
             self._fail("bad_condition", f"has a condition on {told} that never holds: {faults[0]}")
 
