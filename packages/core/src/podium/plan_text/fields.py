@@ -302,13 +302,10 @@ def _data(key: str, node: Node, ids: StepIds) -> Any:
 
 def _enough(node: Node) -> Any:
     """Return the number that must be `ok`; `None` for all."""
-    value: Any = node.value
-    if isinstance(value, str):
-        word = value.strip().lower()
-        if word in ("all", "none", "null"):
-            return None
-        value = int(word) if word.isdecimal() and word.isascii() and len(word) <= 6 else value
-    return value if isinstance(value, int | str) else "…"
+    if isinstance(node.value, str) and node.value.strip().lower() in ("all", "none", "null"):
+        return None
+    number = step_number(node)
+    return number if number is not None else node.value if isinstance(node.value, str) else "…"
 
 
 def _lists(node: Node) -> dict[Field, Node]:

@@ -163,16 +163,8 @@ class Plan:
 
     def with_worker(self, path: Sequence[int], worker: int) -> Self:
         """Return the plan with another worker for the step at a path of its outline."""
-
-        def changed(steps: Sequence[AnyStep], path: Sequence[int]) -> tuple[AnyStep, ...]:
-            step = steps[path[0]]
-            if isinstance(step, Block):
-                step = replace(step, steps=changed(step.steps, path[1:]))
-            else:
-                step = replace(step, worker=worker)
-            return (*steps[: path[0]], step, *steps[path[0] + 1 :])
-
-        return replace(self, steps=changed(self.steps, path))
+        at = tuple(path)
+        return replace(self, steps=with_workers(self.steps, lambda each, old: worker if each == at else old))
 
     @property
     def answers(self) -> tuple[int, ...]:
@@ -262,7 +254,7 @@ class Plan:
 
     def renumbered(self, workers: Sequence[int]) -> Self:
         """Return the plan with worker `i` replaced by `workers[i]`."""
-        return replace(self, steps=tuple(with_workers(step, workers.__getitem__) for step in self.steps))
+        return replace(self, steps=with_workers(self.steps, lambda _, old: workers[old]))
 
     def to_json(self, workers: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the plan as plain JSON data, with the version of its schema.

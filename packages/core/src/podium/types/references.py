@@ -10,7 +10,7 @@ braces around a name are literal too, if nothing has this name.
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, Final, NamedTuple, TypeGuard
@@ -77,7 +77,7 @@ def references_in(subtask: str, names: Collection[str] = ()) -> list[Reference]:
 def parts_of(subtask: str, names: Collection[str] = ()) -> Iterator[str | Reference]:
     """Yield the parts of a subtask: literal texts, and references to steps, reserved names and `names`."""
     end = 0
-    for found in _FOUND.finditer(subtask) if "{{" in subtask else ():
+    for found in _matches(subtask):
         part = _reference(found)
         if part is None and not found["escape"]:
             continue
@@ -91,28 +91,32 @@ def parts_of(subtask: str, names: Collection[str] = ()) -> Iterator[str | Refere
         yield subtask[end:]
 
 
+def _matches(subtask: str) -> Iterable[re.Match[str]]:
+    return _FOUND.finditer(subtask) if "{{" in subtask else ()
+
+
 def _reference(found: re.Match[str]) -> Reference | None:
     """Return the reference of a match of `_FOUND`; `None` if it is none."""
-    if (step := found["step"]) is not None:
-        return Reference(int(step), _path(found["path"]))
-    if (name := found["name"]) is not None:
-        return Reference(name.lower() if name.lower() in RESERVED else name, _path(found["part"]))
+    step, name, path = (
+        found["step"],
+        found["name"],
+        tuple((found["path"] or found["part"] or "").split(".")[1:]),
+    )
+    if step is not None:
+        return Reference(int(step), path)
+    if name is not None:
+        return Reference(name.lower() if name.lower() in RESERVED else name, path)
     return None
-
-
-def _path(text: str) -> tuple[str, ...]:
-    return tuple(text.split(".")[1:])
 
 
 def malformed_reference(subtask: str) -> str:
     """Return the first malformed reference; empty if there is none."""
-    found = _FOUND.finditer(subtask) if "{{" in subtask else ()
-    return next((one["malformed"] for one in found if one["malformed"] is not None), "")
+    return next((found["malformed"] for found in _matches(subtask) if found["malformed"] is not None), "")
 
 
 def named_in(subtask: str) -> tuple[Reference, ...]:
     """Return the references to names in a subtask, also to names that nothing has, each once, in order."""
-    found = map(_reference, _FOUND.finditer(subtask) if "{{" in subtask else ())
+    found = map(_reference, _matches(subtask))
     return tuple(dict.fromkeys(one for one in found if one is not None and isinstance(one.root, str)))
 
 

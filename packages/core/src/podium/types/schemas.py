@@ -217,7 +217,9 @@ def _read(given: Any, depth: int) -> Any:
         told = 'write a JSON schema, or fields as in {"verdict": "ok|bad"}'
         raise PlanInvalid("bad_returns", f"returns has {json.dumps(given):.60}: {told}")
     fault = _fault(given)
-    if not fault and (not _DISTINCT.isdisjoint(given) or _is_one_type(given)):
+    if not fault and (
+        not _DISTINCT.isdisjoint(given) or (given.keys() == {"type"} and given["type"] in TYPES)
+    ):
         return given
     try:
         return _fields(given, depth)
@@ -255,10 +257,6 @@ def _keywords() -> frozenset[str]:
     notes = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "format")
     names = ("$schema", "$id", "$defs", "definitions", "$comment", "$anchor", "then", "else", *notes)
     return frozenset((*Draft202012Validator.VALIDATORS, *names))
-
-
-def _is_one_type(given: dict[str, Any]) -> bool:
-    return given.keys() == {"type"} and given["type"] in TYPES
 
 
 def _word(word: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import NamedTuple, NoReturn
 
 from podium.errors import PlanInvalid, PlanInvalidCode
 from podium.types.references import Condition, Reference, named_in, references_in, renumbered, shown
-from podium.types.schemas import ANY, Form
+from podium.types.schemas import ANY, TYPES, Form
 from podium.types.steps import (
     OUTER,
     PREVIOUS,
@@ -58,15 +58,14 @@ def part(of: Type, key: str) -> Type:
             if (found := of.field(key)) is None:
                 raise _NoPart(f"its output has no {key!r}")
             return found
-        case Mapped() if key.isdecimal():
-            return of.item
-        case Mapped():
-            inner = part(of.item, key)
-            if is_list(inner):
-                return Mapped(item_of(inner))
-            return Mapped(ANY if allows(inner, "array") else inner)  # lists are joined, other values are not
         case Either():
             return Either(tuple(part(option, key) for option in of.options))
+        case Mapped() if key.isdecimal():
+            return of.item
+    inner = part(of.item, key)
+    if [kind for kind in TYPES if allows(inner, kind)] == ["array"]:  # lists are joined, other values are not
+        return Mapped(item_of(inner))
+    return Mapped(ANY if allows(inner, "array") else inner)
 
 
 def item_of(of: Type) -> Type:
@@ -84,36 +83,21 @@ def item_of(of: Type) -> Type:
             return Either(tuple(map(item_of, of.options)))
 
 
-def is_list(of: Type) -> bool:
-    """Return whether a value of the type is a list for certain."""
-    match of:
-        case Form():
-            kinds = ("string", "integer", "number", "boolean", "object", "null")
-            return of.allows("array") and not any(map(of.allows, kinds))
-        case Either():
-            return all(map(is_list, of.options))
-    return isinstance(of, Mapped)
-
-
 def allows(of: Type, kind: str) -> bool:
     """Return whether a value of the type may have a JSON type."""
-    match of:
-        case Form():
-            return of.allows(kind)
-        case Either():
-            return any(allows(option, kind) for option in of.options)
+    if isinstance(of, Form):
+        return of.allows(kind)
+    if isinstance(of, Either):
+        return any(allows(option, kind) for option in of.options)
     return kind == ("array" if isinstance(of, Mapped) else "string")
 
 
 def misfit(of: Type, value: object) -> str:
     """Return why a value does not have the type; empty if it may have it."""
-    match of:
-        case Form():
-            return of.misfit(value)
-        case Either():
-            told = [misfit(option, value) for option in of.options]
-            return "" if "" in told else told[0]
-    return ""
+    if isinstance(of, Either):
+        told = [misfit(option, value) for option in of.options]
+        return "" if "" in told else told[0]
+    return of.misfit(value) if isinstance(of, Form) else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,8 +116,8 @@ class Scope:
     names: Mapping[str, Type] = field(default_factory=dict)
     """The items of the maps around, and `previous` in a loop."""
     types: list[Type] = field(default_factory=list)
-    """The types of the steps so far. Their number is the index of the step that is checked, or after the last
-    step that of the condition of a loop."""
+    """The types of the steps so far. Their number is the index of the step that is checked; after the last
+    step, the condition of a loop is checked."""
 
     def check(self) -> Type:
         """Check all steps, and return the type of the answer; raise `PlanInvalid`."""
@@ -141,7 +125,7 @@ class Scope:
             try:
                 self.types.append(self._type_of_step(index, step))
             except PlanInvalid as error:
-                error.step = index  # last that of the step of the plan
+                error.step = index  # the plan, around all blocks, sets it last
                 raise
         found = tuple(self.types[index] for index in answers_of(self.steps))
         return found[0] if len(found) == 1 else Either(found)
@@ -294,12 +278,9 @@ _OUT_OF_PLACE = dict.fromkeys(("item", "index"), "outside of a step with each") 
 
 def _one(of: Type) -> Type:
     """Return the type of what an item sees of a map over the same list: its own element."""
-    match of:
-        case Mapped():
-            return of.item
-        case Either():
-            return Either(tuple(map(_one, of.options)))
-    return of
+    if isinstance(of, Either):
+        return Either(tuple(map(_one, of.options)))
+    return of.item if isinstance(of, Mapped) else of
 
 
 def chain_of(steps: Sequence[AnyStep], number: int) -> tuple[str, ...]:

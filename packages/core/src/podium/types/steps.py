@@ -398,11 +398,18 @@ def _numbered(step: AnyStep, own: Callable[[int], int] | None, outer: Callable[[
     return replace(step, steps=inner, until=until, **facts)
 
 
-def with_workers(step: AnyStep, new: Callable[[int], int]) -> AnyStep:
-    """Return a step with `new` applied to the numbers of its workers, also inside of blocks."""
-    if isinstance(step, Block):
-        return replace(step, steps=tuple(with_workers(each, new) for each in step.steps))
-    return step if new(step.worker) == step.worker else replace(step, worker=new(step.worker))
+def with_workers(
+    steps: Sequence[AnyStep], new: Callable[[tuple[int, ...], int], int], path: tuple[int, ...] = ()
+) -> tuple[AnyStep, ...]:
+    """Return steps with `new` applied to the path and the worker of each call, also inside of blocks."""
+    found: list[AnyStep] = []
+    for index, step in enumerate(steps):
+        at = (*path, index)
+        if isinstance(step, Block):
+            found.append(replace(step, steps=with_workers(step.steps, new, at)))
+        else:
+            found.append(replace(step, worker=new(at, step.worker)))
+    return tuple(found)
 
 
 _FIELDS = {"as": "item_name", "else": "otherwise"}
