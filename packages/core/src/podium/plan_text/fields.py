@@ -126,8 +126,10 @@ def read_object(node: Node, roster: Roster) -> Plan:
         return read_columns(_lists(node), roster, {k: v for k, v in lists if k in ID_KEYS})
     assert isinstance(rows.value, list)
     _check_length(len(rows.value), roster, rows.start)
-    if roster.is_strict:
-        _check_top(node)
+    for key, value in node.value.items() if roster.is_strict else ():
+        if field_key(key) not in _STEPS:
+            message = f"the plan has the unknown key {key!r:.60} beside steps: leave it out"
+            raise PlanInvalid("unknown_key", message, position=value.start)
     ids = StepIds()
     steps = [read_row(row, roster, ids) for row in rows.value]
     return plan_of(steps, [row.start for row in rows.value])
@@ -141,15 +143,6 @@ def plan_of(steps: Sequence[AnyStep], starts: Sequence[int]) -> Plan:
         if error.step is not None:
             error.position = starts[error.step]
         raise
-
-
-def _check_top(node: Node) -> None:
-    """Raise `PlanInvalid` for a key beside the steps of a plan."""
-    assert isinstance(node.value, dict)
-    for key, value in node.value.items():
-        if field_key(key) not in _STEPS:
-            message = f"the plan has the unknown key {key!r:.60} beside steps: leave it out"
-            raise PlanInvalid("unknown_key", message, position=value.start)
 
 
 def read_columns(columns: Mapping[Field, Node], roster: Roster, ids: Mapping[str, Node] = _NONE) -> Plan:

@@ -9,7 +9,7 @@ from unicodedata import category, is_normalized, name as unicode_name, normalize
 from podium.errors import ConfigError, PlanInvalid, PlanInvalidCode, QueryError
 from podium.types.messages import Message, read_message
 from podium.types.schemas import Form
-from podium.types.scope import Place, Scope, label_of, name_of, outline
+from podium.types.scope import Outline, Place, Scope, label_of, name_of
 from podium.types.steps import (
     PREVIOUS,
     AnyStep,
@@ -159,7 +159,7 @@ class Plan:
     @property
     def outline(self) -> tuple[Place, ...]:
         """All steps, first those of the plan in order, and then those of blocks."""
-        return outline(self.steps)
+        return Outline(self.steps).places()
 
     def with_worker(self, path: Sequence[int], worker: int) -> Self:
         """Return the plan with another worker for the step at a path of its outline."""

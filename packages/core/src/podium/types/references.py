@@ -97,11 +97,8 @@ def _matches(subtask: str) -> Iterable[re.Match[str]]:
 
 def _reference(found: re.Match[str]) -> Reference | None:
     """Return the reference of a match of `_FOUND`; `None` if it is none."""
-    step, name, path = (
-        found["step"],
-        found["name"],
-        tuple((found["path"] or found["part"] or "").split(".")[1:]),
-    )
+    step, name = found["step"], found["name"]
+    path = tuple((found["path"] or found["part"] or "").split(".")[1:])
     if step is not None:
         return Reference(int(step), path)
     if name is not None:

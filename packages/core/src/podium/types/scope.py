@@ -356,13 +356,8 @@ class Place(NamedTuple):
 Path = tuple[int, ...]
 
 
-def outline(steps: Sequence[AnyStep]) -> tuple[Place, ...]:
-    """Return all steps: first those of the plan, in order, and then those of blocks."""
-    return _Outliner(steps).places()
-
-
-class _Outliner:
-    """Follows the references of steps to the steps whose data they lead to."""
+class Outline:
+    """All steps: first those of the plan, in order, and then those of blocks."""
 
     def __init__(self, steps: Sequence[AnyStep]) -> None:
         self._steps: dict[Path, AnyStep] = {}
