@@ -231,11 +231,44 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
     "fraction": ([call(each=2.5)], "bad_each"),
     "truth": ([call(each=True)], "bad_each"),
     "text": ([call(each="abc")], "bad_each"),
+    "reference in a list": (
+        [FILES, call(each=["a", {"b": ["see {{0.verdict}}"]}])],
+        r"bad_each: .*has \{\{0.verdict}} in a literal list: write one reference",
+    ),
+    "item in a list": (
+        [{"steps": [call(each=["{{file.path}}"])], "access": [], "each": [{"path": "a"}], "as": "file"}],
+        "bad_each: step 0.0 has .*in a literal list",
+    ),
     "reserved item": ([call(each=2, as_="index")], "bad_each: .*reserved"),
     "too many wanted": ([call(each=["a"], enough=2)], "bad_enough: .*number of items"),
     "no test": ([FILES, call(when="{{0.verdict}}"), TEXT], "bad_condition"),
-    "never": ([FILES, call(when=when("{{0.verdict}}", is_="maybe")), TEXT], "bad_condition: .*never holds"),
+    "never": (
+        [FILES, call(when=when("{{0.verdict}}", is_="maybe")), TEXT],
+        "bad_condition: .*never holds: 'maybe' is",
+    ),
     "number never": ([FILES, call(when=when("{{0.verdict}}", is_=1)), TEXT], "bad_condition: .*never holds"),
+    "less and more": (
+        [FILES, call(when=when("{{0.count}}", less=3, more=5)), TEXT],
+        r"bad_condition: .*no value passes all tests of \{\{0.count}} less 3, more 5",
+    ),
+    "in and not": (
+        [FILES, call(when=when("{{0.verdict}}", in_=["ok"], not_="ok")), TEXT],
+        r'bad_condition: .*tests of .* in \["ok"\], not "ok"',
+    ),
+    "is and in": (
+        [FILES, call(when=when("{{0.count}}", is_=None, in_=[1])), TEXT],
+        r"bad_condition: .*tests of .* is null, in \[1\]",
+    ),
+    "is and less": (
+        [FILES, call(when=when("{{0.count}}", is_="7", less=9)), TEXT],
+        "bad_condition: .*no value",
+    ),
+    "in nothing": ([FILES, call(when=when("{{0.count}}", in_=[])), TEXT], "bad_condition: .*no value"),
+    "absent and true": (
+        [FILES, call(when=when("{{0.note}}", exists=False, is_=True)), TEXT],
+        "bad_condition: .*exists false, is true",
+    ),
+    "operand": ([FILES, call(when=when("{{0.count}}", less=None)), TEXT], "bad_condition: .*less is null: "),
     "no number": ([FILES, call(when=when("{{0.verdict}}", less=1)), TEXT], "bad_condition: .*not a number"),
     "unknown test": (
         [FILES, call(when=when("{{0.verdict}}", equals="ok")), TEXT],
@@ -279,11 +312,12 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str) -> None:
-    """Before anything is paid, with a code, the step and the remedy."""
+    """Before anything is paid, with a code, the step, the position and the remedy."""
     steps, told = REFUSED[name]
     with pytest.raises(PlanInvalid) as caught:
         read(*steps)
     assert caught.value.step is not None
+    assert caught.value.position is not None
     assert re.search(told, f"{caught.value.code}: {caught.value}")
 
 
