@@ -52,6 +52,8 @@ PlanInvalidCode = Literal[
     "bad_condition",
     "bad_block",
     "bad_value",
+    "bad_args",
+    "unknown_plan",
     "not_run",
 ]
 

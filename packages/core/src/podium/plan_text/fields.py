@@ -1,5 +1,6 @@
 """Reads the fields of steps from literals: workers, subtasks, access lists and ids."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,7 +45,8 @@ FIELDS: Mapping[str, Field] = {
 _STEPS = frozenset(("steps", "plan"))
 _OF_BOTH = ("access", "enough", "each", "as", "when", "else")
 _OF_CALL = ("worker", "subtask", "returns")
-_OF_BLOCK = ("steps", "until", "most")
+_OF_BLOCK = ("steps", "until", "most", "plan", "args")
+_OF_LOOP = ("until", "most")
 _KEYS = (*_OF_BOTH[1:], "returns", *_OF_BLOCK)
 """The optional keys of steps, and `steps`."""
 _MEANT = {"if": "when", "condition": "when", "foreach": "each", "repeat": "until", "while": "until"}
@@ -110,11 +112,12 @@ def is_row(node: Node, *, after_row: bool) -> bool:
 
 
 def is_block(node: Node) -> bool:
-    """Return whether an object is a step with steps of its own, and not a whole plan."""
+    """Return whether an object is a step with steps of its own or a saved plan, and not a whole plan."""
     if not isinstance(node.value, dict):
         return False
-    keys = {field_key(key) for key in node.value}
-    return "steps" in keys and not keys.isdisjoint({*_OF_BOTH, "accesslist", "until", "most"})
+    keys = {field_key(key): value.value for key, value in node.value.items()}
+    is_saved = isinstance(keys.get("plan"), str) and "subtask" not in keys
+    return is_saved or ("steps" in keys and not keys.keys().isdisjoint({*_OF_BOTH, *_OF_LOOP, "accesslist"}))
 
 
 def read_object(node: Node, roster: Roster) -> Plan:
@@ -175,7 +178,7 @@ def read_row(node: Node, roster: Roster, ids: StepIds) -> AnyStep:
     _check_length(ids.own + 1, roster, node.start)
     named = [(field_key(key), value) for key, value in node.value.items()]
     ids.add([(key, value) for key, value in named if key not in FIELDS], node.start)
-    is_block = "steps" in dict(named)
+    is_block = not dict(named).keys().isdisjoint(_STEPS)
     keys = _keys_of(node, is_block=is_block, roster=roster, ids=ids)
     for field in () if is_block else FIELD_ORDER:
         if field not in keys:
@@ -213,6 +216,8 @@ def _read_call(keys: Mapping[str, Node], facts: Mapping[str, Any], roster: Roste
 def _read_block(keys: Mapping[str, Node], facts: Mapping[str, Any], roster: Roster, ids: StepIds) -> Block:
     """Read a step with steps of its own; `facts` has its optional fields."""
     access = _read_access(keys["access"], roster, ids) if "access" in keys else {}
+    if "plan" in keys:
+        return _read_saved(keys, {**access, **facts}, ids)
     rows, inner = keys["steps"], StepIds(ids)
     if not isinstance(rows.value, list):
         ids.fail("bad_block", rows.start, "has another value than a list for its steps: write a list")
@@ -223,6 +228,21 @@ def _read_block(keys: Mapping[str, Node], facts: Mapping[str, Any], roster: Rost
         until = replace(until, ref=ref)
     most: Any = keys["most"].value if "most" in keys else None
     return Block(steps=steps, until=until, most=most, **access, **facts)
+
+
+def _read_saved(keys: Mapping[str, Node], facts: Mapping[str, Any], ids: StepIds) -> Block:
+    """Read a step that is a saved plan, which is written out later."""
+    name, start = keys["plan"].value, keys["plan"].start
+    if both := [key for key in ("steps", *_OF_LOOP) if key in keys]:
+        ids.fail("bad_block", start, f"names a saved plan and has {both[0]}: write one of them")
+    if not isinstance(name, str) or not name.strip():
+        ids.fail("bad_shape", start, "has a plan that is no name: write the name of a saved plan")
+    args = _data("args", keys["args"], ids) if "args" in keys else {}
+    if not isinstance(args, dict):
+        ids.fail("bad_args", keys["args"].start, 'has args that are no object: write {"name": value}')
+    return Block(
+        steps=(), plan=name.strip(), args=json.loads(ids.renumbered(json.dumps(args), start)), **facts
+    )
 
 
 def _keys_of(node: Node, *, is_block: bool, roster: Roster, ids: StepIds) -> dict[str, Node]:
