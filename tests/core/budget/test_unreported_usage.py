@@ -179,8 +179,8 @@ async def test_the_result_says_what_was_charged() -> None:
         result = await conductor.run("What?")
     assert result.status == "ok"
     note = (
-        "1 call charged at the reservation: no usage reported; "
-        "2 calls charged by the received text: no usage reported"
+        "1 call charged at the reservation: no usage reported, at most $500.0000; "
+        "2 calls charged by the received text: no usage reported, at most $21.0000"
     )
     assert result.usage_note == note
     assert note in result.explain()

@@ -134,7 +134,13 @@ def _show_step(screen: Screen, journal: Journal, typed: str, name: str) -> None:
     table = plain_table("execution", "worker", "status", Column("cost", justify="right"), "output")
     for each in inside:
         told = each.text if each.problem is None else f"{each.problem.code}: {each.problem.message}"
-        cells = (each.name, each.worker, each.status, money(each.cost), _first_words(screen, told))
+        cells = (
+            each.name,
+            each.worker,
+            each.status,
+            money(each.cost, at_most=each.usage.estimated),
+            _first_words(screen, told),
+        )
         table.add_row(*map(Text, cells))
     screen.draw(table)
 

@@ -34,6 +34,8 @@ class Executions:
     """The sum of the costs that are known, in USD."""
     unknown: int = 0
     """The number of unknown costs."""
+    estimated: int = 0
+    """The number of estimated usages, whose cost is the most that may be billed."""
 
     def take(self, outcome: Outcome) -> None:
         """Add an outcome, or replace the earlier one of the execution; one that waits has not ended."""
@@ -61,6 +63,7 @@ class Executions:
         self.tokens += sign * outcome.usage.total_tokens
         self.known += sign * (outcome.cost or 0.0)
         self.unknown += sign * (outcome.cost is None)
+        self.estimated += sign * outcome.usage.estimated
 
     def is_part(self, path: str) -> bool:
         """Return whether a path is of an item, or of a step of the block, and not inside of one."""
