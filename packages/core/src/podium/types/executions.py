@@ -44,15 +44,14 @@ class Executions:
             return
         self.ends[outcome.path] = outcome
         self._count(outcome, 1)
-        if (found := _TURN.match(outcome.path, len(self.name))) is not None:
-            self.turn = max(self.turn, int(found[1]))
+        self.begin(outcome.path)
 
     def drop(self, path: str) -> None:
         """Remove the outcome of an execution."""
         if (before := self.ends.pop(path, None)) is not None:
             self._count(before, -1)
 
-    def begin(self, path: str, at: float) -> None:
+    def begin(self, path: str, at: float | None = None) -> None:
         """Take note of an execution that begins, `at` seconds after the run."""
         self.since = at if self.since is None else self.since
         if (found := _TURN.match(path, len(self.name))) is not None:

@@ -274,17 +274,14 @@ def totals(calls: Sequence[Billed]) -> Bill:
     )
 
 
-def usage_note(calls: Iterable[Billed]) -> str:
+def usage_note(calls: Sequence[Billed]) -> str:
     """Return how many calls are charged without a reported usage, and what; empty if there are none."""
-    found: dict[Charged, list[Billed]] = {}
-    for call in calls:
-        found.setdefault(call.charged, []).append(call)
     told = []
     for charged, words in UNREPORTED.items():
-        if alike := found.get(charged):
-            cost = total_cost(call.cost for call in alike)
+        if costs := [call.cost for call in calls if call.charged == charged]:
+            cost = total_cost(costs)
             most = f", at most ${cost:.4f}" if cost else ""
-            told.append(f"{len(alike)} call{'s' if len(alike) > 1 else ''} {words}{most}")
+            told.append(f"{len(costs)} call{'s' if len(costs) > 1 else ''} {words}{most}")
     return "; ".join(told)
 
 
