@@ -23,6 +23,7 @@ from podium.journal import Entry, Journal, RunRow
 from podium.run_state import fold
 from podium.types.events import RunStarted
 from podium.types.forecast import compare, explain_forecast
+from podium.types.outcome import Outcome
 from podium.types.result import Result
 
 _WORDS = 60
@@ -118,21 +119,24 @@ def _show(
 def _show_step(screen: Screen, journal: Journal, typed: str, name: str) -> None:
     """Show the output of a step of the latest round that has it, and one line for each execution inside."""
     _, _, result = look(journal, lambda: _read(journal, typed))
-    number, outcome = next(
-        ((c, o) for c in reversed(result.rounds) for o in c.outcomes if o.name == name), (None, None)
-    )
-    if number is None or outcome is None:
+    own, inside = None, list[Outcome]()
+    for current in reversed(result.rounds):
+        own = next((each for each in current.outcomes if each.name == name), None)
+        inside = [each for each in current.outcomes if _is_inside(each.path, name)]
+        if own is not None or inside:
+            break
+    else:
         raise ConfigError(f"run {result.run_id} has no outcome of step {name}: see `podium show {typed}`")
-    screen.result(output_of(outcome, result))
-    if outcome.problem is not None:
-        screen.result(f"{outcome.problem.code}: {outcome.problem.message}")
-    inside = [each for each in number.outcomes if _is_inside(each.path, name)]
+    screen.result(f"--- step {name} ---" if own is None else output_of(own, result))
+    if own is not None and own.problem is not None:
+        screen.result(f"{own.problem.code}: {own.problem.message}")
     if not inside:
         return
     table = plain_table("execution", "worker", "status", Column("cost", justify="right"), "output")
     for each in inside:
         told = each.text if each.problem is None else f"{each.problem.code}: {each.problem.message}"
-        cells = (each.name, each.worker, each.status, money(each.cost), _first_words(screen, told))
+        cost = money(each.cost, at_most=each.usage.estimated)
+        cells = (each.name, each.worker, each.status, cost, _first_words(screen, told))
         table.add_row(*map(Text, cells))
     screen.draw(table)
 

@@ -114,14 +114,17 @@ class StepIds:
 
     def position(self, number: int, at: int) -> int:
         """Return the position of an earlier step to which the last step refers, at `at` in the text."""
-        if (found := self.find(number)) is not None:
-            return found
-        if not self._positions:
-            self.fail("forward_access", at, forward_access(self.own, number))
-        *earlier, last = self._positions
-        known = f" or ids of earlier steps ({', '.join(map(str, earlier[:_SHOWN]))})" if earlier else ""
-        fault = f"the step with the id {last} lists {number}, which is not the id of an earlier step"
-        raise self.fault("forward_access", at, f"{fault}: write []{known}")
+        found = self.find(number)
+        if found is None:
+            told = forward_access(self.own, number)
+            if self._positions:
+                *earlier, last = self._positions
+                known = (
+                    f" or ids of earlier steps ({', '.join(map(str, earlier[:_SHOWN]))})" if earlier else ""
+                )
+                told = f"(id {last}) lists {number}, which is not the id of an earlier step: write []{known}"
+            self.fail("forward_access", at, told)
+        return found
 
     def renumbered(self, text: str, at: int) -> str:
         """Return a text with the positions of steps in its references, which the last step has at `at`."""

@@ -94,13 +94,12 @@ class Form(NamedTuple):
         """Return whether a value of a JSON type may have the form."""
         return any(kind in _types(part.schema) for part in map(Form.resolved, self.parts))
 
-    def misfit(self, value: Any) -> str:
-        """Return why a value does not have the form; empty if it has, or if that cannot be checked."""
+    def fits(self, value: Any) -> bool:
+        """Return whether a value has the form, or it cannot be checked."""
         try:
-            fault = fault_of(self.schema, self.root, value)
+            return not fault_of(self.schema, self.root, value)
         except NotChecked:
-            return ""
-        return fault.lstrip("$.").removeprefix(": ")  # the path of the part, only if it is not the whole
+            return True
 
 
 ANY = Form.of({})
@@ -291,7 +290,7 @@ def _is_impossible(form: Form, met: frozenset[int]) -> bool:
         return True  # only an endless value could satisfy it
     met |= {id(schema)}
     if "enum" in schema or "const" in schema:
-        return all(form.misfit(value) for value in schema.get("enum", [schema.get("const")]))
+        return not any(form.fits(value) for value in schema.get("enum", [schema.get("const")]))
     some = [schema[key] for key in ("anyOf", "oneOf") if key in schema]
     if any(all(_is_impossible(Form(each, form.root), met) for each in options) for options in some):
         return True

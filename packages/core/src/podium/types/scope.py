@@ -97,7 +97,9 @@ def misfit(of: Type, value: object) -> str:
     if isinstance(of, Either):
         told = [misfit(option, value) for option in of.options]
         return "" if "" in told else told[0]
-    return of.misfit(value) if isinstance(of, Form) else ""
+    if not isinstance(of, Form) or of.fits(value):
+        return ""
+    return f"{shown(value)} does not fit {shown(of.resolved().schema):.200}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
