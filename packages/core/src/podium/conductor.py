@@ -14,6 +14,7 @@ from podium.execution.context import Accept, ConductorSettings, RunRequest
 from podium.execution.retry import OnFailure, Retry
 from podium.journal.cache import Cache
 from podium.journal.journal import Journal
+from podium.plan_text.saved import SavedPlan, written_out
 from podium.planners.planner import FixedPlanner, Planner
 from podium.planners.rule import DirectPlanner
 from podium.policy import Policy
@@ -22,6 +23,7 @@ from podium.run.approval import decide
 from podium.run.forecast import Preview, forecast_plan, preview
 from podium.run.nested import run_nested
 from podium.run.request import (
+    Asked,
     ResumeOptions,
     RunOptions,
     check_planner,
@@ -76,6 +78,7 @@ class Conductor(Worker):
             cache, or with `"run"` in the same run; `None` disables caching.
         journal: records runs, so they can be resumed and audited; `None` records nothing.
         show_question: whether workers see the question in addition to their subtask.
+        plans: saved plans, which plans may name (`plan`).
         warm_prefix: whether, of the items of a map, the first call goes alone until its server begins to
             answer, so that the others read the common beginning of their prompts from the prompt cache.
         card: describes this conductor in the pool of another conductor.
@@ -106,6 +109,7 @@ class Conductor(Worker):
         journal: Journal | None = None,
         show_question: bool = True,
         warm_prefix: bool = False,
+        plans: Iterable[SavedPlan] = (),
         card: Card | None = None,
     ) -> None:
         check_planner(planner)
@@ -147,6 +151,7 @@ class Conductor(Worker):
             journal=journal,
             show_question=show_question,
             warm_prefix=warm_prefix,
+            plans={plan.name: plan for plan in plans},
             labels=found,
         )
         check_settings(self._settings)
@@ -248,7 +253,11 @@ class Conductor(Worker):
             return await RunSession(self._settings, request, None).plan_only()
 
     async def run(
-        self, asked: Query | Plan, *, on_event: Listener | None = None, **options: Unpack[RunOptions]
+        self,
+        asked: Asked,
+        *,
+        on_event: Listener | None = None,
+        **options: Unpack[RunOptions],
     ) -> Result:
         """Answer a query, or run a plan.
 
@@ -256,7 +265,7 @@ class Conductor(Worker):
         raised (`TypeError` and the others below).
 
         Args:
-            asked: a question, a conversation, or a plan. The question of a conversation is the
+            asked: a question, a conversation, a plan, or a saved plan. The question of a conversation is the
                 user's last message; see `podium.types.read_conversation`. The worker of the plan's
                 last step also sees the tool calls after the question and their results.
             on_event: called with each event as it happens; `stream` yields the same events.
@@ -279,7 +288,7 @@ class Conductor(Worker):
         request = new_request(self._settings, asked, stream=on_event is not None, **options)
         return await self._run(request, on_event)
 
-    def stream(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
+    def stream(self, asked: Asked, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
         """Answer a query, or run a plan, and yield the events; the last event is `RunEnded` with the result.
 
         Leaving the iteration cancels the run. `run` describes the arguments and exceptions.
@@ -298,14 +307,18 @@ class Conductor(Worker):
         Raises:
             PlanInvalid: the plan does not fit the pool or the limits.
         """
+        plan = self._written_out(plan)
         plan.fit(len(self.pool), self.limits.plan_steps)
         return forecast_plan(self._settings, plan, plan.query, context or {})
+
+    def _written_out(self, plan: Plan) -> Plan:
+        return written_out(plan, self._settings.plans, self.pool.names, depth=self.limits.depth)
 
     def actions_of(self, plan: Plan) -> tuple[int, ...]:
         """Return the indices of the steps of a plan that are actions: see `Worker.acts`."""
         return self._settings.actions_of(plan)
 
-    def run_sync(self, asked: Query | Plan, **options: Unpack[RunOptions]) -> Result:
+    def run_sync(self, asked: Asked, **options: Unpack[RunOptions]) -> Result:
         """Call `run` from synchronous code, even inside a running event loop."""
         return run_sync(lambda: self.run(asked, **options))
 
@@ -400,6 +413,7 @@ class Conductor(Worker):
         if (approved is None) == (done is None) or (done is not None and action is None):
             raise ConfigError("decide either `approved`, or `done` together with `action`")
         if plan is not None:  # the run checks again that a previous round exists
+            plan = self._written_out(plan)
             plan.fit(len(self.pool), self.limits.plan_steps, previous=True)
         facts: dict[str, Any] = {"run_id": run_id, "at": 0.0, "by": by, "why": why}
         given: ApprovalGiven | ActionDecided = (

@@ -4,6 +4,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -88,7 +89,7 @@ def _asked(conductor: Conductor, file: Path | None, question: str | None, files:
     plan = read_plan(file, conductor.pool.names, conductor.limits.plan_steps)
     if question is None and not files:
         return plan
-    return Plan(plan.steps, read_query(read_question(question, files)))
+    return replace(plan, query=read_query(read_question(question, files)))
 
 
 _PAGES = Path(__file__).parent / "demo_pages"

@@ -15,6 +15,7 @@ from podium.budget.limits import Limits
 from podium.execution.retry import OnFailure, Retry
 from podium.journal.cache import Cache
 from podium.journal.journal import Journal
+from podium.plan_text.saved import SavedPlan
 from podium.planners.planner import Planner
 from podium.policy import Policy
 from podium.prompts.prompt import for_card, step_input, worker_messages
@@ -142,6 +143,8 @@ class ConductorSettings:
     journal: Journal | None = None
     show_question: bool = True
     """Whether workers see the question in addition to their subtask."""
+    plans: Mapping[str, SavedPlan] = field(default_factory=dict)
+    """The saved plans that plans may name."""
     warm_prefix: bool = False
     """Whether the first of the calls that items of a map make with the same prefix goes alone."""
     verbatim: Step | None = None

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -75,12 +76,29 @@ class Roster(NamedTuple):
     notes: list[str]
     """What was ignored."""
 
+    @classmethod
+    def strict(cls, workers: Sequence[str]) -> "Roster":
+        """Return a roster for the steps of files, whose number is checked later."""
+        return cls(
+            len(workers), tuple(workers), sys.maxsize, previous=False, refused={}, is_strict=True, notes=[]
+        )
+
     def named(self, name: str) -> tuple[int, ...]:
         """Return the worker with this name, or all workers whose name differs only in case."""
         if name in self.names:
             return (self.names.index(name),)
         folded = name.casefold()
         return tuple(number for number, known in enumerate(self.names) if known.casefold() == folded)
+
+
+def node_of(data: Any) -> Node:
+    """Return JSON data as a literal without a position."""
+    if isinstance(data, Mapping):
+        return Node(0, {str(key): node_of(value) for key, value in data.items()})
+    if isinstance(data, list | tuple):
+        return Node(0, [node_of(each) for each in data])
+    is_word = data is None or isinstance(data, bool | float)
+    return Node(0, Word(json.dumps(data)) if is_word else data)
 
 
 def field_key(name: str) -> str:

@@ -22,7 +22,7 @@ from podium.policy import ApprovalRequest
 from podium.policy.policy import Ask, Asked
 from podium.prompts.prompt import judge_prompt
 from podium.run.forecast import forecast_plan
-from podium.run.request import check_plan
+from podium.run.request import checked_plan
 from podium.run_state.paid import step_key
 from podium.run_state.state import RunState, fold
 from podium.secrets import BUGS, Boundary, add_place
@@ -223,8 +223,7 @@ async def _ask(approve: Asked, request: ApprovalRequest) -> bool | str | Plan:
 def _checked(context: RunContext, changed: Plan, plan: Plan, labels: frozenset[str]) -> Plan:
     """Return a changed plan, with the query of the original plan."""
     settings, previous = context.settings, context.previous
-    changed.fit(len(settings.pool), settings.limits.plan_steps, previous=bool(previous.visible))
-    check_plan(changed, settings, context.request)
+    changed = checked_plan(changed, settings, context.request, previous=bool(previous.visible))
     context.policy.verify(changed, settings.pool.cards, labels, previous.labels)
     return replace(changed, query=plan.query)
 

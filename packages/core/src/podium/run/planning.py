@@ -37,7 +37,7 @@ from podium.plan_text.parser import PlanReader
 from podium.planners.chat import repair_feedback
 from podium.planners.planner import Planner, PlannerCall, PlanRequest, PlanText, Turn, misfit
 from podium.prompts.prompt import check_names
-from podium.run.request import check_plan
+from podium.run.request import checked_plan
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
 from podium.types.messages import storable
@@ -371,7 +371,7 @@ class PlanRequester:
             raise PlanInvalid("nothing_to_keep", message)
         context = self.context
         cards, previous = context.settings.pool.cards, context.previous.labels
-        check_plan(plan, context.settings, context.request)
+        plan = checked_plan(plan, context.settings, context.request, previous=bool(context.previous.visible))
         checked = context.policy.check(plan, cards, context.labels, previous)
         if checked is not plan:
             written.changed = checked.why

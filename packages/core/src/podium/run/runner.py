@@ -157,7 +157,7 @@ class RunSession:
                 raise self._unplanned(Problem.of(error), planning.proposals) from error.__cause__
             self._status = "ok"
             why = "\n".join(map(explain_proposal, planning.proposals))
-            return Plan(plan.steps, self._request.query, why, planned_by(planning.proposals))
+            return replace(plan, query=self._request.query, why=why, planner=planned_by(planning.proposals))
         late = Problem("planner_limit", f"there was no plan within {limit:g} s: raise Limits.seconds")
         raise self._unplanned(late, planning.proposals)
 

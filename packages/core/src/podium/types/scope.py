@@ -196,9 +196,9 @@ class Scope:
             inside = references_in(shown(value), self.names)
             for reference in inside:
                 self._type_of(reference)
-            fault = "" if inside or name not in parameters else Form.of(parameters[name]).misfit(value)
+            fault = "" if inside or name not in parameters else misfit(Form.of(parameters[name]), value)
             if fault:
-                self._fail("bad_args", f"gives {name} of plan {step.plan} a wrong value: {fault}")
+                self._fail("bad_args", f"gives {name} of plan {step.plan} a wrong value, which {fault}")
         if not step.steps:  # it is written out later
             return ANY
         names = {name: Form.of(schema) for name, schema in parameters.items()}
