@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel
@@ -32,6 +33,7 @@ from podium.journal import SqlCache, SqlJournal
 from podium.journal.cache import Cache, MemoryCache
 from podium.journal.journal import Journal
 from podium.plan_text.parser import MAX_CHARS
+from podium.plan_text.saved import SavedPlan
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import CachedPlanner, FixedPlanner, Planner
 from podium.planners.rule import RulePlanner
@@ -87,6 +89,7 @@ def policy_within(policy: Policy, pool: Pool, workers: Sequence[Worker]) -> Poli
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _SAME = Variant()
+NO_PLANS: Mapping[str, SavedPlan] = MappingProxyType({})
 ModelSection = ChatSection | ChatPlannerSection | HostedSection
 _ALL_PARTS = ("image_url", "input_audio", "file")
 _OF_PLACE = {"off", "path", "url", "url_env"}
@@ -105,7 +108,7 @@ class Config:
     servers and to read the cards of agents.
     """
 
-    def __init__(self, sections: Sections, source: Source) -> None:
+    def __init__(self, sections: Sections, source: Source, plans: Mapping[str, SavedPlan] = NO_PLANS) -> None:
         self._sections = sections
         self._source = source
         planner: object = sections.planner
@@ -115,6 +118,8 @@ class Config:
         self._workers: dict[str, Sequence[Worker]] = {}
         self._pool: Pool | None = None  # whose states all conductors share
         self.path = source.path
+        self.plans = plans
+        """The saved plans, by name."""
         self.limits = sections.limits
         """The limits of a run; the time of a hosted conductor is `[hosted] seconds`."""
         if sections.hosted is not None:
@@ -191,6 +196,7 @@ class Config:
             show_question=section.show_question,
             warm_prefix=section.warm_prefix,
             on_failure=section.on_failure,
+            plans=self.plans.values(),
             **options,
         )
 
@@ -360,6 +366,8 @@ class Config:
                 planner = self._chat_planner(section)
                 return CachedPlanner(planner) if section.cache else planner
             case FixedPlannerSection() as section:
+                if section.plan in self.plans:
+                    return FixedPlanner(self.plans[section.plan])
                 path = self._source.near(section.plan)
                 with self._source.at("planner", "plan"):
                     try:

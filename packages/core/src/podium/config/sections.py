@@ -284,7 +284,7 @@ class FixedPlannerSection(PlannerTable):
 
     type: Literal["fixed"]
     plan: str
-    """File of the plan, relative to `podium.toml`, in any format."""
+    """File of the plan, relative to `podium.toml`; or a saved plan of `[plans]`: questions are arguments."""
     fallback: Fallback | None = None
     """Fallback planner, used if the fixed plan is invalid; the run is then partial."""
 
@@ -292,8 +292,7 @@ class FixedPlannerSection(PlannerTable):
 class AddedPlanner(PlannerTable, ABC):
     """Base class of the table `[planner]` with a type that another package adds.
 
-    The package has an entry point in the group `podium.planners`, with the name of the type, that refers to
-    a subclass. Its fields are the other keys of the table.
+    The package has an entry point in the group `podium.planners`, with the name of the type.
     """
 
     fallback: Fallback | None = None
@@ -496,5 +495,7 @@ class Sections(Section):
     """Retries and fallbacks."""
     policy: PolicySection = PolicySection()
     """The policy."""
+    plans: dict[str, str] = {}
+    """The files of saved plans, by the names of the plans."""
     journal: JournalSection = JournalSection()
     """The journal."""

@@ -10,7 +10,7 @@ from podium.errors import PlanInvalid
 from podium.plan_text.fields import Roster, node_of, read_row
 from podium.plan_text.ids import StepIds
 from podium.types.plan import Plan, nearest
-from podium.types.references import RESERVED, names_in, references_in, shown
+from podium.types.references import RESERVED, names_in, references_in, shown, with_values
 from podium.types.schemas import Form, check_schema
 from podium.types.scope import misfit
 from podium.types.steps import AnyStep, Block
@@ -229,7 +229,8 @@ def written_out(
             name and not references_in(shown(only.args))
         ):
             own = found(only, 1)
-            return replace(plan, steps=own.steps, name=name, parameters=own.parameters, args=own.args)
+            args = with_values(own.args, (), str)
+            return replace(plan, steps=own.steps, name=name, parameters=own.parameters, args=args)
     return replace(plan, steps=inner(plan.steps, 1))
 
 

@@ -15,6 +15,7 @@ from podium.budget.ledger import Charged, Reservation, charge, charged_by
 from podium.budget.limits import MAX_COST, Remaining, Spend, is_cost
 from podium.errors import ConfigError, PlanError, PodiumError, WorkerError
 from podium.plan_text.parser import MAX_CHARS, parse_plan
+from podium.plan_text.saved import SavedPlan
 from podium.plan_text.writer import Spelling, write_plan
 from podium.types.messages import FinishReason, Message, storable, usage_or_estimate
 from podium.types.outcome import Problem, Proposal
@@ -111,6 +112,8 @@ class Planner(ResourceGroup, ABC):
     """The spelling of its plans."""
     worker: Worker | None = None
     """The worker that the planner calls; `None` if it calls none."""
+    plans: tuple[SavedPlan, ...] = ()
+    """The saved plans that its own plans name, besides those of the conductor."""
     writes_workflows: bool = False
     """Whether its plans may have maps, conditions and blocks; it is then told how many calls are left."""
     reads_cards: bool = True
@@ -281,23 +284,29 @@ class FixedPlanner(Planner):
     """Returns the same plan for every request.
 
     Args:
-        plan: the plan, with the pool's numbers of workers; or a text, which is
-            returned unchanged, even if it is not a valid plan.
+        plan: the plan, with the pool's numbers of workers; a text, which is returned unchanged, even if it is
+            not a valid plan; or a saved plan, whose arguments are the question: a JSON object, or the text of
+            its one parameter without a default.
         spelling: the spelling in which the plan is written; a text keeps its own.
     """
 
     name = "fixed"
     reads_cards = False
 
-    def __init__(self, plan: Plan | str, *, spelling: Spelling = "rows") -> None:
-        self._text = plan if isinstance(plan, str) else write_plan(plan, spelling)
+    def __init__(self, plan: Plan | SavedPlan | str, *, spelling: Spelling = "rows") -> None:
+        self.plans = (plan,) if isinstance(plan, SavedPlan) else ()
+        self._text = write_plan(plan, spelling) if isinstance(plan, Plan) else str(plan)
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         """Yield the plan, line by line."""
+        text = self._text
+        for saved in self.plans:
+            args = saved.arguments_of(request.query[-1].text)
+            text = json.dumps({"plan": saved.name, "args": args}).replace("{{", r"\\{{")  # no references
         if request.stream:
-            for line in self._text.splitlines(keepends=True):
+            for line in text.splitlines(keepends=True):
                 yield line
-        yield PlanText(text=self._text, why="the plan is fixed", cost=0.0)
+        yield PlanText(text=text, why="the plan is fixed", cost=0.0)
 
 
 class PlannerAround(Planner):
