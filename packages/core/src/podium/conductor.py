@@ -222,6 +222,11 @@ class Conductor(Worker):
         return unpriced(self._cards())
 
     @property
+    def plans(self) -> Mapping[str, SavedPlan]:
+        """The saved plans, by name."""
+        return self._settings.plans
+
+    @property
     def is_judged(self) -> bool:
         """Whether each answer is judged (`accept`)."""
         return self._settings.accept is not None

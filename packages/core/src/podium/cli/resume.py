@@ -200,7 +200,7 @@ class _Recorded:
         """Return the changed plan of the last round; `None` for no change."""
         if change == PlanChange():
             return None
-        return change.apply(self.plan, self.conductor.pool.names, self.conductor.limits.plan_steps)
+        return change.apply(self.plan, self.conductor)
 
     @property
     def plan(self) -> Plan:
