@@ -39,22 +39,10 @@ def plan_to_toml(plan: SavedPlan) -> str:
     facts = {"name": plan.name, "description": plan.description, "when_to_use": plan.when_to_use}
     lines = [f"{key} = {_value(value)}" for key, value in facts.items() if value or key == "name"]
     for name, each in plan.parameters.items():
-        said = {"type": _short(each.type), "default": each.default, "description": each.description}
+        said = {"type": each.short, "default": each.default, "description": each.description}
         lines += ["", f"[parameters.{name}]"]
         lines += [f"{key} = {_value(said[key])}" for key in said if said[key] not in (REQUIRED, "", None)]
     return "\n".join([*lines, *_tables(plan.steps, "steps")]) + "\n"
-
-
-def _short(schema: Any) -> Any:
-    """Return the short form of a simple schema; another schema as it is."""
-    match schema:
-        case {"type": str(kind), **others} if not others:
-            return kind
-        case {"type": "array", "items": items, **others} if not others:
-            return [_short(items)]
-        case {"type": "string", "enum": [*words], **others} if not others:
-            return "|".join(words)
-    return schema
 
 
 def _tables(rows: Sequence[Mapping[str, Any]], table: str) -> Iterator[str]:

@@ -34,6 +34,11 @@ class Parameter:
         object.__setattr__(self, "type", check_schema(self.type))
 
     @property
+    def short(self) -> Any:
+        """The type in its short form, if it has one."""
+        return _short(self.type)
+
+    @property
     def form(self) -> Form:
         """The form of its values."""
         return Form.of(self.type)
@@ -106,7 +111,7 @@ class SavedPlan:
         for name, value in found.items():
             if value is REQUIRED:
                 raise self._invalid(
-                    f"needs a value for {name} ({shown(self.parameters[name].type)}): give it"
+                    f"needs a value for {name} ({shown(self.parameters[name].short)}): give it"
                 )
             if name in given and not (may_refer and "{{" in shown(value)):
                 self._check(name, value, "the argument")
@@ -246,3 +251,15 @@ def _named(rows: Iterable[Any], key: str) -> Iterator[str]:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
+
+
+def _short(schema: Any) -> Any:
+    """Return the short form of a simple schema; another schema as it is."""
+    match schema:
+        case {"type": str(kind), **others} if not others:
+            return kind
+        case {"type": "array", "items": items, **others} if not others:
+            return [_short(items)]
+        case {"type": "string", "enum": [*words], **others} if not others:
+            return "|".join(words)
+    return schema

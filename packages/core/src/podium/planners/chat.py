@@ -10,13 +10,14 @@ from typing import Any, Literal, get_args
 
 from podium.budget.limits import Remaining, Spend
 from podium.errors import ConfigError, PodiumError, WorkerBroken
+from podium.plan_text.saved import REQUIRED, SavedPlan
 from podium.plan_text.writer import Spelling, keep_text, plan_grammar, plan_schema, write_plan
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.prompts.prompt import fill, mark_of, read_prompt, tagged
 from podium.types.messages import Completion, Constraint, Message, Sampling, usage_or_estimate
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
-from podium.types.references import renumbered
+from podium.types.references import renumbered, shown
 from podium.types.steps import Step, task_of
 from podium.usage import Usage
 from podium.workers.rates import by_similarity, measured_kinds
@@ -184,7 +185,20 @@ def _workflows(spelling: Spelling, request: PlanRequest) -> str:
     example, workers = read_prompt("workflow.jsonl").strip(), len(request.cards)
     rows = _WORKER.sub(lambda found: str(int(found[0]) % workers), example)
     example = f'{{"steps": [{", ".join(rows.splitlines())}]}}' if spelling == "json" else rows
-    return "\n\n" + fill("workflows", example=example, items=request.map_items, turns=request.loop_turns)
+    told = fill("workflows", example=example, items=request.map_items, turns=request.loop_turns)
+    if request.plans:
+        told += "\n" + fill("plans", plans="\n".join(map(_saved, request.plans)))
+    return "\n\n" + told
+
+
+def _saved(plan: SavedPlan) -> str:
+    """Return the line of the prompt on a saved plan."""
+    facts = []
+    for name, each in plan.parameters.items():
+        default = "" if each.default is REQUIRED else f" = {shown(each.default)}"
+        facts.append(f"{name}: {shown(each.short)}{default}")
+    said = " ".join(filter(None, (plan.description, plan.when_to_use)))
+    return f"- {plan.name}({', '.join(facts)})" + (f": {said}" if said else "")
 
 
 MAX_EXCERPT = 1_000
@@ -354,7 +368,8 @@ class ChatPlanner(Planner):
         # `asked_steps`, not `max_steps`: a grammar is sent with each call and grows with the square of
         # its steps (rows with 20 workers: 1.5 kB at 5 steps, 29 kB at 32).
         size, steps = len(request.cards), request.asked_steps
-        also = {"keep": request.may_keep, "workflows": self.writes_workflows}
+        plans = [plan.name for plan in request.plans]
+        also: dict[str, Any] = {"keep": request.may_keep, "workflows": self.writes_workflows, "plans": plans}
         constraint = None
         if "grammar" in kinds:  # only a grammar can restrict access lists to earlier steps
             constraint = Constraint("grammar", plan_grammar(self.spelling, size, steps, **also))

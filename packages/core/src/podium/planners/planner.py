@@ -50,6 +50,8 @@ class PlanRequest:
     """Maximum number of steps; a longer plan is invalid."""
     map_items: int = 256
     """Maximum items of a map, of which planners of workflows are told."""
+    plans: tuple[SavedPlan, ...] = ()
+    """The saved plans that the plan may name, of which planners of workflows are told."""
     loop_turns: int = 20
     """Maximum turns of a loop, of which planners of workflows are told."""
     turns: tuple[Turn, ...] = ()

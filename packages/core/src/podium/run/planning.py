@@ -292,6 +292,7 @@ class PlanRequester:
             cards=tuple(context.settings.pool.cards[number] for number in order),
             max_steps=context.most_steps,
             map_items=context.settings.limits.items,
+            plans=tuple(context.settings.plans.values()),
             loop_turns=context.settings.limits.turns,
             turns=turns,
             may_keep=self.may_keep,
