@@ -151,7 +151,7 @@ class Conductor(Worker):
             journal=journal,
             show_question=show_question,
             warm_prefix=warm_prefix,
-            plans={plan.name: plan for plan in (*plans, *planner.plans)},
+            plans={plan.name: plan for plan in (*plans, planner.saved) if plan is not None},
             labels=found,
         )
         check_settings(self._settings)

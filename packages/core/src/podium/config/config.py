@@ -62,6 +62,8 @@ class Variant:
     """Whether the one worker is sent each conversation unchanged, without a planner and a judge."""
     accept: Worker | None = None
     """Judges each answer."""
+    plan: SavedPlan | None = None
+    """The saved plan that answers each question, which has its arguments; see `FixedPlanner`."""
     direct: bool | str | None = None
     """See `Conductor`."""
     journal: Journal | None = None
@@ -163,7 +165,7 @@ class Config:
             self._sections.policy.to_policy()
         if not (variant.verbatim or self.is_hosted):
             with findings.collected():
-                planner = self.planner(variant.workers)
+                planner = FixedPlanner(variant.plan) if variant.plan else self.planner(variant.workers)
         with findings.collected():
             cache = self._cache()
         with findings.collected():

@@ -284,7 +284,7 @@ class FixedPlannerSection(PlannerTable):
 
     type: Literal["fixed"]
     plan: str
-    """File of the plan, relative to `podium.toml`; or a saved plan of `[plans]`: questions are arguments."""
+    """File of the plan, relative to `podium.toml`; or a plan of `[plans]`: the question is its arguments."""
     fallback: Fallback | None = None
     """Fallback planner, used if the fixed plan is invalid; the run is then partial."""
 
@@ -292,7 +292,7 @@ class FixedPlannerSection(PlannerTable):
 class AddedPlanner(PlannerTable, ABC):
     """Base class of the table `[planner]` with a type that another package adds.
 
-    The package has an entry point in the group `podium.planners`, with the name of the type.
+    An entry point in the group `podium.planners`, with the name of the type, refers to it.
     """
 
     fallback: Fallback | None = None

@@ -15,6 +15,7 @@ from podium.types.schemas import Form, check_schema
 from podium.types.scope import misfit
 from podium.types.steps import AnyStep, Block
 
+_PLAN = pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _NAME = pattern(r"[a-z_][a-z0-9_]{0,63}")
 REQUIRED: Final = object()
 """The default of a parameter that has none."""
@@ -64,6 +65,9 @@ class SavedPlan:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not _PLAN.fullmatch(self.name):
+            told = "write at most 64 letters, digits, - and _"
+            raise PlanInvalid("bad_args", f"the name of the plan is {self.name!r:.80}: {told}")
         for name, parameter in self.parameters.items():
             if name in RESERVED or not _NAME.fullmatch(name):
                 told = "write at most 64 small letters, digits and _, and no reserved name"

@@ -114,8 +114,8 @@ class Planner(ResourceGroup, ABC):
     """The spelling of its plans."""
     worker: Worker | None = None
     """The worker that the planner calls; `None` if it calls none."""
-    plans: tuple[SavedPlan, ...] = ()
-    """The saved plans that its own plans name, besides those of the conductor."""
+    saved: SavedPlan | None = None
+    """The saved plan that answers each question, without a call of the planner; `None` for none."""
     writes_workflows: bool = False
     """Whether its plans may have maps, conditions and blocks; it is then told how many calls are left."""
     reads_cards: bool = True
@@ -296,15 +296,15 @@ class FixedPlanner(Planner):
     reads_cards = False
 
     def __init__(self, plan: Plan | SavedPlan | str, *, spelling: Spelling = "rows") -> None:
-        self.plans = (plan,) if isinstance(plan, SavedPlan) else ()
+        self.saved = plan if isinstance(plan, SavedPlan) else None
         self._text = write_plan(plan, spelling) if isinstance(plan, Plan) else str(plan)
 
     async def plan(self, request: PlanRequest) -> AsyncGenerator[str | PlanText, None]:
         """Yield the plan, line by line."""
         text = self._text
-        for saved in self.plans:
-            args = saved.arguments_of(request.query[-1].text)
-            text = json.dumps({"plan": saved.name, "args": args}).replace("{{", r"\\{{")  # no references
+        if self.saved is not None:
+            args = self.saved.arguments_of(request.query[-1].text)
+            text = json.dumps({"plan": self.saved.name, "args": args}).replace("{{", r"\\{{")  # no references
         if request.stream:
             for line in text.splitlines(keepends=True):
                 yield line

@@ -121,8 +121,13 @@ def new_request(
     """Return the request for a new run."""
     given: dict[str, Any] = {**options}
     args = given.pop("args", None)
+    own = settings.planner.saved
     if isinstance(asked, SavedPlan):
         asked = asked.plan(asked.arguments(args or {}), settings.pool.names)
+    elif own is not None and not isinstance(asked, Plan):
+        said, _ = read_conversation(asked)
+        args = own.arguments_of(said[-1].text) if args is None else own.arguments(args)
+        asked = replace(own.plan(args, settings.pool.names), query=said)
     elif args is not None:
         raise ConfigError("args are given, and no saved plan: leave them out, or load a plan with load_plan")
     run_id = given.pop("run_id", None)
