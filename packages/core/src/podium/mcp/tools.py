@@ -189,8 +189,9 @@ class _Server(FastMCP[Any]):
         context = self.get_context()
         try:
             name, conductor = self.desk.find(context, None)
-            call = ToolCall(context=context, model=name, conductor=conductor, question="", labels=())
-            return await self.desk.run(call, plan.plan(plan.arguments(arguments), conductor.pool.names))
+            made, asked = plan.plan(plan.arguments(arguments), conductor.pool.names), json.dumps(arguments)
+            call = ToolCall(context=context, model=name, conductor=conductor, question=asked, labels=())
+            return await self.desk.run(call, replace(made, query=read_query(asked)))
         except Exception as error:  # noqa: BLE001 - the desk knows its exceptions
             return self.desk.failure(error)
 
