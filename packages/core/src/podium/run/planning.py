@@ -330,7 +330,7 @@ class PlanRequester:
                 for piece in batch:
                     for step in self._take(written, piece, reader):
                         if self.early is not None:
-                            self.early.add(*with_workers([step], lambda _, old: order[old]))
+                            self.early.add(*with_workers([step], order))
 
     def _take(self, written: PlannerCall, piece: object, reader: PlanReader) -> Sequence[AnyStep]:
         """Take a piece of the text, or the whole text; return the steps that the piece completes."""
