@@ -182,7 +182,7 @@ def check_plan(plan: Plan, settings: ConductorSettings, request: RunRequest) -> 
     limits = request.limits or settings.limits
     plan.check_types(settings.pool.forms)
     plan.check_sizes(limits.items, limits.turns)
-    if request.step_starter is not None:
+    if request.is_flat:
         plan.check_flat()
     for step in plan.calls:
         check_names(step.subtask, request.context, plan.item_names)
