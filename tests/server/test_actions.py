@@ -235,7 +235,7 @@ def done(client: httpx2.Client, run_id: str) -> dict[str, Any]:
 
 
 def test_approvals_of_actions(serve: Serve, upstream: ChatServer, http: Http, orders: Shop) -> None:
-    """An action waits at its arguments; each is decided on for itself, and the run goes on after each."""
+    """An action waits at its arguments; each is decided on for itself, and the run goes on after the last."""
     client = http(serve(models=orders.table + LATER))
     upstream.reply = planning(
         rows(REFUND, {**REFUND, "subtask": '{"order": 1018}'}, {**WRITE, "access": [0]})
@@ -243,6 +243,7 @@ def test_approvals_of_actions(serve: Serve, upstream: ChatServer, http: Http, or
     waiting = chat(client)
     error = waiting.json()["error"]
     assert (waiting.status_code, error["code"], orders.refunds) == (409, "waiting", [])
+    assert error["message"].endswith("/approve or /v1/runs/" + error["run_id"] + "/refuse")
     path = f"/runs/{error['run_id']}"
     shown = [
         (each["step"], each["worker"], each["asked"])
@@ -253,7 +254,8 @@ def test_approvals_of_actions(serve: Serve, upstream: ChatServer, http: Http, or
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (409, "not_waiting")
     assert client.post(f"{path}/approve", json={"action": 0, "why": "seen"}).status_code == 202
     run = done(client, error["run_id"])
-    assert (run["status"], orders.refunds, len(run["waits_for"]["actions"])) == ("waiting", [1017], 1)
+    assert (run["status"], orders.refunds, len(run["waits_for"]["actions"])) == ("waiting", [], 1)
+    assert run["problem"]["message"] == 'step 1 waits for approval: {"order": 1018}'
     client.post(f"{path}/refuse", json={"why": "not this one"}).raise_for_status()
     run = done(client, error["run_id"])
     assert (run["status"], run["answer"], orders.refunds) == ("partial", "the answer", [1017])
