@@ -4,6 +4,5 @@ from .context import (
     HostExit as HostExit,
     Pause as Pause,
     StepStarter as StepStarter,
-    pause as pause,
 )
 from .retry import OnFailure as OnFailure, Retry as Retry

@@ -35,7 +35,8 @@ from langchain_podium.response_format import ResponseFormat
 from langchain_podium.tracing import child_runs, thread_of, under
 from podium.conductor import Conductor
 from podium.errors import ConfigError
-from podium.execution import StepStarter, pause
+from podium.execution import StepStarter
+from podium.execution.context import pause
 from podium.hosts.continuation import session_run_id, undecided_run
 from podium.hosts.results import answered, text_answer
 from podium.journal import Journal
@@ -53,7 +54,7 @@ Partial = Literal["return", "raise"]
 
 _KEEP_SECONDS: Final = 5.0
 """Seconds that a cancelled node waits until its record is stored."""
-Approve = bool | Ask
+Approve = bool | Literal["plans", "actions"]
 """What waits at an interrupt: nothing, each plan (`True` or `plans`), or each action."""
 
 
@@ -91,7 +92,7 @@ class ConductorNodes:
                 told = " or ".join(get_args(kind))
                 raise ConfigError(f"{name} is {getattr(self, name)!r:.40}: it must be {told}")
 
-        if not isinstance(self.approve, bool) and self.approve not in get_args(Ask):
+        if not isinstance(self.approve, bool) and self.approve not in ("plans", "actions"):
             raise ConfigError(
                 f"approve is {self.approve!r:.40}: it must be True, False, 'plans' or 'actions'"
             )
