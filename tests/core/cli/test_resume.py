@@ -384,6 +384,7 @@ def test_replay_of_a_failed_run_fails_the_same(podium: Podium, config: Path, ser
         (("--subtask", "x"), "--step needs"),
         (("--step", "0", "--subtask", "x", "--edit"), "exclude each other"),
         (("--step", "9", "--subtask", "x"), "9"),
+        (("--step", "1.0", "--subtask", "x"), "there is no step 1.0: the steps are 0, 1"),
         (("--step", "0", "--worker", "nobody"), "the workers are thinker, speaker"),
         (("--plan", "missing.json"), "cannot be read"),
         (("--edit",), "the editor"),

@@ -276,6 +276,8 @@ def test_items_that_wait_for_approval(shown: Callable[..., str], journal: SqlJou
     assert "1 thinker 30 items of step 1: 30 calls, " in whole
     assert "2 block turn 2 of step 2: 4 calls, " in whole
     shown("decide", "flow", "approve", "--action", "4", code=2)
+    changed = ("--step", "2.0", "--subtask", "x")
+    assert "waits for a decision on items: a plan" in shown("decide", "flow", "approve", *changed, code=2)
     shown("decide", "flow", "approve", "--action", "2")
     shown("decide", "flow", "refuse", "--action", "1", "--why", "too many")
     result = ran(run, resumed=True)

@@ -15,7 +15,6 @@ from podium import (
     FunctionWorker,
     Limits,
     Plan,
-    SavedPlan,
     ScriptedWorker,
     load_plan,
     parse_plan,
@@ -24,7 +23,7 @@ from podium.config import load_config
 from podium.config.plans import plan_to_toml
 from podium.errors import ConfigError, PlanInvalid, PlannerError
 from podium.journal import SqlJournal
-from podium.plan_text import Parameter
+from podium.plan_text import Parameter, SavedPlan
 from podium.planners import FixedPlanner
 from podium.policy import Policy, Rule
 from podium.types import Event, Result, StepEnded

@@ -56,9 +56,7 @@ def test_a_saved_plan_is_a_model(reviews: Served, upstream: ChatServer, question
 
 def test_bad_arguments_are_errors_of_the_request(reviews: Served, upstream: ChatServer) -> None:
     """With the name and the remedy; nothing is called."""
-    with pytest.raises(
-        openai.BadRequestError, match="no parameter 'txt': did you mean 'text'"
-    ):
+    with pytest.raises(openai.BadRequestError, match="no parameter 'txt': did you mean 'text'"):
         ask(reviews, '{"txt": "it"}')
     assert upstream.calls == []
 

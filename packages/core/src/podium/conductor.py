@@ -374,7 +374,8 @@ class Conductor(Worker):
         state = fold((entry.event for entry in entries), nested)
         if state.started is None:
             raise JournalBroken("the record does not begin with the start of a run")
-        return await preview(settings, recorded_request(request, state.started), state, request.plan or plan)
+        request = recorded_request(request, state.started, settings)
+        return await preview(settings, request, state, request.plan or plan)
 
     async def decide(  # noqa: PLR0913 - one parameter for each fact of a decision
         self,
@@ -412,7 +413,7 @@ class Conductor(Worker):
                 exactly one of `approved` and `done` is given.
             RunUnknown: the journal has no run with this id.
             RunHeld: another process executes the run.
-            PlanForbidden: the policy does not allow the changed plan.
+            PlanError: the changed plan is invalid, or the policy does not allow it.
         """
         journal = journal_of(self._settings, journal)
         if (approved is None) == (done is None) or (done is not None and action is None):

@@ -158,7 +158,12 @@ NewPlan = Annotated[
     typer.Option("--plan", metavar="NAME|FILE", help="Replace the run's last plan with this one."),
 ]
 InEditor = Annotated[bool, typer.Option("--edit", help="Open the run's last plan in $EDITOR.")]
-Step = Annotated[int | None, typer.Option("--step", min=0, help="The step of the run's last plan to change.")]
+Step = Annotated[
+    str | None,
+    typer.Option(
+        "--step", metavar="STEP", help="The step of the run's last plan to change; in a block as in 3.0."
+    ),
+]
 Subtask = Annotated[str | None, typer.Option(metavar="TEXT", help="The step's new subtask.")]
 Worker = Annotated[str | None, typer.Option(metavar="NAME", help="The step's new worker.")]
 
@@ -219,7 +224,7 @@ class PlanChange:
     """A file with a new plan, or the name of a saved plan, which gets the arguments of the run."""
     edit: bool = False
     """Whether to open the plan in an editor."""
-    step: int | None = None
+    step: str | None = None
     """The step that gets a new subtask or worker."""
     subtask: str | None = None
     worker: str | None = None

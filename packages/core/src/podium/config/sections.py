@@ -290,10 +290,7 @@ class FixedPlannerSection(PlannerTable):
 
 
 class AddedPlanner(PlannerTable, ABC):
-    """Base class of the table `[planner]` with a type that another package adds.
-
-    An entry point in the group `podium.planners`, with the name of the type, refers to it.
-    """
+    """Base class of a table `[planner]` of another package, for an entry point in `podium.planners`."""
 
     fallback: Fallback | None = None
     """Fallback planner, used if this planner fails; the run is then partial."""

@@ -109,8 +109,18 @@ StepStarter = Callable[[ExternalScheduler], Awaitable[None]]
 steps.
 
 The run raises the exceptions of this function. Steps that the function does not start are cancelled. The
-function may raise `Pause` to postpone all steps; the run then ends after the running steps have ended.
+function may raise `Pause` to postpone all steps; the run then ends after the running steps have ended. Plans
+can have no maps, branches and blocks, unless the function is `pause`.
 """
+
+
+async def pause(_: ExternalScheduler) -> None:
+    """Postpone every round: a `StepStarter` for runs that continue later, perhaps without a host.
+
+    Raises:
+        Pause: always.
+    """
+    raise Pause
 
 
 Accept = Worker | Callable[[str, str], bool | str | Awaitable[bool | str]]
@@ -233,6 +243,11 @@ class RunRequest:
     """Whether to resume also a run that raised `RunDead`."""
     refresh: bool = False
     """Whether to run recorded steps again that lacked an input which exists now."""
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether a host starts the steps, so that plans can have no maps, branches and blocks."""
+        return self.step_starter not in (None, pause)
 
 
 @dataclass(frozen=True, slots=True)

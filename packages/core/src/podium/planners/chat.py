@@ -262,7 +262,7 @@ class ChatPlanner(Planner):
             spelling is not `rows`. Decoding is then not constrained, because grammars of plans have no
             reasons.
         workflows: explain typed outputs, maps, conditions, blocks and loops to the model, and let it write
-            them. Plans in `lists` cannot have them.
+            them, unless a host starts the steps. Plans in `lists` cannot have them.
         constrain: use constrained decoding if the server supports it.
         sampling: the sampling settings; `None` means the worker's.
 
@@ -311,7 +311,8 @@ class ChatPlanner(Planner):
         task = fill(
             "conductor",
             sees=_SEES[request.shows_question],
-            spelling=fill(spelling) + (_workflows(spelling, request) if self.writes_workflows else ""),
+            spelling=fill(spelling)
+            + (_workflows(spelling, request) if self._tells_workflows(request) else ""),
             examples=_examples(
                 spelling, len(request.cards), steps, count=self._examples, reasons=self._reasons
             ),
@@ -352,6 +353,9 @@ class ChatPlanner(Planner):
             stream=request.stream,
         )
 
+    def _tells_workflows(self, request: PlanRequest) -> bool:
+        return self.writes_workflows and not request.is_flat
+
     def _whole(self, completion: Completion, asked: Request) -> PlanText:
         price, usage, cost = self.worker.card.price, completion.usage, completion.cost
         if self.worker.uses_tokens and completion.uses_tokens and (cost is None or usage != Usage()):
@@ -369,7 +373,11 @@ class ChatPlanner(Planner):
         # its steps (rows with 20 workers: 1.5 kB at 5 steps, 29 kB at 32).
         size, steps = len(request.cards), request.asked_steps
         plans = [plan.name for plan in request.plans]
-        also: dict[str, Any] = {"keep": request.may_keep, "workflows": self.writes_workflows, "plans": plans}
+        also: dict[str, Any] = {
+            "keep": request.may_keep,
+            "workflows": self._tells_workflows(request),
+            "plans": plans,
+        }
         constraint = None
         if "grammar" in kinds:  # only a grammar can restrict access lists to earlier steps
             constraint = Constraint("grammar", plan_grammar(self.spelling, size, steps, **also))

@@ -296,6 +296,7 @@ class PlanRequester:
             loop_turns=context.settings.limits.turns,
             turns=turns,
             may_keep=self.may_keep,
+            is_flat=context.request.is_flat,
             shows_question=context.shows_question,
             fills=tuple(place for place, number in enumerate(order) if not workers[number].reads_prose),
             acts=tuple(place for place, number in enumerate(order) if context.settings.acts(number)),
@@ -331,7 +332,7 @@ class PlanRequester:
                 for piece in batch:
                     for step in self._take(written, piece, reader):
                         if self.early is not None:
-                            self.early.add(*with_workers([step], lambda _, old: order[old]))
+                            self.early.add(*with_workers([step], order))
 
     def _take(self, written: PlannerCall, piece: object, reader: PlanReader) -> Sequence[AnyStep]:
         """Take a piece of the text, or the whole text; return the steps that the piece completes."""
@@ -372,7 +373,9 @@ class PlanRequester:
             raise PlanInvalid("nothing_to_keep", message)
         context = self.context
         cards, previous = context.settings.pool.cards, context.previous.labels
-        plan = checked_plan(plan, context.settings, context.request, previous=bool(context.previous.visible))
+        if plan.steps:
+            has_previous = bool(context.previous.visible)
+            plan = checked_plan(plan, context.settings, context.request, previous=has_previous)
         checked = context.policy.check(plan, cards, context.labels, previous)
         if checked is not plan:
             written.changed = checked.why

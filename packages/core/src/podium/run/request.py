@@ -209,7 +209,7 @@ def checked_plan(
     plan.fit(len(pool), limits.plan_steps, previous=previous)
     plan.check_types(settings.pool.forms)
     plan.check_sizes(limits.items, limits.turns)
-    if request.step_starter is not None:
+    if request.is_flat:
         plan.check_flat()
     for step in plan.calls:
         check_names(step.subtask, request.context, plan.item_names)

@@ -30,7 +30,7 @@ from podium.planners.planner import Turn
 from podium.policy.policy import Ask
 from podium.policy.rules import after
 from podium.prompts.prompt import shown_step
-from podium.run.approval import PAUSED, AcceptanceCheck, request_approval
+from podium.run.approval import PAUSED, AcceptanceCheck, request_approval, waiting
 from podium.run.forecast import remember
 from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, order_of, planned_by
 from podium.run_state.actions import remedy, undecided_problem
@@ -45,8 +45,6 @@ from podium.workers.worker import Worker
 _CHANGED = PlannedBy("user", "the plan was changed in its approval")
 FALLBACK = "planner_fallback"
 """Problem code: the fallback planner wrote a plan."""
-_MOST_TOLD = 3
-"""The number of steps that wait for an approval and are told."""
 BETTER = "the planner may improve the answer of its plan"
 
 
@@ -256,9 +254,7 @@ class Rounds:
         elif execution.broke is not None:
             raise execution.broke
         elif execution.waits:
-            waits = [each.message for _, each in sorted(execution.waits.items())]
-            more = [f"and {len(waits) - _MOST_TOLD} more wait"] if len(waits) > _MOST_TOLD else []
-            problem = Problem(WAITING, "; ".join([*waits[:_MOST_TOLD], *more]))
+            problem = waiting([each.message for _, each in sorted(execution.waits.items())])
         if problem is not None:
             self.problem, self._stopped = problem, True
 

@@ -174,10 +174,18 @@ class Plan:
         """All steps, first those of the plan in order, and then those of blocks."""
         return Outline(self.steps).places()
 
-    def with_worker(self, path: Sequence[int], worker: int) -> Self:
-        """Return the plan with another worker for the step at a path of its outline."""
-        at = tuple(path)
-        return replace(self, steps=with_workers(self.steps, lambda each, old: worker if each == at else old))
+    def with_step(self, path: Sequence[int], step: AnyStep) -> Self:
+        """Return the plan with another step at a path of its outline."""
+
+        def changed(steps: Sequence[AnyStep], path: Sequence[int]) -> tuple[AnyStep, ...]:
+            at, new = path[0], step
+            if len(path) > 1:
+                around = steps[at]
+                assert isinstance(around, Block)
+                new = replace(around, steps=changed(around.steps, path[1:]))
+            return (*steps[:at], new, *steps[at + 1 :])
+
+        return replace(self, steps=changed(self.steps, path))
 
     @property
     def answers(self) -> tuple[int, ...]:
@@ -270,7 +278,7 @@ class Plan:
 
     def renumbered(self, workers: Sequence[int]) -> Self:
         """Return the plan with worker `i` replaced by `workers[i]`."""
-        return replace(self, steps=with_workers(self.steps, lambda _, old: workers[old]))
+        return replace(self, steps=with_workers(self.steps, workers))
 
     def to_json(self, workers: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the plan as plain JSON data, with the version of its schema.

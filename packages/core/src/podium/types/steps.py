@@ -410,17 +410,14 @@ def _numbered(step: AnyStep, own: Callable[[int], int] | None, outer: Callable[[
     return replace(step, steps=inner, until=until, args=args, **facts)
 
 
-def with_workers(
-    steps: Sequence[AnyStep], new: Callable[[tuple[int, ...], int], int], path: tuple[int, ...] = ()
-) -> tuple[AnyStep, ...]:
-    """Return steps with `new` applied to the path and the worker of each call, also inside of blocks."""
+def with_workers(steps: Iterable[AnyStep], new: Sequence[int]) -> tuple[AnyStep, ...]:
+    """Return steps with worker `i` replaced by `new[i]`, also inside of blocks."""
     found: list[AnyStep] = []
-    for index, step in enumerate(steps):
-        at = (*path, index)
+    for step in steps:
         if isinstance(step, Block):
-            found.append(replace(step, steps=with_workers(step.steps, new, at)))
+            found.append(replace(step, steps=with_workers(step.steps, new)))
         else:
-            found.append(replace(step, worker=new(at, step.worker)))
+            found.append(replace(step, worker=new[step.worker]))
     return tuple(found)
 
 
