@@ -93,9 +93,9 @@ class Need:
         return self.card.price.most(1, 0) if self.card is not None and self.card.price is not None else 0.0
 
     def _reading(self, read: int, seen: int) -> Spend:
-        least, cost = self.least, self.least.cost
-        if cost is not None and self.card is not None and self.card.price is not None and self.most:
-            cost = self.card.price.most(read + seen, least.output_tokens)
+        least, cost, card = self.least, self.least.cost, self.card
+        if cost is not None and card is not None and card.price is not None and self.most:
+            cost = cost if card.most_cost is not None else card.price.most(read + seen, least.output_tokens)
         return Spend(least.calls, read + seen, least.output_tokens, cost)
 
     @property

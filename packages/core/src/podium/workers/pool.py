@@ -125,8 +125,9 @@ class Overlong:
 
 
 def unpriced(cards: Iterable[Card | None]) -> tuple[str, ...]:
-    """Return the names of the cards without a price, in alphabetical order; `None` is ignored."""
-    return tuple(sorted({card.name for card in cards if card is not None and card.price is None}))
+    """Return the names of the cards without a price and a maximum, in alphabetical order."""
+    unknown = [card for card in cards if card is not None and card.price is None and card.most_cost is None]
+    return tuple(sorted({card.name for card in unknown}))
 
 
 def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:
@@ -137,7 +138,7 @@ def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:
         raise ConfigError(
             f"the cost is limited to ${limits.cost:g} (Limits.cost), and the price of "
             f"{', '.join(map(repr, unknown))} is unknown: set its `price` (0 if it costs nothing), "
-            "or set Limits.unpriced, the assumed cost of such a call in USD"
+            "or the `most_cost` of a call, or set Limits.unpriced, the assumed cost of such a call in USD"
         )
 
 
