@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel
 
 from podium.conductor import CARD, Conductor
+from podium.config.section import price_of
 from podium.config.sections import (
     A2aSection,
     AddedPlanner,
     CalculatorSection,
     ChatPlannerSection,
     ChatSection,
+    CommandSection,
     DocumentsSection,
     FixedPlannerSection,
     GatherSection,
@@ -23,7 +25,6 @@ from podium.config.sections import (
     RulePlannerSection,
     Sections,
     SingleSection,
-    price_of,
 )
 from podium.config.source import Findings, KeyPath, Source, read_text, why_unreadable
 from podium.errors import ConfigError
@@ -36,6 +37,7 @@ from podium.planners.chat import ChatPlanner
 from podium.planners.planner import CachedPlanner, FixedPlanner, Planner
 from podium.planners.rule import RulePlanner
 from podium.policy import Policy
+from podium.workers.command import CommandWorker
 from podium.workers.offline import Calculator, Documents
 from podium.workers.openai.chat import ChatWorker
 from podium.workers.openai.endpoint import Endpoint
@@ -91,8 +93,9 @@ ModelSection = ChatSection | ChatPlannerSection | HostedSection
 _ALL_PARTS = ("image_url", "input_audio", "file")
 _OF_PLACE = {"off", "path", "url", "url_env"}
 """Keys of `[journal]` that define its place."""
-_OF_CARD = {"description", "context_window", "parts", "labels", "concurrency", "free_errors"}
+_OF_CARD = {"description", "context_window", "parts", "labels", "concurrency", "free_errors", "most_cost"}
 """Keys of a worker that its card has."""
+_OF_COMMAND = {"preset", "command", "worktree", "acts"}
 _OF_CHAT_PLANNER = {"spelling", "show", "examples", "reasons", "workflows", "constrain"}
 
 
@@ -273,12 +276,18 @@ class Config:
         return self._workers[name]
 
     def _new_worker(self, name: str, section: SingleSection) -> Worker:
+        facts = {key: value for key, value in section if key in _OF_CARD}
         if isinstance(section, ChatSection):
-            facts = {key: value for key, value in section if key in _OF_CARD}
             return self._chat_worker(section, ("workers", name), name, **facts)
         headers = self._headers(name, section) if isinstance(section, A2aSection) else {}
+        env = self._env(name, section) if isinstance(section, CommandSection) else {}
         with self._source.at("workers", name):
             match section:
+                case CommandSection():
+                    facts |= {"labels": frozenset(section.labels), "price": price_of(section.price)}
+                    card, where = Card(name=name, **facts), self._source.near(section.folder)
+                    settings = {key: value for key, value in section if key in _OF_COMMAND}
+                    return CommandWorker(folder=where, card=card, env=env, **settings)
                 case A2aSection():
                     from podium.a2a import RemoteAgent  # noqa: PLC0415 - jsonschema is slow to import
 
@@ -317,12 +326,11 @@ class Config:
 
         section = self._sections.workers[name]
         assert isinstance(section, McpSection)
-        given = self._variables(name, "env_from", {variable: variable for variable in section.env_from})
-        headers = self._headers(name, section)
+        env, headers = self._env(name, section), self._headers(name, section)
         with self._source.at("workers", name):
             transport: Stdio | StreamableHttp
             if section.url is None:
-                folder, env = self._source.near(section.folder or ""), {**section.env, **given}
+                folder = self._source.near(section.folder or "")
                 transport = Stdio(section.command or "", section.args, env=env, folder=folder)
             else:
                 transport = StreamableHttp(section.url, headers)
@@ -469,6 +477,10 @@ class Config:
 
     def _headers(self, name: str, section: McpSection | A2aSection) -> dict[str, str]:
         return {**section.headers, **self._variables(name, "headers_env", section.headers_env)}
+
+    def _env(self, name: str, section: McpSection | CommandSection) -> dict[str, str]:
+        named = {variable: variable for variable in section.env_from}
+        return {**section.env, **self._variables(name, "env_from", named)}
 
     def _variables(self, name: str, key: str, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the values of the environment variables that a key of a worker names, by the same keys."""
