@@ -124,19 +124,19 @@ class _Output:
     async def read(self, process: Process) -> None:
         """Read until the end; a process that writes too much is killed."""
         assert process.stdout is not None
-        line = bytearray()
+        line = b""
         async for chunk in process.stdout:
-            *lines, rest = chunk.split(b"\n")
+            *lines, line = (line + chunk).split(b"\n") if self._keeps else (chunk, b"")
             for each in lines:
-                self._keep(line + each + b"\n")
-                line.clear()
-            line += rest
+                self._keep(each)
             if len(self.kept) + len(line) > MOST_BYTES:
                 self.is_too_long = True
                 _signal(process, signal.SIGKILL)
                 return
         self._keep(line)
 
-    def _keep(self, line: bytes | bytearray) -> None:
-        if not self._keeps or any(part in line for part in self._keeps):
+    def _keep(self, line: bytes) -> None:
+        if not self._keeps:
             self.kept += line
+        elif any(part in line for part in self._keeps):
+            self.kept += line + b"\n"
