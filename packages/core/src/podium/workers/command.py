@@ -9,9 +9,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Literal
+from typing import Literal, get_args
 from uuid import uuid4
 
 import anyio
@@ -21,7 +22,9 @@ from podium.errors import (
     AnswerTooLong,
     ConfigError,
     WorkerBroken,
+    WorkerError,
     WorkerRefused,
+    install_hint,
 )
 from podium.secrets import Boundary, register
 from podium.types.messages import Completion, Constraint, prompt_text, storable
@@ -29,7 +32,7 @@ from podium.types.references import compact
 from podium.usage import Usage
 from podium.workers.openai.chat import is_strict
 from podium.workers.openai.errors import quoted
-from podium.workers.process import MOST_BYTES, Ended, started, talk
+from podium.workers.process import MOST_BYTES, Ended, Report, started, talk
 from podium.workers.worker import FREE, Caller, Card, Request, Worker
 
 _LOG = logging.getLogger("podium.command")
@@ -40,24 +43,11 @@ _GIT_SECONDS = 60.0
 _AS_PODIUM = ("-c", "user.name=Podium", "-c", "user.email=podium@localhost", "-c", "commit.gpgSign=false")
 
 
-@dataclass(frozen=True, slots=True)
-class _Report:
-    """What a program says of its work."""
-
-    text: str = ""
-    usage: Usage | None = None
-    cost: float | None = None
-    fault: str = ""
-    """Why it failed; empty if it did not."""
-    denied: str = ""
-    """The tools that it was not permitted to use."""
+def _read_text(output: str) -> Report:
+    return Report(output.strip())
 
 
-def _read_text(output: str) -> _Report:
-    return _Report(output.strip())
-
-
-def _read_claude(output: str) -> _Report:
+def _read_claude(output: str) -> Report:
     told = json.loads(output)
     told = told[-1] if isinstance(told, list) else told  # with `verbose` in its settings
     models = told["modelUsage"].values()  # `usage` lacks the calls of subagents
@@ -73,10 +63,10 @@ def _read_claude(output: str) -> _Report:
         text = compact(told["structured_output"])
     fault = "; ".join(told.get("errors", ())) or text or told["subtype"] if told["is_error"] else ""
     denied = {each["tool_name"] for each in told["permission_denials"]}
-    return _Report(text, usage, told["total_cost_usd"], fault, ", ".join(sorted(denied)))
+    return Report(text, usage, told["total_cost_usd"], fault, ", ".join(sorted(denied)))
 
 
-def _read_codex(output: str) -> _Report:
+def _read_codex(output: str) -> Report:
     text = fault = ""
     usage = None
     for line in output.splitlines():
@@ -90,10 +80,10 @@ def _read_codex(output: str) -> _Report:
                 )
             case {"type": "turn.failed", "error": {"message": str(fault)}}:
                 pass
-    return _Report(text, usage, fault=fault)
+    return Report(text, usage, fault=fault)
 
 
-def _read_gemini(output: str) -> _Report:
+def _read_gemini(output: str) -> Report:
     told = json.loads(output)
     tokens = [model["tokens"] for model in told["stats"]["models"].values()]
     thoughts = sum(each["thoughts"] for each in tokens)
@@ -103,7 +93,7 @@ def _read_gemini(output: str) -> _Report:
         sum(each["cached"] for each in tokens),
         thoughts,
     )
-    return _Report(told["response"], usage)
+    return Report(told["response"], usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +112,11 @@ class _Preset:
     """The option with a JSON schema."""
     keeps: tuple[bytes, ...] = ()
     """Parts of the lines of its output that are read; empty for all lines."""
-    read: Callable[[str], _Report] = _read_text
+    read: Callable[[str], Report] = _read_text
 
 
-Preset = Literal["claude", "codex", "gemini"]
-"""A coding agent whose options and reports `CommandWorker` knows."""
+Preset = Literal["claude", "codex", "gemini", "acp"]
+"""A coding agent whose options and reports `CommandWorker` knows, or any that speaks ACP."""
 _PRESETS: Mapping[str | None, _Preset] = {
     None: _Preset(),
     "claude": _Preset(
@@ -154,6 +144,7 @@ _PRESETS: Mapping[str | None, _Preset] = {
         ("plan", "auto_edit"),
         read=_read_gemini,
     ),
+    "acp": _Preset(),
 }
 
 
@@ -167,7 +158,8 @@ class CommandWorker(Worker):
         command: the program and its arguments. For a preset, the default is its program; Podium adds the
             options for JSON reports, permissions, the maximum cost and the schema of the output.
         preset: the coding agent that the program is: `claude` (Claude Code), `codex` or `gemini` (Gemini
-            CLI). `None` means any program that writes its answer to stdout.
+            CLI). `acp` means any agent that speaks the Agent Client Protocol; if it asks for a permission,
+            Podium gives it if the worker acts. `None` means any program that writes its answer to stdout.
         folder: the working folder.
         card: the worker's card. `Card.most_cost` is required with a price; `claude` also keeps to it.
         worktree: whether each call has its own git worktree, of the folder's `HEAD`, beside the repository.
@@ -195,8 +187,11 @@ class CommandWorker(Worker):
     ) -> None:
         name = card.name
         if preset not in _PRESETS:
-            raise ConfigError(f"worker {name!r}: preset {preset!r} is unknown: use claude, codex or gemini")
-        if preset is None and not command:
+            known = ", ".join(get_args(Preset))
+            raise ConfigError(f"worker {name!r}: preset {preset!r} is unknown: use one of {known}")
+        if preset == "acp" and find_spec("acp") is None:
+            raise ConfigError(f"ACP needs agent-client-protocol: {install_hint('core[acp]')}")
+        if not (command or _PRESETS[preset].command):
             raise ConfigError(f"worker {name!r} has no command: name the program, or a preset")
         if not Path(folder).is_dir():
             raise ConfigError(f"worker {name!r}: the folder {folder} does not exist")
@@ -229,29 +224,42 @@ class CommandWorker(Worker):
         """
         env = {name: os.environ[name] for name in _PASSED if name in os.environ} | self._env
         tree = await _Worktree.added(self._folder, request.caller, env) if self._has_worktree else None
-        ended, kept = None, ""
+        kept = ""
         try:
-            ended = await self._run(request, self._folder if tree is None else tree.folder, env)
-        finally:
+            report = await self._run(request, self._folder if tree is None else tree.folder, env)
+        except BaseException as error:
             with anyio.CancelScope(shield=True):
                 kept = "" if tree is None else await tree.leave()
-            if kept and ended is None:
+            if kept and isinstance(error, WorkerError):
+                error.args = (f"{error}; {kept}",)
+            elif kept:
                 _LOG.warning("the call of worker %r was stopped: %s", self.card.name, kept)
-        completion = self._completion(ended, kept, request.sampling.constraint)
+            raise
+        if tree is not None:
+            with anyio.CancelScope(shield=True):
+                kept = await tree.leave()
+        text = storable(report.text)
+        if kept and request.sampling.constraint is None and text.strip():
+            text = f"{text}\n\n({kept[0].upper()}{kept[1:]}.)"
+        missing = f"it was not permitted to use {report.denied}" if report.denied and self.acts else None
         if request.stream:
-            yield completion.text
-        yield completion
+            yield text
+        yield Completion(text, usage=report.usage or Usage(), cost=report.cost, missing=missing)
 
-    async def _run(self, request: Request, folder: Path, env: Mapping[str, str]) -> Ended:
-        prompt, constraint = prompt_text(request.messages), request.sampling.constraint
+    async def _run(self, request: Request, folder: Path, env: Mapping[str, str]) -> Report:
+        """Start the program, and return its report."""
+        prompt, constraint, who = prompt_text(request.messages), request.sampling.constraint, self.card.name
         with ExitStack() as files:
             command = [*self._arguments(), *self._schema_options(constraint, files)]
             if constraint is not None and self._preset.schema not in command:
-                prompt += (
-                    f"\n\nAnswer only with JSON that fits this JSON schema:\n{compact(constraint.value)}"
-                )
-            async with started(command, folder, env, self.card.name) as process:
-                return await talk(process, prompt, self._preset.keeps)
+                schema = compact(constraint.value)
+                prompt += f"\n\nAnswer only with JSON that fits this JSON schema:\n{schema}"
+            async with started(command, folder, env, who) as process:
+                if self._preset is _PRESETS["acp"]:
+                    from podium.workers.acp import converse  # noqa: PLC0415 - the SDK may not be installed
+
+                    return await converse(process, prompt, folder, who, may_act=self.acts)
+                return self._report(await talk(process, prompt, self._preset.keeps))
 
     def _arguments(self) -> list[str]:
         """Return the program and its arguments, without those of the request."""
@@ -278,34 +286,29 @@ class CommandWorker(Worker):
         file.flush()
         return [option, file.name]
 
-    def _completion(self, ended: Ended, kept: str, constraint: Constraint | None) -> Completion:
-        """Return the answer of a process that has ended, or raise the error."""
-        who, where = f"worker {self.card.name!r}", f"; {kept}" if kept else ""
+    def _report(self, ended: Ended) -> Report:
+        """Return the report of a process that has ended, or raise the error."""
+        who, said = f"worker {self.card.name!r}", f": {quoted(ended.errors)}" if ended.errors else ""
         if ended.is_too_long:
-            told = f"{who} wrote more than {MOST_BYTES:,} bytes to its standard output{where}"
+            told = f"{who} wrote more than {MOST_BYTES:,} bytes to its standard output"
             raise AnswerTooLong(told, maybe_paid=True)
-        said = f": {quoted(ended.errors)}" if ended.errors else ""
         if ended.code < 0:
-            raise WorkerBroken(f"{who} was killed by signal {-ended.code}{said}{where}", maybe_paid=True)
-        report = _Report()
+            raise WorkerBroken(f"{who} was killed by signal {-ended.code}{said}", maybe_paid=True)
+        report = Report()
         if ended.code == 0 or ended.output.startswith(("{", "[")):
             broken = partial(WorkerBroken, maybe_paid=True)
-            with Boundary(f"reading the report of {who}{where}", broken, is_library=True):
+            with Boundary(f"reading the report of {who}", broken, is_library=True):
                 report = self._preset.read(ended.output)
         if ended.code or report.fault:
             said = f": {quoted(report.fault)}" if report.fault else said
             is_free = report.usage == Usage()
             raise AgentFailed(
-                f"{who} failed with exit code {ended.code}{said}{where}",
+                f"{who} failed with exit code {ended.code}{said}",
                 maybe_paid=not is_free,
                 usage=None if is_free else report.usage,
                 cost=report.cost,
             )
-        text = storable(report.text)
-        if kept and constraint is None and text.strip():
-            text = f"{text}\n\n({kept[0].upper()}{kept[1:]}.)"
-        missing = f"it was not permitted to use {report.denied}" if report.denied and self.acts else None
-        return Completion(text, usage=report.usage or Usage(), cost=report.cost, missing=missing)
+        return report
 
 
 class _GitFailed(Exception):

@@ -12,6 +12,7 @@ import anyio
 from anyio.abc import Process
 
 from podium.errors import WorkerRefused
+from podium.usage import Usage
 
 MOST_BYTES = 16 * 2**20
 """Maximum bytes of a process's output, without the lines that are not read."""
@@ -25,6 +26,19 @@ _TIED = (
     '{ trap "" TERM; cat "$0"; kill -TERM 0; sleep 5; kill -KILL 0; } </dev/null >/dev/null 2>&1 & exec "$@"',
 )
 """Starts a program whose group ends when the other end of the pipe `$0` is closed, also by a SIGKILL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a program says of its work."""
+
+    text: str = ""
+    usage: Usage | None = None
+    cost: float | None = None
+    fault: str = ""
+    """Why it failed; empty if it did not."""
+    denied: str = ""
+    """The tools that it was not permitted to use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +105,7 @@ async def talk(process: Process, prompt: str, keeps: Sequence[bytes] = ()) -> En
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_write, process, prompt)
         tasks.start_soon(output.read, process)
-        tasks.start_soon(_read_tail, process, errors)
+        tasks.start_soon(read_tail, process, errors)
         code = await process.wait()
         _signal(process, signal.SIGKILL)  # what it left behind, which may hold the streams open
         tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_SECONDS
@@ -106,7 +120,8 @@ async def _write(process: Process, prompt: str) -> None:
     await process.stdin.aclose()
 
 
-async def _read_tail(process: Process, tail: bytearray) -> None:
+async def read_tail(process: Process, tail: bytearray) -> None:
+    """Read stderr, and keep its end."""
     assert process.stderr is not None
     async for chunk in process.stderr:
         tail += chunk
