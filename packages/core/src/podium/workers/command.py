@@ -149,10 +149,11 @@ _PRESETS: Mapping[str | None, _Preset] = {
 
 
 class CommandWorker(Worker):
-    """Runs a coding agent, or another program, for each call, and returns what it says.
+    """Runs a coding agent, or another program, for each call, and returns its answer.
 
     The prompt is the program's stdin. The program gets `PATH`, `HOME`, `LANG` and `TMPDIR` of Podium's
-    environment, and `env`. Its process group ends with the call, and with Podium.
+    environment, and `env`. Its process group ends with the call, and with Podium. This needs a
+    POSIX system.
 
     Args:
         command: the program and its arguments. For a preset, the default is its program; Podium adds the
@@ -268,7 +269,7 @@ class CommandWorker(Worker):
         found = [program, *preset.command[1:], *given, *preset.options]
         if preset.modes and not any(option.partition("=")[0] in preset.modes for option in given):
             found += [preset.modes[0], preset.permissions[self.acts]]
-        if preset.budget and most is not None:
+        if preset.budget and most:
             found += [preset.budget, f"{most:f}"]
         return found
 

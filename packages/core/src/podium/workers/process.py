@@ -79,12 +79,12 @@ async def started(
 
 
 async def _end(process: Process) -> None:
-    """End a process group: SIGTERM, and SIGKILL for what is left after a while."""
+    """End the group of a process that runs: SIGTERM, and SIGKILL for what is left after a while."""
     if process.returncode is None:
         _signal(process, signal.SIGTERM)
         with anyio.move_on_after(_GRACE_SECONDS):
             await process.wait()
-    _signal(process, signal.SIGKILL)
+        _signal(process, signal.SIGKILL)
     await process.aclose()
 
 
