@@ -138,7 +138,7 @@ def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:
         raise ConfigError(
             f"the cost is limited to ${limits.cost:g} (Limits.cost), and the price of "
             f"{', '.join(map(repr, unknown))} is unknown: set its `price` (0 if it costs nothing), "
-            "or the `most_cost` of a call, or set Limits.unpriced, the assumed cost of such a call in USD"
+            "`most_cost` for a coding agent, or set Limits.unpriced, the assumed cost of such a call in USD"
         )
 
 
