@@ -90,13 +90,16 @@ class Need:
     @property
     def reads(self) -> float:
         """USD for one more token of its prompt."""
-        return self.card.price.most(1, 0) if self.card is not None and self.card.price is not None else 0.0
+        card = self.card
+        if card is None or card.price is None or card.most_cost is not None:
+            return 0.0
+        return card.price.most(1, 0)
 
     def _reading(self, read: int, seen: int) -> Spend:
-        least, cost, card = self.least, self.least.cost, self.card
-        if cost is not None and card is not None and card.price is not None and self.most:
-            cost = cost if card.most_cost is not None else card.price.most(read + seen, least.output_tokens)
-        return Spend(least.calls, read + seen, least.output_tokens, cost)
+        least, known = self.least, None
+        if self.least.cost is not None and self.card is not None and self.most:
+            known = self.card.most(read + seen, least.output_tokens)
+        return Spend(least.calls, read + seen, least.output_tokens, least.cost if known is None else known)
 
     @property
     def later(self) -> "Need":

@@ -119,15 +119,14 @@ class Overlong:
         written, cost = 0 if card is None else self._most.get(card.name, 0), worst.cost
         if card is None or not 0 < worst.output_tokens < written:
             return worst
-        if cost is not None and card.price is not None:
-            cost = max(cost, card.price.most(worst.input_tokens, written))
+        if cost is not None:
+            cost = max(cost, card.most(worst.input_tokens, written) or 0.0)
         return replace(worst, output_tokens=written, cost=cost)
 
 
 def unpriced(cards: Iterable[Card | None]) -> tuple[str, ...]:
     """Return the names of the cards without a price and a maximum, in alphabetical order."""
-    unknown = [card for card in cards if card is not None and card.price is None and card.most_cost is None]
-    return tuple(sorted({card.name for card in unknown}))
+    return tuple(sorted({card.name for card in cards if card is not None and card.most(0, 0) is None}))
 
 
 def check_prices(limits: Limits, cards: Iterable[Card | None]) -> None:

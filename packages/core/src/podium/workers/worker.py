@@ -223,6 +223,12 @@ class Card:
             except PlanInvalid as error:
                 raise ConfigError(f"worker {self.name!r}: {error}") from error
 
+    def most(self, input_tokens: int, output_tokens: int) -> float | None:
+        """Return the maximum cost in USD of a call with up to so many tokens; `None` if it is unknown."""
+        if self.most_cost is not None or self.price is None:
+            return self.most_cost
+        return self.price.most(input_tokens, output_tokens)
+
     @property
     def form(self) -> Form | None:
         """The form of its outputs; `None` for any text."""
@@ -407,14 +413,12 @@ class Worker(ResourceGroup, ABC):
             request: the call.
             answer_tokens: the assumed length of an answer, if the request and the worker set no limit.
         """
-        price, most = self.card.price, self.card.most_cost
+        card = self.card
         if not self.uses_tokens:
-            return Spend(1, cost=0.0 if price is not None else most)
+            return Spend(1, cost=card.most_cost if card.price is None else 0.0)
         read = most_tokens(request.messages, request.sampling.constraint, request.tools)
         written = request.sampling.max_tokens or self.max_tokens or answer_tokens
-        if most is None and price is not None:
-            most = price.most(read, written)
-        return Spend(1, read, written, most)
+        return Spend(1, read, written, card.most(read, written))
 
 
 def is_free(error: object, card: Card | None) -> bool:
