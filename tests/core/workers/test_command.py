@@ -270,3 +270,12 @@ async def test_the_most_that_a_call_costs_is_reserved(tmp_path: Path) -> None:
     ended = await Conductor(plan, [worker], limits=limits).run("x")
     assert ended.problem is not None
     assert (ended.status, ended.problem.code) == ("failed", LimitExceeded.code)
+
+
+@pytest.mark.anyio
+async def test_a_map_of_agents_waits_for_what_is_reserved(tmp_path: Path) -> None:
+    """Two of four calls at once fit the limit; the real costs are much lower."""
+    plan = FixedPlanner('{"steps": [{"worker": 0, "subtask": "Go {{index}}.", "access": [], "each": 4}]}')
+    worker = agent("claude", REPORTS["claude"], 0, tmp_path, most_cost=1.0)
+    ended = await Conductor(plan, [worker], limits=Limits(cost=2.5)).run("x")
+    assert (ended.status, ended.cost) == ("ok", pytest.approx(4 * 0.01162))

@@ -74,8 +74,9 @@ class Need:
 
     @property
     def floor(self) -> Spend:
-        """The call as it is expected, with the shortest answer."""
-        return self._reading(self.expected, self.seen)
+        """The call as it is expected, with the shortest answer; an agent may cost nearly nothing."""
+        floor = self._reading(self.expected, self.seen)
+        return floor if self.card is None or self.card.most_cost is None else replace(floor, cost=0.0)
 
     @property
     def floors(self) -> Spend:
