@@ -160,6 +160,7 @@ def working_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)
 def test_two_agents_change_a_repository_until_its_tests_pass(npm_programs: Path, tmp_path: Path) -> None:
     """Podium is killed twice: what had ended is not repeated, and no agent outlives it."""
     repository = tmp_path / "repository"
