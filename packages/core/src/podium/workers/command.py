@@ -139,7 +139,7 @@ _PRESETS: Mapping[str | None, _Preset] = {
     ),
     "gemini": _Preset(
         ("gemini",),
-        ("--output-format", "json"),
+        ("--output-format", "json", "--skip-trust"),
         ("--approval-mode", "--yolo", "-y"),
         ("plan", "auto_edit"),
         read=_read_gemini,
