@@ -241,7 +241,10 @@ def test_settings_are_named_as_in_the_config(podium: Podium, config: Path, serve
     result = podium("run", "What is it?", "--max-cost", "1")
     assert result.exit_code == 2
     assert "the cost is limited to $1 ([limits] cost), and the price of 'speaker', 'thinker'" in result.stderr
-    assert "set its `price` (0 if it costs nothing), or set [limits] unpriced" in result.stderr
+    remedy = (
+        "set its `price` (0 if it costs nothing), `most_cost` for a coding agent, or set [limits] unpriced"
+    )
+    assert remedy in result.stderr
     config.write_text(config.read_text() + "[limits]\ncalls = 1\n")
     for told in (
         podium("run", "What is it?"),

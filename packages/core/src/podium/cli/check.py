@@ -179,7 +179,7 @@ def price_told(card: Card) -> str:
     """Format a price with its source."""
     price = card.price
     if price is None:
-        return "unknown"
+        return "unknown" if card.most_cost is None else f"unknown, up to ${card.most_cost:g} a call"
     more = "".join(f"; above {tier.above:,} tokens ${_rates(tier.price)}" for tier in price.tiers)
     return f"${_rates(price)}{more} ({_source(price, card.price_source)})"
 

@@ -11,11 +11,12 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from podium.config.section import VARIABLE
 from podium.config.sections import (
-    VARIABLE,
     A2aSection,
     ChatPlannerSection,
     ChatSection,
+    CommandSection,
     JournalSection,
     McpSection,
     Sections,
@@ -201,6 +202,7 @@ def _wrong_worker(table: KeyPath, worker: WorkerSection, sections: Sections) -> 
             kind, others = ("url", _OF_PROCESS) if worker.command is None else ("command", _OF_URL)
             for key in filter(worker.__getattribute__, others):
                 yield (*table, key), f"{key!r} in {_title(table)} has no effect with {kind!r}: leave it out"
+    if isinstance(worker, McpSection | CommandSection):
         yield from _keys_in((*table, "env"), worker.env, "env_from")
     if isinstance(worker, McpSection | A2aSection):
         yield from _keys_in((*table, "headers"), worker.headers, "headers_env")

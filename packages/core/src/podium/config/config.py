@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel
 
 from podium.conductor import CARD, Conductor
+from podium.config.section import price_of
 from podium.config.sections import (
     A2aSection,
     AddedPlanner,
     CalculatorSection,
     ChatPlannerSection,
     ChatSection,
+    CommandSection,
     DocumentsSection,
     FixedPlannerSection,
     GatherSection,
@@ -24,20 +26,19 @@ from podium.config.sections import (
     RulePlannerSection,
     Sections,
     SingleSection,
-    price_of,
 )
 from podium.config.source import Findings, KeyPath, Source, read_text, why_unreadable
+from podium.config.variant import Variant, policy_within, retry_within
 from podium.errors import ConfigError
-from podium.execution.retry import Retry
 from podium.journal import SqlCache, SqlJournal
 from podium.journal.cache import Cache, MemoryCache
-from podium.journal.journal import Journal
 from podium.plan_text.parser import MAX_CHARS
 from podium.plan_text.saved import SavedPlan
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import CachedPlanner, FixedPlanner, Planner
 from podium.planners.rule import RulePlanner
 from podium.policy import Policy
+from podium.workers.command import CommandWorker
 from podium.workers.offline import Calculator, Documents
 from podium.workers.openai.chat import ChatWorker
 from podium.workers.openai.endpoint import Endpoint
@@ -50,45 +51,6 @@ if TYPE_CHECKING:
     from podium.mcp import McpServer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """The differences from the conductor of a config; `None` means no difference."""
-
-    name: str | None = None
-    """The name of the conductor, which its runs record."""
-    workers: Sequence[str] | None = None
-    """Names of the tables `[workers.NAME]` whose workers are in the pool."""
-    verbatim: bool = False
-    """Whether the one worker is sent each conversation unchanged, without a planner and a judge."""
-    accept: Worker | None = None
-    """Judges each answer."""
-    plan: SavedPlan | None = None
-    """The saved plan that answers each question, which has its arguments; see `FixedPlanner`."""
-    direct: bool | str | None = None
-    """See `Conductor`."""
-    journal: Journal | None = None
-    """Records the runs, so that several conductors can share a journal."""
-
-
-def retry_within(retry: Retry, pool: Pool) -> Retry:
-    """Return the retries for a part of the workers: without fallbacks that are not in the pool."""
-    fallbacks = {
-        name: known
-        for name, others in retry.fallbacks.items()
-        if name in pool.names and (known := [other for other in others if other in pool.names])
-    }
-    shared = {
-        label for label in retry.fallback_labels if sum(label in card.labels for card in pool.cards) > 1
-    }
-    return replace(retry, fallbacks=fallbacks, fallback_labels=frozenset(shared))
-
-
-def policy_within(policy: Policy, pool: Pool, workers: Sequence[Worker]) -> Policy:
-    """Return the policy for a part of the workers: without the pins to the other workers."""
-    gone = {worker.card.name for worker in workers} - {*pool.names}
-    return replace(policy, pins=[pin for pin in policy.pins if pin.worker not in gone])
-
-
 _Model = TypeVar("_Model", bound=BaseModel)
 _SAME = Variant()
 NO_PLANS: Mapping[str, SavedPlan] = MappingProxyType({})
@@ -96,8 +58,9 @@ ModelSection = ChatSection | ChatPlannerSection | HostedSection
 _ALL_PARTS = ("image_url", "input_audio", "file")
 _OF_PLACE = {"off", "path", "url", "url_env"}
 """Keys of `[journal]` that define its place."""
-_OF_CARD = {"description", "context_window", "parts", "labels", "concurrency", "free_errors"}
+_OF_CARD = {"description", "context_window", "parts", "labels", "concurrency", "free_errors", "most_cost"}
 """Keys of a worker that its card has."""
+_OF_COMMAND = {"preset", "command", "worktree", "acts"}
 _OF_CHAT_PLANNER = {"spelling", "show", "examples", "reasons", "workflows", "constrain"}
 
 
@@ -281,12 +244,18 @@ class Config:
         return self._workers[name]
 
     def _new_worker(self, name: str, section: SingleSection) -> Worker:
+        facts = {key: value for key, value in section if key in _OF_CARD}
         if isinstance(section, ChatSection):
-            facts = {key: value for key, value in section if key in _OF_CARD}
             return self._chat_worker(section, ("workers", name), name, **facts)
         headers = self._headers(name, section) if isinstance(section, A2aSection) else {}
+        env = self._env(name, section) if isinstance(section, CommandSection) else {}
         with self._source.at("workers", name):
             match section:
+                case CommandSection():
+                    facts |= {"labels": frozenset(section.labels), "price": price_of(section.price)}
+                    card, where = Card(name=name, **facts), self._source.near(section.folder)
+                    settings = {key: value for key, value in section if key in _OF_COMMAND}
+                    return CommandWorker(folder=where, card=card, env=env, **settings)
                 case A2aSection():
                     from podium.a2a import RemoteAgent  # noqa: PLC0415 - jsonschema is slow to import
 
@@ -325,12 +294,11 @@ class Config:
 
         section = self._sections.workers[name]
         assert isinstance(section, McpSection)
-        given = self._variables(name, "env_from", {variable: variable for variable in section.env_from})
-        headers = self._headers(name, section)
+        env, headers = self._env(name, section), self._headers(name, section)
         with self._source.at("workers", name):
             transport: Stdio | StreamableHttp
             if section.url is None:
-                folder, env = self._source.near(section.folder or ""), {**section.env, **given}
+                folder = self._source.near(section.folder or "")
                 transport = Stdio(section.command or "", section.args, env=env, folder=folder)
             else:
                 transport = StreamableHttp(section.url, headers)
@@ -479,6 +447,10 @@ class Config:
 
     def _headers(self, name: str, section: McpSection | A2aSection) -> dict[str, str]:
         return {**section.headers, **self._variables(name, "headers_env", section.headers_env)}
+
+    def _env(self, name: str, section: McpSection | CommandSection) -> dict[str, str]:
+        named = {variable: variable for variable in section.env_from}
+        return {**section.env, **self._variables(name, "env_from", named)}
 
     def _variables(self, name: str, key: str, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the values of the environment variables that a key of a worker names, by the same keys."""

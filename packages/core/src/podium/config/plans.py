@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from podium.config.sections import Section
+from podium.config.section import Section
 from podium.plan_text.saved import REQUIRED, SavedPlan
 
 

@@ -3,21 +3,22 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    GetCoreSchemaHandler,
-    GetPydanticSchema,
-    Tag,
-    model_validator,
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from podium.budget.limits import Limits
+from podium.config.section import (
+    RECORD,
+    Count,
+    Names,
+    PriceSection,
+    SamplingSection,
+    Seconds,
+    Section,
+    Usd,
+    VariableName,
 )
-from pydantic_core import CoreSchema, core_schema
-
-from podium.budget.limits import MAX_COST, Limits
 from podium.errors import ConfigError
 from podium.execution.retry import OnFailure, Retry
 from podium.plan_text.writer import Spelling
@@ -25,77 +26,13 @@ from podium.planners.chat import MAX_EXAMPLES, Show
 from podium.planners.planner import Planner
 from podium.policy import Ask, Pin, Policy, Rule
 from podium.types.messages import Sampling
+from podium.workers.command import Preset
 from podium.workers.openai.chat import Api
 from podium.workers.openai.endpoint import Endpoint
 from podium.workers.openai.providers import DEFAULT_PROVIDER, Timeouts
-from podium.workers.worker import Price, Worker
+from podium.workers.worker import Worker
 
-
-class Section(BaseModel):
-    """A table of the file. Unknown keys are errors, and types are not converted."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
-def _checked(value: Any) -> Any:
-    try:
-        value.__post_init__()
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
-    return value
-
-
-def _record(kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-    schema: Any = handler.resolve_ref_schema(handler(kind))
-    schema["post_init"] = False  # it raises `ConfigError`, which pydantic does not collect
-    return core_schema.no_info_after_validator_function(_checked, schema)
-
-
-RECORD = GetPydanticSchema(_record)
-"""Marks a field whose value is a dataclass that checks its fields and raises `ConfigError`."""
-VARIABLE = "^[A-Z_][A-Z0-9_]*$"
-"""Names of environment variables; it rejects most API keys that are written here by mistake."""
-VariableName = Annotated[str, Field(pattern=VARIABLE)]
 Fallback = Literal["rule"]
-Count = Annotated[int, Field(gt=0)]
-Seconds = Annotated[float, Field(gt=0)]
-Usd = Annotated[float, Field(ge=0, lt=MAX_COST)]
-Names = tuple[str, ...]
-
-
-class PriceSection(Section):
-    """A price, in USD per million tokens."""
-
-    input: Usd
-    """Price of the tokens of a prompt."""
-    output: Usd
-    """Price of the tokens of an answer, including reasoning."""
-    cached_input: Usd | None = None
-    """Price of input from the provider's prompt cache; default: the price of other input."""
-
-
-def price_of(section: PriceSection | None) -> Price | None:
-    """Return the price of a table."""
-    return None if section is None else Price(**dict(section))
-
-
-class SamplingSection(Section):
-    """The sampling settings of a model; default: those of the server."""
-
-    temperature: Annotated[float, Field(ge=0)] | None = None
-    """Randomness of the text, from 0."""
-    top_p: Annotated[float, Field(ge=0)] | None = None
-    """Nucleus sampling, from 0 to 1."""
-    max_tokens: Annotated[int, Field(ge=0)] | None = None
-    """Maximum tokens of the answer, including reasoning."""
-    seed: Annotated[int, Field(ge=0)] | None = None
-    """Random seed, if the server supports one."""
-    effort: str | None = None
-    """Reasoning effort, in the provider's own words (`low`, `high`, `xhigh`, …)."""
-
-    def sampling(self) -> Sampling:
-        """Return the settings."""
-        return Sampling(**dict(self))
 
 
 class EndpointSection(Section):
@@ -131,9 +68,9 @@ class WorkerTable(Section):
 class RemoteTable(WorkerTable):
     """The keys of all workers of a server."""
 
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = Field(default_factory=dict)
     """HTTP headers of each request."""
-    headers_env: dict[str, VariableName] = {}
+    headers_env: dict[str, VariableName] = Field(default_factory=dict)
     """HTTP headers, each with the environment variable of its value."""
     price: PriceSection | None = None
     """USD per million tokens."""
@@ -198,7 +135,7 @@ class McpSection(RemoteTable):
     """Program that speaks MCP on stdio."""
     args: Names = ()
     """Arguments of `command`."""
-    env: dict[str, str] = {}
+    env: dict[str, str] = Field(default_factory=dict)
     """Environment variables of the server, with their values."""
     env_from: tuple[VariableName, ...] = ()
     """Environment variables that the server inherits from Podium's environment."""
@@ -227,6 +164,37 @@ class A2aSection(RemoteTable):
     acts: bool | None = None
     """Whether a task is an action, which must not happen twice; default: what the agent's card says, else
     true."""
+
+
+class CommandSection(WorkerTable):
+    """`[workers.NAME]` of type `command`: a coding agent, or another program, that runs for each call.
+
+    It gets `PATH`, `HOME`, `LANG` and `TMPDIR` of Podium's environment, `env` and `env_from`.
+    """
+
+    type: Literal["command"]
+    preset: Preset | None = None
+    """Coding agent that the program is; default: any program that writes its answer to stdout."""
+    command: Names = ()
+    """Program and its arguments; default: the program of the preset."""
+    folder: str = ""
+    """Working folder, relative to `podium.toml`; default: the folder of `podium.toml`."""
+    worktree: bool = False
+    """Whether each call works in its own git worktree, which is kept if the program changed something."""
+    description: str = ""
+    """Shown to the planner, which chooses workers by it."""
+    most_cost: Usd | None = None
+    """The most that a call may cost, in USD. Without it, a run with a limit of cost is refused."""
+    price: PriceSection | None = None
+    """USD per million tokens, for a program that reports its tokens and no cost."""
+    concurrency: Count | None = None
+    """Maximum concurrent calls; default: no limit."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of the program, with their values."""
+    env_from: tuple[VariableName, ...] = ()
+    """Environment variables that the program inherits from Podium's environment."""
+    acts: bool = True
+    """Whether a call is an action: it may change something, so it must not happen twice."""
 
 
 class PlannerTable(Section):
@@ -448,7 +416,9 @@ def _type_of(table: object) -> object:
     return table.get("type", "chat") if isinstance(table, Mapping) else "chat"
 
 
-SingleSection = ChatSection | CalculatorSection | DocumentsSection | GatherSection | A2aSection
+SingleSection = (
+    ChatSection | CalculatorSection | DocumentsSection | GatherSection | A2aSection | CommandSection
+)
 """The tables of one worker."""
 WorkerSection = Annotated[
     Annotated[ChatSection, Tag("chat")]
@@ -456,7 +426,8 @@ WorkerSection = Annotated[
     | Annotated[DocumentsSection, Tag("documents")]
     | Annotated[GatherSection, Tag("gather")]
     | Annotated[McpSection, Tag("mcp")]
-    | Annotated[A2aSection, Tag("a2a")],
+    | Annotated[A2aSection, Tag("a2a")]
+    | Annotated[CommandSection, Tag("command")],
     Discriminator(_type_of),
 ]
 PlannerSection = Annotated[
@@ -474,9 +445,9 @@ OWN_PLANNERS = ("chat", "rule", "fixed")
 class Sections(Section):
     """The content of `podium.toml`."""
 
-    endpoints: dict[str, EndpointSection] = {}
+    endpoints: dict[str, EndpointSection] = Field(default_factory=dict)
     """Servers, by name."""
-    workers: dict[str, WorkerSection] = {}
+    workers: dict[str, WorkerSection] = Field(default_factory=dict)
     """Workers, by name."""
     pool: PoolSection = PoolSection()
     """Measurements of the workers."""
@@ -492,7 +463,7 @@ class Sections(Section):
     """Retries and fallbacks."""
     policy: PolicySection = PolicySection()
     """The policy."""
-    plans: dict[str, str] = {}
+    plans: dict[str, str] = Field(default_factory=dict)
     """The files of saved plans, by the names of the plans."""
     journal: JournalSection = JournalSection()
     """The journal."""

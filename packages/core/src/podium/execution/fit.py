@@ -74,8 +74,9 @@ class Need:
 
     @property
     def floor(self) -> Spend:
-        """The call as it is expected, with the shortest answer."""
-        return self._reading(self.expected, self.seen)
+        """The call as it is expected, with the shortest answer; an agent may cost nearly nothing."""
+        floor = self._reading(self.expected, self.seen)
+        return floor if self.card is None or self.card.most_cost is None else replace(floor, cost=0.0)
 
     @property
     def floors(self) -> Spend:
@@ -90,13 +91,16 @@ class Need:
     @property
     def reads(self) -> float:
         """USD for one more token of its prompt."""
-        return self.card.price.most(1, 0) if self.card is not None and self.card.price is not None else 0.0
+        card = self.card
+        if card is None or card.price is None or card.most_cost is not None:
+            return 0.0
+        return card.price.most(1, 0)
 
     def _reading(self, read: int, seen: int) -> Spend:
-        least, cost = self.least, self.least.cost
-        if cost is not None and self.card is not None and self.card.price is not None and self.most:
-            cost = self.card.price.most(read + seen, least.output_tokens)
-        return Spend(least.calls, read + seen, least.output_tokens, cost)
+        least, known = self.least, None
+        if self.least.cost is not None and self.card is not None and self.most:
+            known = self.card.most(read + seen, least.output_tokens)
+        return Spend(least.calls, read + seen, least.output_tokens, least.cost if known is None else known)
 
     @property
     def later(self) -> "Need":

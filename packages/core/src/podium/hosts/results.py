@@ -200,13 +200,6 @@ def tool_arguments(call: Part) -> dict[str, Any] | None:
     return arguments if isinstance(arguments, dict) else None
 
 
-def prompt_text(messages: Sequence[Message]) -> str:
-    """Return messages as one text, for objects that accept only text."""
-    if len(messages) == 1:
-        return messages[0].text
-    return "\n\n".join(f"{message.role}: {message.text}" for message in messages)
-
-
 def text_of(value: object) -> str:
     """Return the output of a tool or a chain as text: text unchanged, other data as JSON.
 

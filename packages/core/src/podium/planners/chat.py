@@ -127,6 +127,8 @@ def _card(number: int, card: Card, show: Show, kinds: Sequence[Kind]) -> str:
     facts = [card.description or "no description"]
     if card.price is not None:
         facts.append(f"${card.price.input:g} in, ${card.price.output:g} out")
+    if card.most_cost is not None:
+        facts.append(f"up to ${card.most_cost:g} a call")
     if card.context_window is not None:
         facts.append(f"context of {card.context_window:,} tokens")
     if card.parts:
