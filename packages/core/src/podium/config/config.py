@@ -20,10 +20,10 @@ from podium.config.sections import (
     GatherSection,
     HostedSection,
     McpSection,
+    PriceSection,
     RulePlannerSection,
     Sections,
     SingleSection,
-    price_of,
 )
 from podium.config.source import Findings, KeyPath, Source, read_text, why_unreadable
 from podium.errors import ConfigError
@@ -35,6 +35,7 @@ from podium.plan_text.parser import MAX_CHARS
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import CachedPlanner, FixedPlanner, Planner
 from podium.planners.rule import RulePlanner
+from podium.planners.turn import TurnPlanner
 from podium.policy import Policy
 from podium.workers.offline import Calculator, Documents
 from podium.workers.openai.chat import ChatWorker
@@ -42,7 +43,7 @@ from podium.workers.openai.endpoint import Endpoint
 from podium.workers.pool import Pool
 from podium.workers.rates import put_on_cards, read_measured
 from podium.workers.simple import Gather
-from podium.workers.worker import Card, Worker
+from podium.workers.worker import Card, Price, Worker
 
 if TYPE_CHECKING:
     from podium.mcp import McpServer
@@ -287,7 +288,7 @@ class Config:
                         acts=section.acts,
                         name=name,
                         description=section.description,
-                        price=price_of(section.price),
+                        price=_price(section.price),
                         labels=section.labels,
                     )
                 case CalculatorSection():
@@ -326,7 +327,7 @@ class Config:
                 transport = Stdio(section.command or "", section.args, env=env, folder=folder)
             else:
                 transport = StreamableHttp(section.url, headers)
-            price, labels = price_of(section.price), section.labels
+            price, labels = _price(section.price), section.labels
             return McpServer(name, transport, seconds=section.seconds, labels=labels, price=price)
 
     def worker(self, name: str) -> Worker:
@@ -438,7 +439,7 @@ class Config:
         endpoint = self._endpoint(section.endpoint)
         with self._source.at(*at):
             facts |= {key: frozenset(facts[key]) for key in ("labels", "parts") if key in facts}
-            card = Card(name=name, price=price_of(section.price), **facts)
+            card = Card(name=name, price=_price(section.price), **facts)
             if isinstance(section, HostedSection):
                 facts = {"sampling": section.sampling(), "api": section.api}
             else:
@@ -451,6 +452,9 @@ class Config:
         else:
             at = ("planner", "model")
             worker = self._chat_worker(section, at, section.model or "", labels=section.labels or ())
+        if section.turns is not None:
+            sampling = section.sampling.sampling()
+            return TurnPlanner(worker, rounds=section.turns, native=section.native, sampling=sampling)
         said = {key: value for key, value in section if key in _OF_CHAT_PLANNER}
         return ChatPlanner(worker, **said | {"sampling": section.sampling.sampling()})
 
@@ -483,3 +487,7 @@ class Config:
             unset = f"the environment variable {name} is not set, and {use}"
             raise ConfigError(self._source.told(where, f"{unset}: run `export {name}=...` {remedy}"))
         return value
+
+
+def _price(section: PriceSection | None) -> Price | None:
+    return None if section is None else Price(**dict(section))

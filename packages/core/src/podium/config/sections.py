@@ -28,7 +28,7 @@ from podium.types.messages import Sampling
 from podium.workers.openai.chat import Api
 from podium.workers.openai.endpoint import Endpoint
 from podium.workers.openai.providers import DEFAULT_PROVIDER, Timeouts
-from podium.workers.worker import Price, Worker
+from podium.workers.worker import Worker
 
 
 class Section(BaseModel):
@@ -72,11 +72,6 @@ class PriceSection(Section):
     """Price of the tokens of an answer, including reasoning."""
     cached_input: Usd | None = None
     """Price of input from the provider's prompt cache; default: the price of other input."""
-
-
-def price_of(section: PriceSection | None) -> Price | None:
-    """Return the price of a table."""
-    return None if section is None else Price(**dict(section))
 
 
 class SamplingSection(Section):
@@ -265,6 +260,10 @@ class ChatPlannerSection(PlannerTable):
     """Whether the model is asked for workflows too: typed outputs, maps, conditions, blocks and loops."""
     constrain: bool = True
     """Whether requests have a schema or grammar for the plan, if the server supports it."""
+    turns: Annotated[int, Field(ge=2)] | None = None
+    """Maximum number of messages of a model that works turn by turn with tool calls; default: it plans."""
+    native: bool = True
+    """With `turns`, whether tools are sent and called in the fields of the API; otherwise in the text."""
     cache: bool = False
     """Whether the plan of a question is reused for the same workers."""
     sampling: SamplingSection = SamplingSection()
@@ -469,8 +468,6 @@ PlannerSection = Annotated[
     | Annotated[FixedPlannerSection, Tag("fixed")],
     Discriminator(_type_of),
 ]
-
-
 OWN_PLANNERS = ("chat", "rule", "fixed")
 """The types of `[planner]` that need no other package."""
 

@@ -37,9 +37,9 @@ MAX_KINDS = 3
 """Maximum number of kinds of which a prompt shows measured rates."""
 
 
-def repair_feedback(error: PodiumError) -> str:
-    """Return the prompt that asks a planner to repair an invalid plan."""
-    return fill("repair", problem=str(error))
+def repair_feedback(error: PodiumError, *, is_turn: bool) -> str:
+    """Return the prompt that asks a planner to repair an invalid plan, or an invalid message of a turn."""
+    return fill("repair_turn" if is_turn else "repair", problem=str(error))
 
 
 def round_feedback(answer: str, *, spelling: Spelling, reason: str = "") -> str:
@@ -71,8 +71,13 @@ def _texts(context: Sequence[tuple[str, int]]) -> str:
     return "\n" + fill("texts", texts=listed, example=context[0][0])
 
 
-def _left(left: Remaining) -> str:
-    """Return the part of the prompt on the remaining budget."""
+def asked_question(request: PlanRequest) -> str:
+    """Return the part of a prompt with the conversation, its question and the named texts."""
+    return _conversation(request.query) + _texts(request.context)
+
+
+def told_left(left: Remaining, prompt: str = "left") -> str:
+    """Return the part of a prompt on the remaining budget."""
     facts = [
         f"{amount:,} {what}"
         for amount, what in (
@@ -84,7 +89,7 @@ def _left(left: Remaining) -> str:
         if amount is not None
     ]
     facts += [] if left.cost is None else [f"${left.cost:.9f}".rstrip("0").rstrip(".")]
-    return " " + fill("left", left="; ".join(facts))
+    return fill(prompt, left="; ".join(facts))
 
 
 def _workers(request: PlanRequest, show: Show) -> str:
@@ -305,9 +310,9 @@ class ChatPlanner(Planner):
             workers=_workers(request, self._show)
             + _told_of("references", request.fills, "read")
             + _told_of("acts", request.acts, "act"),
-            question=_conversation(request.query) + _texts(request.context),
+            question=asked_question(request),
             max_steps=steps,
-            left="" if request.left is None else _left(request.left),
+            left="" if request.left is None else " " + told_left(request.left),
             thoughts=fill(reasons if self._reasons else "thoughts"),
         )
         messages = [Message("system", fill("system")), Message("user", task)]

@@ -147,6 +147,9 @@ class RunSession:
 
     async def plan_only(self) -> Plan:
         """Return the first round's plan without running it."""
+        if self._settings.planner.rounds is not None:
+            told = f"planner {self._settings.planner.name!r} speaks turn by turn"
+            raise ConfigError(f"{told}, so there is no plan before the run: run the question")
         await self._read_conversation()
         context = self._begin()
         planning, limit = PlanRequester(context, 1), context.settings.limits.seconds

@@ -92,6 +92,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 SCHEMA = 1
 """Version of a plan's JSON form; increased when older readers would misread it."""
+_KEYS = ("schema", "query", "planner", "steps", "answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,8 @@ class PlannedBy:
 class Plan:
     """Steps in order; the output of the last step is the answer.
 
-    A plan without steps means "keep the previous answer" and is valid only after the first round.
+    A plan without steps means "keep the previous answer" and is valid only after the first round, unless it
+    has an `answer` of its own.
 
     Raises:
         PlanInvalid: an access list names a later step, or the numbers of the steps are not distinct.
@@ -131,6 +133,8 @@ class Plan:
     planner; if it is the fallback planner, the run is `partial`."""
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
     """What was ignored in the text of the plan, such as unknown keys."""
+    answer: str | None = None
+    """The answer, if the planner wrote it in place of steps; see `TurnPlanner`."""
 
     is_workflow: bool = field(init=False, compare=False, repr=False)
     """Whether a step has a key of workflows, such as `each`."""
@@ -266,7 +270,8 @@ class Plan:
         query = {"query": [m.to_wire() for m in self.query]} if self.query else {}
         planner = {} if self.planner is None else {"planner": asdict(self.planner)}
         steps = [step_to_json(step, workers) for step in self.steps]
-        return {"schema": SCHEMA, **query, **planner, "steps": steps}
+        answer = {} if self.answer is None else {"answer": self.answer}
+        return {"schema": SCHEMA, **query, **planner, "steps": steps, **answer}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -280,7 +285,7 @@ class Plan:
             raise PlanInvalid(
                 "unknown_schema", f"plan schema {data.get('schema')!r}: this version reads {SCHEMA}"
             )
-        if unknown := [str(key) for key in data if key not in ("schema", "query", "planner", "steps")]:
+        if unknown := [str(key) for key in data if key not in _KEYS]:
             raise PlanInvalid("unknown_key", f"the plan has the unknown key {unknown[0]!r:.60}: leave it out")
         if "steps" not in data:
             raise PlanInvalid("missing_field", "the plan lacks steps: write a list of steps")
@@ -290,7 +295,10 @@ class Plan:
                 raise PlanInvalid("bad_shape", f"the plan's {name} must be a list, not {value!r:.60}")
         steps = tuple(step_from_json(row, index) for index, row in enumerate(rows))
         query = tuple(read_message(message) for message in query)
-        return cls(steps, query, planner=_planner_from_json(data.get("planner")))
+        answer = data.get("answer")
+        if answer is not None and (steps or not isinstance(answer, str)):
+            raise PlanInvalid("bad_shape", "the plan's answer must be text, in place of its steps")
+        return cls(steps, query, planner=_planner_from_json(data.get("planner")), answer=answer)
 
     def to_mermaid(self, workers: Sequence[str] | None = None, actions: Collection[int] = ()) -> str:
         """Return the plan as a mermaid flowchart.
