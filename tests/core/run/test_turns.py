@@ -179,7 +179,7 @@ async def test_an_invalid_message_is_repaired_once(wrong: str, *, native: bool) 
         assert (failed.status, failed.answer) == ("partial", "expert 0")
         assert failed.problem is not None
         assert failed.problem.code == "planner_unusable"
-        assert "the planner wrote no answer in 1 turn(s)" in failed.problem.message
+        assert "the planner wrote no answer by turn 1" in failed.problem.message
         boss.messages, boss.mended = (wrong, wrong), 1
         with pytest.raises(PlannerError):
             await Conductor(boss.planner(native=native), [expert()]).run("What?")
@@ -216,7 +216,7 @@ async def test_what_failed_is_told_and_is_in_the_status() -> None:
 
 
 LIMITS = {
-    "rounds": ({}, {"rounds": 4}, 4, "the planner wrote no answer in 4 turn(s)"),
+    "rounds": ({}, {"rounds": 4}, 4, "the planner wrote no answer by turn 4"),
     "calls": ({"calls": 6}, {}, 3, "calls"),
     "steps": ({"steps": 3}, {}, 4, "Limits.steps"),
     "cost": ({"cost": 0.03}, {}, None, "Limits.cost"),

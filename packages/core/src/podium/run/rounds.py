@@ -156,11 +156,11 @@ class Rounds:
         return answer, "failed" if self.answer is None else "partial", own
 
     def _unanswered(self) -> Problem | None:
-        """Return the problem of a planner that speaks turn by turn, and whose latest message is no answer."""
-        turns = [current for current in self.done if current.plan is not None and self._is_turn(current)]
-        if not turns or answer_outcome([current for current in turns if not current.outcomes]) is not None:
+        """Return the problem of a planner that speaks turn by turn and wrote no answer."""
+        turns = [each.plan for each in self.done if each.plan is not None and self._is_turn(each)]
+        if not turns or turns[-1].answer is not None:
             return None
-        told = f"the planner wrote no answer in {len(turns)} turn(s)"
+        told = f"the planner wrote no answer by turn {len(turns)}"
         return Problem("no_answer", told + (": this is the output of its latest step" if self.answer else ""))
 
     def _is_turn(self, current: Round) -> bool:
@@ -400,7 +400,7 @@ class Rounds:
     def _next_turn(self, current: Round) -> _Next | None:
         """Return the round in which the planner reads the results of its call; `None` if the run ends."""
         outcomes, fails = steps_of(current), self.context.settings.on_failure == "fail"
-        # After an action with an unknown end, a person decides before the planner goes on.
+        # After an action with an unknown end, a person decides before the next turn.
         ends = [each for each in outcomes if each.action == "unknown" or (fails and each.status == "failed")]
         is_last = self._stopped or not self._improvements or _is_out(current)
         if is_last or ends or not outcomes or not self._is_turn(current):
