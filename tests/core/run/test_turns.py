@@ -11,7 +11,7 @@ import anyio
 import pytest
 from servers.chat_server import Call, ChatServer, Reply, says
 
-from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Limits, Price, RulePlanner
+from podium import Card, ChatWorker, Conductor, Endpoint, FunctionWorker, Limits, Price, RulePlanner, Sampling
 from podium.errors import ConfigError, PlannerError, WorkerTimeout, WorkerUnavailable
 from podium.execution import Retry
 from podium.hosts import ToolWorker
@@ -19,7 +19,7 @@ from podium.journal import MemoryJournal, SqlJournal
 from podium.planners import CachedPlanner, TurnPlanner
 from podium.policy import ApprovalRequest, Policy, Rule
 from podium.replay import replay
-from podium.types import AnswerDelta, Event, Plan, Result, StepStarted
+from podium.types import AnswerDelta, Constraint, Event, Plan, Result, StepStarted
 from podium.workers import FREE, ScriptedWorker, StepInput, Worker
 
 pytestmark = pytest.mark.anyio
@@ -146,10 +146,11 @@ async def test_a_conversation_of_twenty_turns(*, native: bool, stream: bool) -> 
 
 
 async def test_an_answer_without_a_call() -> None:
-    """One message is enough; the description of the run says so."""
+    """One message is enough; the description of the run says so, and it has the caller's sampling."""
     boss = Orchestrator("<think>Easy.</think>\n\nFour.", native=False)
     async with boss.server:
-        result = await Conductor(boss.planner(), [expert()]).run("2 + 2?")
+        result = await Conductor(boss.planner(), [expert()]).run("2 + 2?", sampling=Sampling(seed=3))
+    assert boss.server.calls[0].body["seed"] == 3
     assert (result.answer, result.status, result.outcomes) == ("Four.", "ok", ())
     assert "This is the answer." in result.explain()
 
@@ -248,7 +249,7 @@ async def test_the_last_call_may_be_the_answer() -> None:
     async with boss.server:
         result = await Conductor(boss.planner(), [expert()], limits=Limits(calls=3, steps=1)).run("What?")
     assert (result.status, result.answer) == ("ok", "Done.")
-    assert "About this much is left: 0 step(s); 1 call(s)" in boss.conversation(-1)[-1]["content"]
+    assert "About this much is left: 0 step(s); 0 call(s)" in boss.conversation(-1)[-1]["content"]
 
 
 async def test_labels() -> None:
@@ -312,6 +313,21 @@ async def test_a_person_decides_on_an_unknown_end() -> None:
         second = await conductor.resume("one")
     assert (second.status, second.answer, shop.refunds) == ("ok", "Done.", [7, 7])
     assert boss.conversation(1)[1]["content"] == "This was done: a person confirmed it."
+
+
+async def test_each_turn_waits_for_an_approval() -> None:
+    """The run waits before each call, and goes on with no message twice."""
+    boss, journal = Orchestrator(calls("expert", "A"), calls("expert", "B"), "Done."), MemoryJournal()
+    async with boss.server:
+        later = Policy(approve="later")
+        conductor = Conductor(boss.planner(), [expert()], policy=later, journal=journal)
+        result = await conductor.run("What?", run_id="one")
+        for turn in (1, 2):
+            assert (result.status, len(boss.server.calls)) == ("waiting", turn)
+            await conductor.decide("one", approved=True)
+            result = await conductor.resume("one")
+    assert (result.status, result.answer, len(boss.server.calls)) == ("ok", "Done.", 3)
+    assert texts(result) == ["expert 0", "expert 1"]
 
 
 async def test_each_turn_is_approved() -> None:
@@ -408,6 +424,9 @@ async def test_what_needs_whole_plans_is_refused() -> None:
         tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
         with pytest.raises(ConfigError, match="leave out tools"):
             await Conductor(planner, pool).run("What?", tools=[tool])
+        schema = Sampling(constraint=Constraint("json", {"type": "object"}))
+        with pytest.raises(ConfigError, match="leave out a schema"):
+            await Conductor(planner, pool).run("What?", sampling=schema)
         with pytest.raises(ConfigError, match="rounds is 1"):
             boss.planner(rounds=1)
     assert boss.server.calls == []

@@ -14,9 +14,10 @@ from podium.plan_text.writer import Spelling, keep_text, plan_grammar, plan_sche
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.prompts.prompt import fill, mark_of, read_prompt, tagged
 from podium.types.messages import Completion, Constraint, Message, Sampling, usage_or_estimate
-from podium.types.outcome import Outcome
+from podium.types.outcome import Outcome, Round
 from podium.types.plan import Plan
 from podium.types.references import renumbered
+from podium.types.result import LACK, steps_of
 from podium.types.steps import Step, task_of
 from podium.usage import Usage
 from podium.workers.rates import by_similarity, measured_kinds
@@ -215,6 +216,21 @@ def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spell
     nothing = "\nNone.\n"
     keep = f"If nothing better can be done, write {keep_text(spelling)}." if may_keep else ""
     return fill("failed", failed=failed or nothing, paid=paid or nothing, keep=keep)
+
+
+def turn_feedback(current: Round) -> str:
+    """Return the results of a turn's steps, as the planner reads them."""
+    told = []
+    for outcome in steps_of(current):
+        problem = outcome.problem
+        if outcome.status != "ok":
+            why = "" if problem is None else f": {problem.code}: {problem.message}"
+            told.append(f"({outcome.worker} gave no result, {outcome.status}{why})")
+        else:
+            told.append(outcome.text + ("" if problem is None else f"\n\n{LACK}{problem.message})"))
+    if current.planner is not None and current.planner.name == "user":
+        told.insert(0, "(A person changed this call before it was made.)")
+    return "\n\n".join(told)
 
 
 def _reason(plan: Plan, outcome: Outcome, outcomes: Sequence[Outcome]) -> str:

@@ -16,7 +16,7 @@ from podium.budget.limits import MAX_COST, Remaining, Spend, is_cost
 from podium.errors import ConfigError, PlanError, PodiumError, WorkerError
 from podium.plan_text.parser import MAX_CHARS, PlanReader, parse_plan
 from podium.plan_text.writer import Spelling, write_plan
-from podium.types.messages import FinishReason, Message, storable, usage_or_estimate
+from podium.types.messages import FinishReason, Message, Sampling, storable, usage_or_estimate
 from podium.types.outcome import Problem, Proposal
 from podium.types.plan import Plan
 from podium.usage import Usage, is_well_formed
@@ -69,6 +69,8 @@ class PlanRequest:
     """The rest of the run's budget, rounded so that similar requests are equal; `None` if the budget has no
     limit.
     """
+    sampling: Sampling = Sampling()
+    """The caller's sampling settings for the answer, if the planner writes it."""
     max_tokens: int | None = None
     """Maximum tokens of the text, if the planner has no lower limit; `None` means no limit."""
     deadline: float | None = None

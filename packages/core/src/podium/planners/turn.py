@@ -13,9 +13,8 @@ from podium.planners.chat import ChatPlanner, asked_question, told_left
 from podium.planners.planner import PlanRequest, PlanText
 from podium.prompts.prompt import fill
 from podium.types.messages import Completion, Message, Part, Sampling, Tools, storable
-from podium.types.outcome import Round
 from podium.types.plan import Plan
-from podium.types.result import LACK, steps_of
+from podium.workers.openai.chat import merge_sampling
 from podium.workers.worker import Card, Request, Worker
 
 _REQUEST = "request"
@@ -117,6 +116,9 @@ class TurnPlanner(ChatPlanner):
         asked = super()._call(request)
         return replace(asked, tools=Tools(tuple(_tools(request)))) if self._native else asked
 
+    def _constrained(self, request: PlanRequest) -> Sampling:
+        return merge_sampling(super()._constrained(request), request.sampling)
+
     def _whole(self, completion: Completion, asked: Request) -> PlanText:
         whole, calls = super()._whole(completion, asked), list[str]()
         for call in completion.tool_calls:
@@ -126,21 +128,6 @@ class TurnPlanner(ChatPlanner):
         text = "\n".join([completion.text, *calls]).strip()
         finish = "stop" if whole.finish_reason == "tool_calls" else whole.finish_reason
         return replace(whole, text=text, finish_reason=finish)
-
-
-def turn_feedback(current: Round) -> str:
-    """Return the results of a turn's steps, as the planner reads them."""
-    told = []
-    for outcome in steps_of(current):
-        problem = outcome.problem
-        if outcome.status != "ok":
-            why = "" if problem is None else f": {problem.code}: {problem.message}"
-            told.append(f"({outcome.worker} gave no result, {outcome.status}{why})")
-        else:
-            told.append(outcome.text + ("" if problem is None else f"\n\n{LACK}{problem.message})"))
-    if current.planner is not None and current.planner.name == "user":
-        told.insert(0, "(A person changed this call before it was made.)")
-    return "\n\n".join(told)
 
 
 def _tagged(tag: str, text: str) -> str:

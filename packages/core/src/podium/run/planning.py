@@ -41,7 +41,7 @@ from podium.prompts.prompt import check_names
 from podium.run.request import check_plan
 from podium.secrets import BUGS, Boundary, add_place
 from podium.types.events import PlanDelta, PlannerEnded, PlannerStarted
-from podium.types.messages import storable
+from podium.types.messages import Sampling, storable
 from podium.types.outcome import Problem, Proposal, Round, for_people
 from podium.types.plan import Plan, PlannedBy
 from podium.types.steps import AnyStep, Block, Step, calls_in, is_unconditional, with_workers
@@ -304,6 +304,7 @@ class PlanRequester:
                 str(each) for each in context.actions.actions if each.run_id == context.request.run_id
             ),
             deadline=min(deadline, context.ledger.deadline),
+            sampling=context.request.sampling if planner.rounds is not None else Sampling(),
             middleware=context.request.middleware,
         )
         left, ample = context.ledger.left, 2 * request.asked_steps

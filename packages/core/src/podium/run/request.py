@@ -133,8 +133,15 @@ def new_request(
         rules.fit(settings.pool.cards, settings.parties)
     rules.check_labels(request.labels, settings.parties)
     _check_turns(settings, rules)
-    if request.tools is not None and settings.planner.rounds is not None:
-        raise ConfigError("the planner speaks turn by turn and writes the answer itself: leave out tools")
+    if settings.planner.rounds is not None:
+        given = {
+            "tools": request.tools,
+            "tool results": tool_messages,
+            "a schema": request.sampling.constraint,
+        }
+        for what in (name for name, value in given.items() if value):
+            told = f"planner {settings.planner.name!r} speaks turn by turn and writes the answer itself"
+            raise ConfigError(f"{told}: leave out {what}")
     return _with_checked_plan(within_call(request), settings)
 
 

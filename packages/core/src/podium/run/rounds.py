@@ -24,9 +24,8 @@ from podium.execution.context import Pause, PreviousRound, RunContext
 from podium.execution.fit import needs_without_failed
 from podium.execution.graph import WAITING
 from podium.execution.scheduler import RoundScheduler
-from podium.planners.chat import failure_feedback, round_feedback
+from podium.planners.chat import failure_feedback, round_feedback, turn_feedback
 from podium.planners.planner import Turn
-from podium.planners.turn import turn_feedback
 from podium.policy.policy import Ask
 from podium.policy.rules import after
 from podium.prompts.prompt import fill, shown_step
