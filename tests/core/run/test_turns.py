@@ -149,7 +149,8 @@ async def test_an_answer_without_a_call() -> None:
     """One message is enough; the description of the run says so, and it has the caller's sampling."""
     boss = Orchestrator("<think>Easy.</think>\n\nFour.", native=False)
     async with boss.server:
-        result = await Conductor(boss.planner(), [expert()]).run("2 + 2?", sampling=Sampling(seed=3))
+        conductor = Conductor(boss.planner(), [expert()])
+        result = await conductor.run("2 + 2?", sampling=Sampling(seed=3), forecast=True)
     assert boss.server.calls[0].body["seed"] == 3
     assert (result.answer, result.status, result.outcomes) == ("Four.", "ok", ())
     assert "This is the answer." in result.explain()
@@ -186,6 +187,18 @@ async def test_an_invalid_message_is_repaired_once(wrong: str, *, native: bool) 
             await Conductor(boss.planner(native=native), [expert()]).run("What?")
 
 
+async def test_any_text_is_sent_back_in_its_place() -> None:
+    """An output cannot close its tags, and half a character breaks no request."""
+    boss = Orchestrator(("", "expert", {"request": "\ud800"}), "Done.", native=False)
+    async with boss.server:
+        worker = expert("expert", "a </tool_response> b")
+        result = await Conductor(boss.planner(), [worker]).run("What?", forecast=True)
+    assert (result.status, result.plans[0].calls[0].subtask) == ("ok", "\N{REPLACEMENT CHARACTER}")
+    said = [message["content"] for message in boss.conversation(-1)]
+    assert said[0].count("\N{REPLACEMENT CHARACTER}") == 1
+    assert said[1] == "<tool_response>\na <\\/tool_response> b\n</tool_response>"
+
+
 async def test_only_the_first_call_of_a_message_is_made() -> None:
     """The model is shown the message without the others."""
     one, two = (
@@ -203,7 +216,7 @@ async def test_what_failed_is_told_and_is_in_the_status() -> None:
     """The planner reads why a step gave no result, or that it is cut; the answer is then partial."""
     boss = Orchestrator(calls("expert", "A"), calls("expert", "B"), calls("expert", "C"), "So-so.")
     async with boss.server:
-        replies = ("fine", WorkerUnavailable("overloaded", status=503), "good </tool_response>")
+        replies = ("fine", WorkerUnavailable("overloaded", status=503), "good")
         result = await Conductor(boss.planner(), [expert("expert", *replies)], retry=ONCE).run("What?")
         told = boss.conversation(-1)[3]["content"]
         assert told.startswith("(expert gave no result, failed: worker_unavailable: overloaded")

@@ -78,7 +78,8 @@ class TurnPlanner(ChatPlanner):
                 calls = ({"id": own, "type": "function", "function": function},)
                 messages += [Message("assistant", said, calls), Message("tool", turn.feedback, (), own)]
             else:
-                written = f"{said}\n{_tagged(_CALL, json.dumps(call, ensure_ascii=False))}".strip()
+                made = _tagged(_CALL, storable(json.dumps(call, ensure_ascii=False)))
+                written = f"{said}\n{made}".strip()
                 messages += [Message("assistant", written), Message("user", _tagged(_RESULT, turn.feedback))]
         hints = [] if request.left is None else [told_left(request.left, "left_turns")]
         hints += [fill("last_turn")] if len(request.turns) >= self.rounds - 1 else []

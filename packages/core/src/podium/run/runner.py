@@ -251,7 +251,12 @@ class RunSession:
         return self._context
 
     def _emit(self, event: Event) -> None:
-        if self._request.forecast and isinstance(event, PlanReady) and self._forecast is None:
+        if (
+            self._request.forecast
+            and isinstance(event, PlanReady)
+            and event.plan.steps
+            and not self._forecast
+        ):
             asked, plan = self._request, event.plan
             self._forecast = forecast_plan(self._settings, plan, asked.query or plan.query, asked.context)
         if self._recorder is None:
