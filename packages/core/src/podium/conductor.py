@@ -116,6 +116,7 @@ class Conductor(Worker):
         if fallback_planner is not None:
             check_planner(fallback_planner)
         self.planner = planner
+        self.takes_tools = planner.rounds is None
         self.pool = pool if isinstance(pool, Pool) else Pool(pool)
         self.limits = limits or Limits()
         self.journal = journal

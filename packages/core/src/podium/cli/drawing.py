@@ -243,7 +243,7 @@ def plan_table(
         number = plan.numbered(index) if len(place.path) == 1 else place.name
         table.add_row(number, Text(shown(who)), Text(shown(task_of(step))), sees)
     if not plan.steps:
-        table.add_row("-", "-", "keep the previous answer", "-")
+        table.add_row("-", "-", "keep the previous answer" if plan.answer is None else "answer", "-")
     return table
 
 

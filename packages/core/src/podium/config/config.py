@@ -37,6 +37,7 @@ from podium.plan_text.saved import SavedPlan
 from podium.planners.chat import ChatPlanner
 from podium.planners.planner import CachedPlanner, FixedPlanner, Planner
 from podium.planners.rule import RulePlanner
+from podium.planners.turn import TurnPlanner
 from podium.policy import Policy
 from podium.workers.command import CommandWorker
 from podium.workers.offline import Calculator, Documents
@@ -429,6 +430,9 @@ class Config:
         else:
             at = ("planner", "model")
             worker = self._chat_worker(section, at, section.model or "", labels=section.labels or ())
+        if section.turns is not None:
+            sampling = section.sampling.sampling()
+            return TurnPlanner(worker, rounds=section.turns, native=section.native, sampling=sampling)
         said = {key: value for key, value in section if key in _OF_CHAT_PLANNER}
         return ChatPlanner(worker, **said | {"sampling": section.sampling.sampling()})
 

@@ -233,6 +233,10 @@ class ChatPlannerSection(PlannerTable):
     """Whether the model is asked for workflows too: typed outputs, maps, conditions, blocks and loops."""
     constrain: bool = True
     """Whether requests have a schema or grammar for the plan, if the server supports it."""
+    turns: Annotated[int, Field(ge=2)] | None = None
+    """Maximum number of messages of a model that works turn by turn with tool calls; default: it plans."""
+    native: bool = True
+    """With `turns`, whether tools are sent and called in the fields of the API; otherwise in the text."""
     cache: bool = False
     """Whether the plan of a question is reused for the same workers."""
     sampling: SamplingSection = SamplingSection()
@@ -436,8 +440,6 @@ PlannerSection = Annotated[
     | Annotated[FixedPlannerSection, Tag("fixed")],
     Discriminator(_type_of),
 ]
-
-
 OWN_PLANNERS = ("chat", "rule", "fixed")
 """The types of `[planner]` that need no other package."""
 

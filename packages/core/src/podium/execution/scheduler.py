@@ -364,7 +364,7 @@ class RoundScheduler:
             state,
             self._on_text,
             slots=self._slots,
-            last=state is self._graph.last,
+            last=state is self._graph.last and context.settings.planner.rounds is None,
             before=before,
             paid=paid,
             repeats=None if state.action is None else self._paid.repeats(state),

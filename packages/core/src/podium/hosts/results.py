@@ -147,6 +147,8 @@ def plan_lines(plan: Plan, workers: Sequence[str]) -> list[str]:
 def answer_sources(result: Result) -> tuple[Outcome, ...]:
     """Return the outcomes that the answer depends on, in the plan's order; then those inside of its maps."""
     for current in reversed(result.rounds):
+        if current.plan is not None and current.plan.answer is not None:
+            return tuple(outcome for outcome in result.outcomes if outcome.status == "ok")
         if answer_of(current) is not None:
             steps = used(current)
             numbers = {each.step for each in steps}

@@ -143,6 +143,8 @@ class PlanReader:
     ) -> None:
         names = () if isinstance(workers, int) else tuple(workers)
         size = workers if isinstance(workers, int) else len(names)
+        self.previous = previous
+        """Whether there is a previous round, which access lists may name."""
         self._roster = Roster(size, names, max_steps, previous, refused, strict, [])
         self._literals = LiteralReader()
         self._arrived: list[str] = []

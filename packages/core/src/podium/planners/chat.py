@@ -15,9 +15,10 @@ from podium.plan_text.writer import Spelling, keep_text, plan_grammar, plan_sche
 from podium.planners.planner import Planner, PlanRequest, PlanText
 from podium.prompts.prompt import fill, mark_of, read_prompt, tagged
 from podium.types.messages import Completion, Constraint, Message, Sampling, usage_or_estimate
-from podium.types.outcome import Outcome
+from podium.types.outcome import Outcome, Round
 from podium.types.plan import Plan
 from podium.types.references import renumbered, shown
+from podium.types.result import LACK, steps_of
 from podium.types.steps import Step, task_of
 from podium.usage import Usage
 from podium.workers.rates import by_similarity, measured_kinds
@@ -38,9 +39,9 @@ MAX_KINDS = 3
 """Maximum number of kinds of which a prompt shows measured rates."""
 
 
-def repair_feedback(error: PodiumError) -> str:
-    """Return the prompt that asks a planner to repair an invalid plan."""
-    return fill("repair", problem=str(error))
+def repair_feedback(error: PodiumError, *, is_turn: bool) -> str:
+    """Return the prompt that asks a planner to repair an invalid plan, or an invalid message of a turn."""
+    return fill("repair_turn" if is_turn else "repair", problem=str(error))
 
 
 def round_feedback(answer: str, *, spelling: Spelling, reason: str = "") -> str:
@@ -72,8 +73,13 @@ def _texts(context: Sequence[tuple[str, int]]) -> str:
     return "\n" + fill("texts", texts=listed, example=context[0][0])
 
 
-def _left(left: Remaining) -> str:
-    """Return the part of the prompt on the remaining budget."""
+def asked_question(request: PlanRequest) -> str:
+    """Return the part of a prompt with the conversation, its question and the named texts."""
+    return _conversation(request.query) + _texts(request.context)
+
+
+def told_left(left: Remaining, prompt: str = "left") -> str:
+    """Return the part of a prompt on the remaining budget."""
     facts = [
         f"{amount:,} {what}"
         for amount, what in (
@@ -85,7 +91,7 @@ def _left(left: Remaining) -> str:
         if amount is not None
     ]
     facts += [] if left.cost is None else [f"${left.cost:.9f}".rstrip("0").rstrip(".")]
-    return " " + fill("left", left="; ".join(facts))
+    return fill(prompt, left="; ".join(facts))
 
 
 def _workers(request: PlanRequest, show: Show) -> str:
@@ -228,6 +234,21 @@ def failure_feedback(plan: Plan, outcomes: Sequence[Outcome], *, spelling: Spell
     return fill("failed", failed=failed or nothing, paid=paid or nothing, keep=keep)
 
 
+def turn_feedback(current: Round) -> str:
+    """Return the results of a turn's steps, as the planner reads them."""
+    told = []
+    for outcome in steps_of(current):
+        problem = outcome.problem
+        if outcome.status != "ok":
+            why = "" if problem is None else f": {problem.code}: {problem.message}"
+            told.append(f"({outcome.worker} gave no result, {outcome.status}{why})")
+        else:
+            told.append(outcome.text + ("" if problem is None else f"\n\n{LACK}{problem.message})"))
+    if current.planner is not None and current.planner.name == "user":
+        told.insert(0, "(A person changed this call before it was made.)")
+    return "\n\n".join(told)
+
+
 def _reason(plan: Plan, outcome: Outcome, outcomes: Sequence[Outcome]) -> str:
     """Return why a step has no output, with the step numbers of the plan's text."""
     problem = outcome.problem
@@ -322,9 +343,9 @@ class ChatPlanner(Planner):
             workers=_workers(request, self._show)
             + _told_of("references", request.fills, "read")
             + _told_of("acts", request.acts, "act"),
-            question=_conversation(request.query) + _texts(request.context),
+            question=asked_question(request),
             max_steps=steps,
-            left="" if request.left is None else _left(request.left),
+            left="" if request.left is None else " " + told_left(request.left),
             thoughts=fill(reasons if self._reasons else "thoughts"),
         )
         messages = [Message("system", fill("system")), Message("user", task)]

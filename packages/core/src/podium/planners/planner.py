@@ -14,10 +14,10 @@ from podium.aio.loops import ResourceGroup
 from podium.budget.ledger import Charged, Reservation, charge, charged_by
 from podium.budget.limits import MAX_COST, Remaining, Spend, is_cost
 from podium.errors import ConfigError, PlanError, PodiumError, WorkerError
-from podium.plan_text.parser import MAX_CHARS, parse_plan
+from podium.plan_text.parser import MAX_CHARS, PlanReader, parse_plan
 from podium.plan_text.saved import SavedPlan
 from podium.plan_text.writer import Spelling, write_plan
-from podium.types.messages import FinishReason, Message, storable, usage_or_estimate
+from podium.types.messages import FinishReason, Message, Sampling, storable, usage_or_estimate
 from podium.types.outcome import Problem, Proposal
 from podium.types.plan import Plan
 from podium.usage import Usage, is_well_formed
@@ -74,6 +74,8 @@ class PlanRequest:
     """The rest of the run's budget, rounded so that similar requests are equal; `None` if the budget has no
     limit.
     """
+    sampling: Sampling = Sampling()
+    """The caller's sampling settings for the answer, if the planner writes it."""
     max_tokens: int | None = None
     """Maximum tokens of the text, if the planner has no lower limit; `None` means no limit."""
     deadline: float | None = None
@@ -120,6 +122,9 @@ class Planner(ResourceGroup, ABC):
     """The saved plan that answers each question, without a call of the planner; `None` for none."""
     writes_workflows: bool = False
     """Whether its plans may have maps, conditions and blocks; it is then told how many calls are left."""
+    rounds: int | None = None
+    """Maximum number of rounds of a planner that speaks turn by turn, in place of `Limits.rounds`; `None` for
+    a planner that writes a whole plan."""
     reads_cards: bool = True
     """Whether the worker numbers in the plan are positions in the request's `cards`.
 
@@ -140,6 +145,17 @@ class Planner(ResourceGroup, ABC):
         Raises:
             PodiumError: the planner gave no plan text.
         """
+
+    def read(self, request: PlanRequest, rest: str, reader: PlanReader) -> Plan:
+        """Return the plan of a complete text; raise `PlanError` if there is no valid plan.
+
+        Args:
+            request: the call that gave the text.
+            rest: the whole text, or nothing if it was streamed: then the reader has read it.
+            reader: reads plans in the spellings of Podium.
+        """
+        del request
+        return reader.close(rest)
 
     def worst_case(self, request: PlanRequest, answer_tokens: int) -> Spend:
         """Return the maximum that a call may spend; nothing for a planner that calls no worker.
@@ -317,6 +333,10 @@ class PlannerAround(Planner):
     """Base class of planners that know the plans of some requests, and ask another planner for the others."""
 
     def __init__(self, planner: Planner, kind: str) -> None:
+        if planner.rounds is not None:
+            raise ConfigError(
+                f"planner {planner.name!r} speaks turn by turn, so no other planner can wrap it"
+            )
         self.spelling = planner.spelling
         self.reads_cards = planner.reads_cards
         self.writes_workflows = planner.writes_workflows

@@ -215,7 +215,12 @@ class Policy:
     @property
     def needs_whole_plan(self) -> bool:
         """Whether `required`, `apart` or `replace` is set: they can be checked only on a whole plan."""
-        return any(part.required or part.apart or part.replace is not None for part in self.parts)
+        return self.relates_steps or any(part.replace is not None for part in self.parts)
+
+    @property
+    def relates_steps(self) -> bool:
+        """Whether `required` or `apart` is set, which are rules for all steps of a plan together."""
+        return any(part.required or part.apart for part in self.parts)
 
     @property
     def most_steps(self) -> int | None:

@@ -153,7 +153,27 @@ def new_request(
     if request.policy is not None:
         rules.fit(settings.pool.cards, settings.parties)
     rules.check_labels(request.labels, settings.parties)
+    _check_turns(settings, rules)
+    if settings.planner.rounds is not None:
+        given = {
+            "tools": request.tools,
+            "tool results": tool_messages,
+            "a schema": request.sampling.constraint,
+        }
+        for what in (name for name, value in given.items() if value):
+            told = f"planner {settings.planner.name!r} speaks turn by turn and writes the answer itself"
+            raise ConfigError(f"{told}: leave out {what}")
     return _with_checked_plan(within_call(request), settings)
+
+
+def _check_turns(settings: ConductorSettings, rules: Policy) -> None:
+    """Raise `ConfigError` for settings that need whole plans, if the planner speaks turn by turn."""
+    fallback = settings.fallback_planner
+    if fallback is not None and fallback.rounds is not None:
+        raise ConfigError(f"fallback planner {fallback.name!r} speaks turn by turn: it cannot be a fallback")
+    if settings.planner.rounds is not None and rules.relates_steps:
+        told = "the policy's required and apart are rules for whole plans"
+        raise ConfigError(f"{told}, and planner {settings.planner.name!r} speaks turn by turn")
 
 
 def resumed_request(
@@ -325,6 +345,7 @@ def check_settings(settings: ConductorSettings) -> None:
     settings.retry.check(settings.pool)
     settings.policy.fit(settings.pool.cards, settings.parties)
     settings.policy.check_labels(settings.labels, settings.parties)
+    _check_turns(settings, settings.policy)
 
 
 def logged_warnings(planner: Planner, pool: Pool) -> tuple[str, ...]:

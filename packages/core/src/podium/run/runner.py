@@ -147,6 +147,9 @@ class RunSession:
 
     async def plan_only(self) -> Plan:
         """Return the first round's plan without running it."""
+        if self._settings.planner.rounds is not None:
+            told = f"planner {self._settings.planner.name!r} speaks turn by turn"
+            raise ConfigError(f"{told}, so there is no plan before the run: run the question")
         await self._read_conversation()
         context = self._begin()
         planning, limit = PlanRequester(context, 1), context.settings.limits.seconds
@@ -248,7 +251,12 @@ class RunSession:
         return self._context
 
     def _emit(self, event: Event) -> None:
-        if self._request.forecast and isinstance(event, PlanReady) and self._forecast is None:
+        if (
+            self._request.forecast
+            and isinstance(event, PlanReady)
+            and event.plan.steps
+            and not self._forecast
+        ):
             asked, plan = self._request, event.plan
             self._forecast = forecast_plan(self._settings, plan, asked.query or plan.query, asked.context)
         if self._recorder is None:

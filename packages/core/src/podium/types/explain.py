@@ -15,6 +15,8 @@ def explain_round(current: Round) -> list[str]:
     lines += [f"  {explain_proposal(proposal)}" for proposal in current.proposals]
     if current.plan is None:
         lines.append("  There is no plan.")
+    elif current.plan.answer is not None:
+        lines.append("  This is the answer.")
     elif not current.plan.steps:
         lines.append("  The previous answer was kept.")
     elif not current.proposals:

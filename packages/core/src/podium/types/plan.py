@@ -92,6 +92,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 SCHEMA = 1
 """Version of a plan's JSON form; increased when older readers would misread it."""
+_KEYS = ("schema", "query", "planner", "name", "parameters", "args", "answer", "steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,8 @@ class PlannedBy:
 class Plan:
     """Steps in order; the output of the last step is the answer.
 
-    A plan without steps means "keep the previous answer" and is valid only after the first round.
+    A plan without steps means "keep the previous answer" and is valid only after the first round, unless it
+    has an `answer` of its own.
 
     Raises:
         PlanInvalid: an access list names a later step, or the numbers of the steps are not distinct.
@@ -137,6 +139,8 @@ class Plan:
     """The JSON schemas of the parameters of a saved plan, to which its steps refer by name."""
     args: Mapping[str, Any] | None = None
     """The values of the parameters."""
+    answer: str | None = None
+    """The answer, if the planner wrote it in place of steps; see `TurnPlanner`."""
 
     is_workflow: bool = field(init=False, compare=False, repr=False)
     """Whether a step has a key of workflows, such as `each`."""
@@ -289,15 +293,10 @@ class Plan:
         """
         query = {"query": [m.to_wire() for m in self.query]} if self.query else {}
         planner = {} if self.planner is None else {"planner": asdict(self.planner)}
-        saved = {"name": self.name, "parameters": self.parameters, "args": self.args}
+        saved = {"name": self.name or None, "parameters": self.parameters, "args": self.args}
+        told = {key: value for key, value in (saved | {"answer": self.answer}).items() if value is not None}
         steps = [step_to_json(step, workers) for step in self.steps]
-        return {
-            "schema": SCHEMA,
-            **query,
-            **planner,
-            **{key: value for key, value in saved.items() if value},
-            "steps": steps,
-        }
+        return {"schema": SCHEMA, **query, **planner, **told, "steps": steps}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -311,8 +310,7 @@ class Plan:
             raise PlanInvalid(
                 "unknown_schema", f"plan schema {data.get('schema')!r}: this version reads {SCHEMA}"
             )
-        known = ("schema", "query", "planner", "name", "parameters", "args", "steps")
-        if unknown := [str(key) for key in data if key not in known]:
+        if unknown := [str(key) for key in data if key not in _KEYS]:
             raise PlanInvalid("unknown_key", f"the plan has the unknown key {unknown[0]!r:.60}: leave it out")
         if "steps" not in data:
             raise PlanInvalid("missing_field", "the plan lacks steps: write a list of steps")
@@ -326,7 +324,10 @@ class Plan:
         for key, value in saved.items():
             if not isinstance(value, str if key == "name" else dict):
                 raise PlanInvalid("bad_shape", f"the plan's {key} is {value!r:.60}: leave it out")
-        return cls(steps, query, planner=_planner_from_json(data.get("planner")), **saved)
+        answer = data.get("answer")
+        if answer is not None and (steps or not isinstance(answer, str)):
+            raise PlanInvalid("bad_shape", "the plan's answer must be text, in place of its steps")
+        return cls(steps, query, planner=_planner_from_json(data.get("planner")), answer=answer, **saved)
 
     def to_mermaid(self, workers: Sequence[str] | None = None, actions: Collection[int] = ()) -> str:
         """Return the plan as a mermaid flowchart.

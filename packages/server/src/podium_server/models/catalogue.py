@@ -164,7 +164,8 @@ class _Maker:
         direct = section.direct
         if section.preset == "mini":
             workers = workers or cheap_workers(self._config)
-            direct = (strongest_worker(self._config, workers) or True) if direct is None else direct
+            if direct is None and (self._config.is_hosted or self._config.planner().rounds is None):
+                direct = strongest_worker(self._config, workers) or True
         known = workers or self._config.worker_names
         if isinstance(direct, str) and direct not in known:
             told = f"names {direct!r}; the workers of the model are {', '.join(known)}"
