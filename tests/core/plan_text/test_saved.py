@@ -164,7 +164,7 @@ STRANGE = SavedPlan(name="strange", steps=({"worker": "ghost", "subtask": "Boo."
         ("reviews", "unknown_plan", "there is no saved plan 'reviews': did you mean 'review'?"),
         ("outer", "bad_block", "plan review is nested 3 deep, and Limits.depth allows 2"),
         ("circle", "bad_block", "Limits.depth allows 2"),
-        ("naming", "bad_reference", "{{doc}}, which is no parameter of it and no text of the run"),
+        ("naming", "bad_reference", "{{doc}}, neither a parameter of it nor a text of the run"),
         ("strange", "unknown_worker", "ghost"),
     ],
 )

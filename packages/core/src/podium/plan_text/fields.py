@@ -254,10 +254,10 @@ def _read_saved(keys: Mapping[str, Node], facts: Mapping[str, Any], ids: StepIds
     if both := [key for key in ("steps", *_OF_LOOP) if key in keys]:
         ids.fail("bad_block", start, f"names a saved plan and has {both[0]}: write one of them")
     if not isinstance(name, str) or not name.strip():
-        ids.fail("bad_shape", start, "has a plan that is no name: write the name of a saved plan")
+        ids.fail("bad_shape", start, "has another plan than a name: write the name of a saved plan")
     args = _data("args", keys["args"], ids) if "args" in keys else {}
     if not isinstance(args, dict):
-        ids.fail("bad_args", keys["args"].start, 'has args that are no object: write {"name": value}')
+        ids.fail("bad_args", keys["args"].start, 'has other args than an object: write {"name": value}')
     return Block(
         steps=(), plan=name.strip(), args=json.loads(ids.renumbered(json.dumps(args), start)), **facts
     )

@@ -229,7 +229,7 @@ def written_out(
         known = {*texts, *own.item_names}
         for call in own.calls:
             if missing := [name for name in names_in(call.subtask) if name not in known]:
-                told = f"names {{{{{missing[0]}}}}}, which is no parameter of it and no text of the run"
+                told = f"names {{{{{missing[0]}}}}}, neither a parameter of it nor a text of the run"
                 raise PlanInvalid("bad_reference", f"plan {saved.name} {told}")
         return replace(own, steps=inner(own.steps, level))
 
