@@ -148,7 +148,8 @@ class Gate:
         return problem
 
     def _tell(self, batch: Batch, nodes: Sequence[StepNode], amount: Amount) -> None:
-        is_turn = isinstance(batch.node.expansion, Turns)
+        expansion = batch.node.expansion
+        is_turn = isinstance(expansion, Turns)
         self._context.tell(
             FanOut,
             round=self._round,
@@ -156,6 +157,7 @@ class Gate:
             path=batch.node.path,
             kind="turn" if is_turn else "items",
             count=1 if is_turn else len(nodes),
+            known=len(expansion.children) if isinstance(expansion, Items) else 0,
             expected=amount.expected,
             worst=amount.worst,
             first=()
