@@ -121,6 +121,9 @@ def test_a_run_is_shown_with_counts(shown: Callable[..., str], journal: SqlJourn
     assert "1[28] thinker ok $0.0100 find n28 1[29] thinker failed" in opened
     assert "2(2).0 thinker ok $0.0100" in shown("show", "flow", "--step", "2")
     assert shown("show", "flow", "--step", "1[3]") == "--- step 1[3] (thinker): ok --- find n3"
+    turn = shown("show", "flow", "--step", "2(2)")
+    assert turn.startswith("--- step 2(2) --- execution worker status cost output 2(2).0 thinker ok $0.0100")
+    assert "2(1).0" not in turn
     assert "has no outcome of step 1[30]" in shown("show", "flow", "--step", "1[30]", code=2)
 
 
@@ -257,6 +260,22 @@ def test_items_that_wait_for_approval(shown: Callable[..., str], journal: SqlJou
     assert result.outcomes[2].status == "ok"
     assert result.outcomes[1].problem is not None
     assert "the fan-out of step 1 was refused" in result.outcomes[1].problem.message
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("journal")
+def test_a_threshold_without_an_approver(shown: Callable[..., str], config: Path) -> None:
+    """The run ends with the command that continues it."""
+    step = {"worker": 0, "subtask": "Look at {{item}}.", "access": [], "each": [1, 2, 3]}
+    plan = config.with_name("plan.json")
+    plan.write_text(json.dumps({"schema": 1, "steps": [step]}))
+    given = config.read_text()
+    config.write_text(f"{given}[policy]\nask_above = {{ calls = 2 }}\n")
+    ended = shown("run", "What?", "--plan", str(plan), "--run-id", "flow", code=1)
+    assert "ask_above is calls 2: resume the run with a higher threshold, or with an approver" in ended
+    assert "with `podium resume flow --approve`, or raise `ask_above` in [policy] and run `podium" in ended
+    config.write_text(f"{given}[policy]\nask_above = {{ calls = 3 }}\n")
+    assert '["forty-two","forty-two","forty-two"]' in shown("resume", "flow")
 
 
 def test_actions_inside_of_a_map(shown: Callable[..., str], journal: SqlJournal) -> None:

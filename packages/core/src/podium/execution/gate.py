@@ -141,7 +141,8 @@ class Gate:
         if self._approve is None:
             limits = " and ".join(f"{name} {above[name]:g}" for name in over)
             why = f"{asked}; the run would need {_words(total)}, and Policy.ask_above is {limits}"
-            return Problem(LimitExceeded.code, f"{why}: raise it, or set an approver (Policy.approve)")
+            how = "resume the run with a higher threshold, or with an approver (Policy.approve)"
+            return Problem(LimitExceeded.code, f"{why}: {how}")
         problem = await self._approve(action, plan, batch.node.labels)
         if problem is None:
             self._approved = total
