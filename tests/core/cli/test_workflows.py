@@ -11,7 +11,7 @@ from rich.console import Console
 from servers.chat_server import ChatServer
 from typer.testing import Result as Ran
 
-from podium import Card, Conductor, FunctionWorker, Plan, Result, Retry
+from podium import Card, Conductor, FunctionWorker, Limits, Plan, Result, Retry
 from podium.cli.drawing import RunTable
 from podium.cli.live import LiveState, follow
 from podium.errors import WorkerTimeout
@@ -110,14 +110,58 @@ def test_a_run_is_shown_with_counts(shown: Callable[..., str], journal: SqlJourn
     assert explained.count("1[") == 2
     assert "0 tokens, $0.0300" in explained
     whole = shown("show", "flow")
-    for told in ("1 thinker 30 of 30, 1 failed: Find", "2 block turn 3 of 5: ", "3 thinker Escalate. (if"):
+    for told in (
+        "1 thinker 30 of 30 items, 1 failed: Find",
+        "2 block turn 3 of 5: ",
+        "3 thinker Escalate. (if",
+    ):
         assert told in whole
     assert shown("show", "flow", "--outputs").count("--- step") == 4
     opened = shown("show", "flow", "--step", "1")
     assert "1[28] thinker ok $0.0100 find n28 1[29] thinker failed" in opened
     assert "2(2).0 thinker ok $0.0100" in shown("show", "flow", "--step", "2")
     assert shown("show", "flow", "--step", "1[3]") == "--- step 1[3] (thinker): ok --- find n3"
+    turn = shown("show", "flow", "--step", "2(2)")
+    assert turn.startswith("--- step 2(2) --- execution worker status cost output 2(2).0 thinker ok $0.0100")
+    assert "2(1).0" not in turn
     assert "has no outcome of step 1[30]" in shown("show", "flow", "--step", "1[30]", code=2)
+
+
+@pytest.mark.long
+def test_counts_after_a_resume(shown: Callable[..., str], journal: SqlJournal) -> None:
+    """Each item counts once, with its latest end; an item whose list came only later is not counted."""
+    fails = {"all"}
+
+    def answer(step: StepInput) -> str:
+        if "all" in fails or step.subtask in fails:
+            raise WorkerTimeout("nothing there")
+        return json.dumps({"parts": [1, 2]}) if step.subtask.startswith("Read") else "ok"
+
+    call = {"worker": 0, "access": []}
+    block = [{**call, "subtask": "Check {{part}}"}, {**call, "subtask": "Note {{part}}", "access": [0]}]
+    steps = [
+        {**call, "subtask": "Read {{item}}", "each": [0, 1, 2], "returns": {"parts": ["integer"]}},
+        {"access": [], "each": "{{0.parts}}", "as": "part", "steps": block},
+        {**call, "subtask": "Sum {{1}}", "access": [1]},
+    ]
+    plan = Plan.from_json({"schema": 1, "steps": steps})
+    policy = Policy(fan_out="fit")
+    worker = FunctionWorker(answer, card=Card(name="thinker", price=FREE))
+    run = Conductor(FixedPlanner(plan), [worker], journal=journal, policy=policy, retry=Retry(attempts=1))
+    assert ran(run).status == "failed"
+    assert "3 of 3 items, 3 failed: Read" in shown("show", "flow")
+    fails.clear()
+
+    def resumed(calls: int) -> str:
+        anyio.run(lambda: run.resume("flow", limits=Limits(calls=calls), refresh=True))
+        return shown("show", "flow")
+
+    told = resumed(9)
+    assert "3 of 3 items, 2 skipped: Read" in told
+    assert "2 of 2 items: 2 steps" in told
+    told = resumed(100)
+    assert "3 of 3 items: Read" in told
+    assert "6 of 6 items: 2 steps" in told
 
 
 @pytest.mark.long
@@ -128,7 +172,7 @@ def test_runs_are_compared_replayed_and_verified(
     ran(conductor(journal, 6))
     ran(conductor(journal, 4), "other")
     differences = shown("show", "flow", "other")
-    assert "step 1 executions 6 of 6, 1 failed 4 of 4, 1 failed" in differences
+    assert "step 1 executions 6 of 6 items, 1 failed 4 of 4 items, 1 failed" in differences
     assert "step 2" not in differences
     assert shown("audit", "verify").endswith("2 runs verified")
     assert "2 runs" in shown("runs")
@@ -196,7 +240,7 @@ def test_the_live_view_counts_items_and_turns(journal: SqlJournal) -> None:
 
     anyio.run(main)
     text = " ".join(seen)
-    assert "of 10: Find" in text or "of 10, 1 failed: Find" in text
+    assert "of 10 items: Find" in text or "of 10 items, 1 failed: Find" in text
     assert "turn 2 of 5: " in text
 
 
@@ -216,6 +260,22 @@ def test_items_that_wait_for_approval(shown: Callable[..., str], journal: SqlJou
     assert result.outcomes[2].status == "ok"
     assert result.outcomes[1].problem is not None
     assert "the fan-out of step 1 was refused" in result.outcomes[1].problem.message
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("journal")
+def test_a_threshold_without_an_approver(shown: Callable[..., str], config: Path) -> None:
+    """The run ends with the command that continues it."""
+    step = {"worker": 0, "subtask": "Look at {{item}}.", "access": [], "each": [1, 2, 3]}
+    plan = config.with_name("plan.json")
+    plan.write_text(json.dumps({"schema": 1, "steps": [step]}))
+    given = config.read_text()
+    config.write_text(f"{given}[policy]\nask_above = {{ calls = 2 }}\n")
+    ended = shown("run", "What?", "--plan", str(plan), "--run-id", "flow", code=1)
+    assert "ask_above is calls 2: resume the run with a higher threshold, or with an approver" in ended
+    assert "with `podium resume flow --approve`, or raise `ask_above` in [policy] and run `podium" in ended
+    config.write_text(f"{given}[policy]\nask_above = {{ calls = 3 }}\n")
+    assert '["forty-two","forty-two","forty-two"]' in shown("resume", "flow")
 
 
 def test_actions_inside_of_a_map(shown: Callable[..., str], journal: SqlJournal) -> None:

@@ -75,7 +75,7 @@ async def test_commits_reach_the_disk_as_it_was_said(tmp_path: Path, synchronous
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ("journal.db", "is an invalid URL"),
+        ("journal.db", r'is an invalid URL: write Path\("runs.db"\) or sqlite:///runs.db for a file'),
         ("", "is an invalid URL"),
         ("sqlite://", "needs a file"),
         ("sqlite:///:memory:", "needs a file"),

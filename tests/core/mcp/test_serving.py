@@ -233,7 +233,7 @@ async def test_items_of_a_map_are_counted_and_asked_for(tmp_path: Path) -> None:
     assert answer["content"][0]["text"] == "Hello, all of them"
     assert asked[0].startswith("May these items be started?\n0. greet: 30 items of step 0: 30 calls, ")
     assert [note for note in told if " of 30 items" in note] == [
-        f"step 0: {at} of 30 items" for at in range(3, 31, 3)
+        f"step 0: {at} of 30 items" for at in range(0, 31, 3)
     ]
     assert client.notes[-1][0] == client.notes[-1][1]  # items are not counted as steps
 

@@ -16,7 +16,7 @@ from autogen_podium.result_metadata import message_metadata, usage_left
 from autogen_podium.workers.agent import AgentWorker, Inner
 from autogen_podium.workers.nested import NestedWorker
 from podium.conductor import Conductor
-from podium.hosts.maps import Executions
+from podium.hosts.maps import Maps
 from podium.hosts.results import answered, lack_after, plan_lines, text_answer
 from podium.types import Completion, Event, PlanReady, Result, StepDelta, StepEnded, StepStarted
 from podium.types.result import answer_outcome
@@ -56,7 +56,7 @@ class RunMessages:
         self._run_id = ""
         self._seen: dict[str, Usage] = {}
         """The usage on each sent message, by the message's id."""
-        self._executions = Executions()
+        self._maps = Maps()
         self._workers: dict[tuple[int, int], str] = {}
         """The worker of each step, by round and step."""
         self._spoken: set[tuple[int, int]] = set()
@@ -83,7 +83,7 @@ class RunMessages:
         self._run_id = self._run_id or event.run_id  # the first event belongs to the outer run
         if event.run_id != self._run_id:
             return
-        self._executions.take(event)
+        self._maps.take(event)
         match event:
             case PlanReady(plan=plan) if self._plans and plan.steps:
                 self._think("\n".join(plan_lines(plan, self._pool.names)))
@@ -92,7 +92,7 @@ class RunMessages:
             case StepDelta() if self._chunks and (event.round, event.step) not in self._spoken:
                 who = self._workers[event.round, event.step]
                 chunk = ModelClientStreamingChunkEvent(content=event.text, source=who)
-                self._tell(chunk, _step_metadata(event, self._executions.path(event)))
+                self._tell(chunk, _step_metadata(event, self._maps.path(event)))
             case StepEnded():
                 self._ended(event)
             case _:

@@ -322,7 +322,9 @@ def _hint(result: Result, config: Path | None) -> str:
 
 
 def _with_higher_limit(resume: str, message: str) -> str:
-    """Return how to continue a run: with higher limits, if the message names limits of the run."""
+    """Return how to continue a run: with an approval, or with higher limits if the message names some."""
+    if "Policy.ask_above" in message:
+        return f"approve it with `{resume} --approve`, or raise `ask_above` in [policy] and run `{resume}`"
     named = dict.fromkeys(re.findall(r"\bLimits\.(\w+)", message))
     options = [OPTION_OF_LIMIT[name] for name in named if name in OPTION_OF_LIMIT]
     if not options:  # a limit of one step or call, which is read from the config each time

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal, NamedTuple
 
+from podium.cli.screen import counted
 from podium.config.source import in_toml
 from podium.errors import PlanError
 from podium.plan_text import PlanReader
@@ -13,22 +14,18 @@ from podium.run_state.state import RunState
 from podium.types.events import (
     AnswerDelta,
     Event,
-    FanOut,
     PlanDelta,
     PlannerEnded,
-    PlanReady,
     RunEnded,
     RunResumed,
     RunStarted,
     RunStopped,
-    StepEnded,
-    StepStarted,
 )
 from podium.types.executions import Executions
 from podium.types.outcome import ACTION_ENDS, Outcome, StepStatus, for_people, total_cost
 from podium.types.plan import Plan
 from podium.types.result import Result
-from podium.types.steps import AnyStep, static_place, task_of, worker_of
+from podium.types.steps import AnyStep, plan_step, task_of, worker_of
 
 Shown = Callable[[str], str]
 """Makes foreign text safe for a terminal."""
@@ -80,17 +77,6 @@ class StepRow:
 
 
 @dataclass(slots=True)
-class _Inside:
-    """The executions inside of a step."""
-
-    executions: Executions
-    items: int = 0
-    """The number of items that have started or were recorded."""
-    since: float | None = None
-    """When the first of them started, in seconds since the run began."""
-
-
-@dataclass(slots=True)
 class _Draft:
     """A plan that is being written."""
 
@@ -114,8 +100,6 @@ class RunRow:
     answering: tuple[int | None, int | None, int | None] | None = None
     """Round, step and attempt that write the answer; `None` before its first piece."""
     drafts: dict[int, _Draft] = field(default_factory=dict)
-    inside: dict[tuple[int, int], _Inside] = field(default_factory=dict)
-    """By round and step."""
 
     @property
     def result(self) -> Result | None:
@@ -124,22 +108,10 @@ class RunRow:
 
     def take(self, event: Event, now: float) -> None:
         """Change the state by the next event of the run."""
-        if isinstance(event, PlanReady) and not self._has_plan(event):
-            self.inside = {place: each for place, each in self.inside.items() if place[0] != event.round}
         self.state.take(event)
         match event:
             case RunStarted() | RunResumed():
                 self.began = now - event.at
-                for each in self.inside.values():
-                    each.items, each.since = each.executions.counts["ok"], None
-            case FanOut(kind="items", path=""):
-                self._inside(event.round, str(event.step)).items += event.count
-            case StepStarted() if event.path:
-                inside = self._inside(event.round, event.path)
-                inside.executions.begin(event.path)
-                inside.since = event.at if inside.since is None else inside.since
-            case StepEnded() if event.outcome.path:
-                self._inside(event.round, event.outcome.path).executions.take(event.outcome)
             case PlanDelta():
                 self._write(event)
             case PlannerEnded() if event.proposal.problem is not None:
@@ -148,15 +120,6 @@ class RunRow:
                 attempt = (event.round, event.step, event.attempt)
                 before = self.answer if self.answering == attempt else ""  # another attempt starts it again
                 self.answer, self.answering = (before + event.text)[-_TAIL_CHARS:], attempt
-
-    def _has_plan(self, event: PlanReady) -> bool:
-        ready = self.state.round(event.round).ready
-        return ready is not None and ready.plan == event.plan
-
-    def _inside(self, number: int, path: str) -> _Inside:
-        """Return the executions inside of the step of the plan to which a path belongs."""
-        step = static_place(path).partition(".")[0]
-        return self.inside.setdefault((number, int(step)), _Inside(Executions(step)))
 
     def _write(self, event: PlanDelta) -> None:
         """Add a piece of plan text, and the steps that it completes."""
@@ -195,8 +158,9 @@ class RunRow:
         if failed is not None and failed.wait is not None:
             again = self.began + failed.at + failed.wait
         status, since, counts = state.status, state.since, ""
-        if (inside := self.inside.get((current.number, index))) is not None and step is not None:
-            counts = inside.executions.told(step, inside.items)
+        if (inside := current.inside.get(index)) is not None and step is not None:
+            nested = sum(self._is_inside(run, current, index) for run in self.runs.values())
+            counts = inside.told(step) + (f", {counted(nested, 'nested run')}" if nested else "")
             if status == "waiting" and inside.since is not None and self.state.end is None:
                 status, since = "running", inside.since
         asked, waits = self.state.asked.get((current.number, index)), ""
@@ -214,10 +178,16 @@ class RunRow:
             again=again,
             calls=calls,
             runs=[run for run in self.runs.values() if run.state.parent in parents],
-            inside=None if inside is None else inside.executions,
+            inside=inside,
             counts=counts,
             waits=waits,
         )
+
+    def _is_inside(self, run: "RunRow", current: RoundState, index: int) -> bool:
+        """Return whether a run is nested in an execution inside of a step."""
+        parent, number, step, _ = run.state.parent
+        path = current.steps[step].path if step in current.steps else ""
+        return bool(path) and (parent, number, plan_step(path)) == (self.state.run_id, current.number, index)
 
 
 class LiveState:

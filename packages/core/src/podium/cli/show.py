@@ -118,15 +118,17 @@ def _show(
 def _show_step(screen: Screen, journal: Journal, typed: str, name: str) -> None:
     """Show the output of a step of the latest round that has it, and one line for each execution inside."""
     _, _, result = look(journal, lambda: _read(journal, typed))
-    number, outcome = next(
-        ((c, o) for c in reversed(result.rounds) for o in c.outcomes if o.name == name), (None, None)
-    )
-    if number is None or outcome is None:
+    of_rounds = [
+        [each for each in current.outcomes if each.name == name or _is_inside(each.path, name)]
+        for current in result.rounds
+    ]
+    found = next(filter(None, reversed(of_rounds)), None)
+    if found is None:
         raise ConfigError(f"run {result.run_id} has no outcome of step {name}: see `podium show {typed}`")
-    screen.result(output_of(outcome, result))
-    if outcome.problem is not None:
-        screen.result(f"{outcome.problem.code}: {outcome.problem.message}")
-    inside = [each for each in number.outcomes if _is_inside(each.path, name)]
+    own, inside = [[each for each in found if (each.name == name) is is_own] for is_own in (True, False)]
+    screen.result(output_of(own[0], result) if own else f"--- step {name} ---")
+    if own and own[0].problem is not None:
+        screen.result(f"{own[0].problem.code}: {own[0].problem.message}")
     if not inside:
         return
     table = plain_table("execution", "worker", "status", Column("cost", justify="right"), "output")

@@ -141,14 +141,16 @@ class Gate:
         if self._approve is None:
             limits = " and ".join(f"{name} {above[name]:g}" for name in over)
             why = f"{asked}; the run would need {_words(total)}, and Policy.ask_above is {limits}"
-            return Problem(LimitExceeded.code, f"{why}: raise it, or set an approver (Policy.approve)")
+            how = "resume the run with a higher threshold, or with an approver (Policy.approve)"
+            return Problem(LimitExceeded.code, f"{why}: {how}")
         problem = await self._approve(action, plan, batch.node.labels)
         if problem is None:
             self._approved = total
         return problem
 
     def _tell(self, batch: Batch, nodes: Sequence[StepNode], amount: Amount) -> None:
-        is_turn = isinstance(batch.node.expansion, Turns)
+        expansion = batch.node.expansion
+        is_turn = isinstance(expansion, Turns)
         self._context.tell(
             FanOut,
             round=self._round,
@@ -156,6 +158,7 @@ class Gate:
             path=batch.node.path,
             kind="turn" if is_turn else "items",
             count=1 if is_turn else len(nodes),
+            known=len(expansion.children) if isinstance(expansion, Items) else 0,
             expected=amount.expected,
             worst=amount.worst,
             first=()

@@ -16,7 +16,7 @@ from podium.aio.sync import events_of
 from podium.conductor import Conductor
 from podium.errors import ConfigError, PodiumError, RunWaiting
 from podium.hosts import result_metadata
-from podium.hosts.maps import Executions
+from podium.hosts.maps import Maps
 from podium.hosts.results import plan_lines
 from podium.mcp.tools import Desk, ToolCall, ToolContext, new_server, tool_answer, tool_failure
 from podium.run.approval import how_to_decide
@@ -125,7 +125,7 @@ class _Progress:
         self._run_id = ""
         self._ended = 0
         self._planned: int | None = None
-        self._executions = Executions()
+        self._maps = Maps()
         self.waiting: list[ApprovalAsked] = []
         """The approvals that the run has asked for since it began, or was resumed."""
 
@@ -149,8 +149,8 @@ class _Progress:
         self._run_id = self._run_id or event.run_id
         if event.run_id != self._run_id:
             return ""
-        self._executions.take(event)
-        return self._executions.counts(event) or self._of_step(event)
+        self._maps.take(event)
+        return self._maps.counts(event) or self._of_step(event)
 
     def _of_step(self, event: Event) -> str:
         match event:
@@ -160,10 +160,10 @@ class _Progress:
             case ApprovalAsked():
                 self.waiting.append(event)
                 return f"{'the plan' if event.step is None else f'step {event.name}'} waits for approval"
-            case StepStarted() | StepEnded() if self._executions.is_in_map(event):
+            case StepStarted() | StepEnded() if self._maps.is_in_map(event):
                 pass
             case StepStarted(worker=worker, subtask=subtask):
-                return f"step {self._executions.name(event)} ({worker}): {' '.join(subtask.split()):.100}"
+                return f"step {self._maps.name(event)} ({worker}): {' '.join(subtask.split()):.100}"
             case StepEnded(outcome=outcome):
                 self._ended += not outcome.path
                 return f"step {outcome.name} ({outcome.worker}): {outcome.status}"

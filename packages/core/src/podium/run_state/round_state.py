@@ -7,9 +7,10 @@ from typing import Literal
 from podium.budget.limits import Spend
 from podium.run_state.actions import Level, group_of
 from podium.types import events as told
+from podium.types.executions import Executions
 from podium.types.outcome import Call, Outcome, Problem, Proposal, StepStatus, totals
 from podium.types.plan import PlannedBy
-from podium.types.steps import Step
+from podium.types.steps import Step, plan_step
 from podium.usage import Usage
 
 UNKNOWN = Problem("unknown", "the run was interrupted during the call, which may be billed")
@@ -106,6 +107,8 @@ class RoundState:
     """By path: the numbers of executions inside of maps and blocks."""
     steps: dict[int, RecordedStep] = field(default_factory=dict)
     """By index; the call that judges the answer follows the last step of the plan."""
+    inside: dict[int, Executions] = field(default_factory=dict)
+    """By index of the step of the plan: the executions inside of maps and blocks."""
     replaced: list[Outcome] = field(default_factory=list)
     """The outcomes that are no longer outcomes of a step of the plan."""
 
@@ -123,6 +126,21 @@ class RoundState:
     def step(self, index: int) -> RecordedStep:
         """Return a step; add it if it is missing."""
         return self.steps.setdefault(index, RecordedStep())
+
+    def executions(self, path: str) -> Executions:
+        """Return the executions inside of the step of the plan to which a path belongs."""
+        step = plan_step(path)
+        return self.inside.setdefault(step, Executions(str(step)))
+
+    def resume(self) -> None:
+        """Remove the ends of executions without a call: a resumed run decides again which of them exist."""
+        for each in self.inside.values():
+            each.since = None
+        for step in self.steps.values():
+            end = step.outcome
+            if step.path and end is not None and end.status in ("skipped", "cancelled") and not end.attempts:
+                step.outcome = None
+                self.executions(step.path).drop(step.path)
 
     def _name(self, index: int, path: str) -> None:
         if path:
@@ -147,6 +165,8 @@ class RoundState:
                 step.calls.remove(call)  # a changed plan may begin the attempts again
         step.calls.append(CallState(event))
         step.since = event.at if step.since is None else step.since
+        if event.path:
+            self.executions(event.path).begin(event.path, event.at)
 
     def end(self, event: told.StepEnded) -> None:
         """Add the end of a step."""
@@ -171,6 +191,8 @@ class RoundState:
             earlier = (*self.replaced, *([] if before is None else [before]))
             self.replaced = [each for each in earlier if is_aside(each) or not _bills(outcome, each)]
             step.outcome = outcome
+            if outcome.path:
+                self.executions(outcome.path).take(outcome)
 
 
 def is_aside(outcome: Outcome) -> bool:

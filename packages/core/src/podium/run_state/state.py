@@ -82,6 +82,8 @@ class RunState:
                 self.workers, self.limits, self.end = event.workers, event.limits or self.limits, None
                 self.names += [name for name in event.workers if name not in self.names]
                 self._interrupt()
+                for current in self.rounds.values():
+                    current.resume()
             case told.RoundStarted():
                 current = self.round(event.round)
                 current.reason = current.why = event.why
@@ -131,6 +133,8 @@ class RunState:
             case told.RunStopped():
                 self.end, self.settled = event, len(self.ends)
                 self._interrupt()
+            case told.FanOut(kind="items", path=""):
+                self.round(event.round).executions(str(event.step)).total = event.known
             case (
                 told.FanOut()
                 | told.NestedRunEnded()
@@ -178,6 +182,7 @@ class RunState:
                 current.replaced += [] if step.outcome is None else [step.outcome]
                 step.outcome = step.since = None
                 step.end = None if step.path else step.end
+                current.inside.pop(own, None)
         self.asked.clear()
         self.is_planned = True
 

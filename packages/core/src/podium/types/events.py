@@ -203,6 +203,8 @@ class FanOut(_OfStep):
     kind: Literal["items", "turn"]
     count: int
     """The number of items; 1 for a turn."""
+    known: int = 0
+    """The number of items of the map that are known so far, with those that are recorded; 0 for a turn."""
     expected: Spend
     """What they, and the maps over their outputs, are expected to need: by the latest answers of their
     workers, and without answers the least. A loop counts with all its turns."""

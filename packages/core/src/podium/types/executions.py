@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from re import compile as pattern
 
+from podium.errors import RunWaiting
 from podium.types.outcome import Outcome, StepStatus
 from podium.types.steps import AnyStep, Block
 
@@ -22,8 +23,12 @@ class Executions:
     """By path."""
     counts: Counter[StepStatus] = field(default_factory=Counter)
     """How the items ended; of a block without items, its steps."""
+    total: int = 0
+    """The number of items that are known so far."""
     turn: int = 0
     """The number of the latest turn; 0 for other steps."""
+    since: float | None = None
+    """When the first of them started, in seconds since the run began or was resumed; `None` before."""
     tokens: int = 0
     known: float = 0.0
     """The sum of the costs that are known, in USD."""
@@ -31,21 +36,31 @@ class Executions:
     """The number of unknown costs."""
 
     def take(self, outcome: Outcome) -> None:
-        """Add an outcome, or replace the earlier one of the execution."""
-        before = self.ends.get(outcome.path)
-        for each, sign in ((before, -1), (outcome, 1)):
-            if each is not None:
-                self.counts[each.status] += sign * self.is_part(each.path)
-                self.tokens += sign * each.usage.total_tokens
-                self.known += sign * (each.cost or 0.0)
-                self.unknown += sign * (each.cost is None)
+        """Add an outcome, or replace the earlier one of the execution; one that waits has not ended."""
+        self.drop(outcome.path)
+        if outcome.problem is not None and outcome.problem.code == RunWaiting.code:
+            return
         self.ends[outcome.path] = outcome
-        self.begin(outcome.path)
+        self._count(outcome, 1)
+        if (found := _TURN.match(outcome.path, len(self.name))) is not None:
+            self.turn = max(self.turn, int(found[1]))
 
-    def begin(self, path: str) -> None:
-        """Take note of an execution that begins."""
+    def drop(self, path: str) -> None:
+        """Remove the outcome of an execution."""
+        if (before := self.ends.pop(path, None)) is not None:
+            self._count(before, -1)
+
+    def begin(self, path: str, at: float) -> None:
+        """Take note of an execution that begins, `at` seconds after the run."""
+        self.since = at if self.since is None else self.since
         if (found := _TURN.match(path, len(self.name))) is not None:
             self.turn = max(self.turn, int(found[1]))
+
+    def _count(self, outcome: Outcome, sign: int) -> None:
+        self.counts[outcome.status] += sign * self.is_part(outcome.path)
+        self.tokens += sign * outcome.usage.total_tokens
+        self.known += sign * (outcome.cost or 0.0)
+        self.unknown += sign * (outcome.cost is None)
 
     def is_part(self, path: str) -> bool:
         """Return whether a path is of an item, or of a step of the block, and not inside of one."""
@@ -66,17 +81,18 @@ class Executions:
         """Return the items, or steps of the block, that failed."""
         return [each for path, each in self.ends.items() if each.status == "failed" and self.is_part(path)]
 
-    def told(self, step: AnyStep, total: int = 0) -> str:
-        """Return the counts in words, as in `37 of 200, 2 failed`; of a loop, its turn.
+    def told(self, step: AnyStep | None = None) -> str:
+        """Return the counts in words, as in `37 of 200 items, 2 failed`; of a loop, its turn.
 
         Args:
-            step: the step of the plan.
-            total: the number of items that are known so far.
+            step: the step of the plan; not needed for a map.
         """
-        if step.each is None and isinstance(step, Block) and step.until is not None:
-            return f"turn {self.turn} of {step.most}" if self.turn else ""
-        total = len(step.steps) if step.each is None and isinstance(step, Block) else total
-        words = [f"{self.ended} of {max(total, self.ended)}"]
+        total, what = self.total, "items"
+        if isinstance(step, Block) and step.each is None:
+            if step.until is not None:
+                return f"turn {self.turn} of {step.most}" if self.turn else ""
+            total, what = len(step.steps), "steps"
+        words = [f"{self.ended} of {max(total, self.ended)} {what}"]
         words += [
             f"{self.counts[status]} {status}"
             for status in ("failed", "skipped", "cancelled")

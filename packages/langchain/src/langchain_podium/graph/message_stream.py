@@ -23,7 +23,7 @@ from langgraph.pregel._messages import StreamMessagesHandler
 
 from podium.aio.sync import events_of
 from podium.errors import WorkerFailed
-from podium.hosts.maps import Executions
+from podium.hosts.maps import Maps
 from podium.hosts.results import lack_after
 from podium.types import (
     AnswerDelta,
@@ -138,7 +138,7 @@ class MessageStream:
     """The name of the called worker, by round, step and attempt."""
     _last: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """The indices of the steps of the plan of which one gives the answer, by round."""
-    _executions: Executions = field(default_factory=Executions)
+    _maps: Maps = field(default_factory=Maps)
     _answering: dict[tuple[int, int], bool] = field(default_factory=dict)
     """Whether a step's text is the answer, by round and step."""
     _held: StepDelta | None = None
@@ -180,7 +180,7 @@ class MessageStream:
                 await self._end(key, failed=not has_ended)
 
     async def _take(self, event: Event) -> None:
-        self._executions.take(event)
+        self._maps.take(event)
         if isinstance(event, StepStarted):
             self._workers[event.round, event.step, event.attempt] = event.worker
         if isinstance(event, AnswerDelta):
@@ -232,7 +232,7 @@ class MessageStream:
             "podium_step": event.step,
             "podium_attempt": event.attempt,
         }
-        if path := self._executions.path(event):
+        if path := self._maps.path(event):
             facts["podium_path"] = path
         worker = self._workers.get((event.round or 0, event.step or 0, event.attempt or 0))
         return facts if worker is None else {**facts, "podium_worker": worker}

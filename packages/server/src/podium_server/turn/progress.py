@@ -1,7 +1,7 @@
 """Describes the events of a run to the client: the plan, the steps, and with `all` also their outputs."""
 
 from podium.budget.ledger import UNREPORTED
-from podium.hosts.maps import Executions
+from podium.hosts.maps import Maps
 from podium.hosts.results import plan_lines
 from podium.secrets import scrub
 from podium.types import (
@@ -35,7 +35,7 @@ class Progress:
         self._workers: tuple[str, ...] = ()
         self._answers: tuple[int, ...] = ()
         """The steps of the current plan of which one gives the answer."""
-        self._executions = Executions()
+        self._maps = Maps()
         self._speaking: tuple[int, int] | None = None
         """Step and attempt of the output that was shown last."""
         self._streamed: set[int] = set()
@@ -47,10 +47,10 @@ class Progress:
             return ""
         if isinstance(event, RunStarted | RunResumed):
             self._workers = event.workers
-        self._executions.take(event)
-        if counts := self._executions.counts(event):
+        self._maps.take(event)
+        if counts := self._maps.counts(event):
             return self._line(f"{counts[0].upper()}{counts[1:]}.")
-        return "" if self._executions.is_in_map(event) else scrub(self._told(event))
+        return "" if self._maps.is_in_map(event) else scrub(self._told(event))
 
     def _told(self, event: Event) -> str:
         match event:
@@ -79,7 +79,7 @@ class Progress:
         speaking = event.step, event.attempt
         if speaking == self._speaking:
             return text
-        title = self._line(f"Step {self._executions.name(event)} writes:")
+        title = self._line(f"Step {self._maps.name(event)} writes:")
         self._speaking = speaking
         return title + text
 
@@ -97,7 +97,7 @@ class Progress:
                 what = "The plan" if event.step is None else f"Step {event.name}"
                 return f"{what} waits for approval{': ' if event.asked else ''}{event.asked}."
             case StepStarted() | AttemptFailed() | StepEnded() if line := _of_step(event):
-                return f"Step {self._executions.name(event)}: {line}."
+                return f"Step {self._maps.name(event)}: {line}."
         return ""
 
 

@@ -42,8 +42,8 @@ def database_url(location: Location) -> DatabaseUrl:
     scheme, separator, rest = location.partition("://")
     if not separator:
         raise ConfigError(
-            "the location of the journal is an invalid URL: "
-            "write sqlite:///runs.db or postgresql://user:password@host/name"
+            'the location of the journal is an invalid URL: write Path("runs.db") or sqlite:///runs.db '
+            "for a file, or postgresql://user:password@host/name"
         )
     if scheme == "sqlite":
         host, _, path = rest.partition("/")

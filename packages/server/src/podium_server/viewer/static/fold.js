@@ -50,6 +50,7 @@ const HANDLERS = {
     Object.assign(run, { status: "running", problem: null, cost: null, workers: event.workers });
     run.limits = event.limits ?? run.limits;
     interrupt(run);
+    run.rounds.forEach(reopen);
   },
   round_started(run, event) {
     if (run.rounds.some((each) => each.number === event.round)) return;
@@ -106,7 +107,7 @@ const HANDLERS = {
   },
   fan_out(run, event) {
     const step = stepOf(run, event);
-    if (event.kind === "items") step.total += event.count;
+    if (event.kind === "items") step.total = event.known ?? 0;
   },
   step_started(run, event) {
     run.calls += 1;
@@ -266,11 +267,19 @@ function attemptOf(step, number) {
   return found;
 }
 
-// Ends the work of all steps. The items of a map that did not end ok are counted again when they begin again.
+// Ends the work of all steps.
 function interrupt(run) {
-  for (const step of run.rounds.flatMap(stepsOf)) {
-    if (step.status === "running") reset(step);
-    step.total = step.children.filter((each) => each.status === "ok").length;
+  for (const step of run.rounds.flatMap(stepsOf)) if (step.status === "running") reset(step);
+}
+
+// Removes the ends of executions without a call: a resumed run decides again which of them exist.
+function reopen(round) {
+  for (const step of round.inner.values()) {
+    if (!["skipped", "cancelled"].includes(step.outcome?.status) || step.outcome.attempts) continue;
+    reset(step);
+    if (step.children.length) continue;
+    step.parent.children = step.parent.children.filter((each) => each !== step);
+    round.named.delete(step.name);
   }
 }
 
