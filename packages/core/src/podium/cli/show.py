@@ -119,7 +119,11 @@ def _show_step(screen: Screen, journal: Journal, typed: str, name: str) -> None:
     """Show the output of a step of the latest round that has it, and one line for each execution inside."""
     _, _, result = look(journal, lambda: _read(journal, typed))
     of_rounds = [
-        [each for each in current.outcomes if each.name == name or _is_inside(each.path, name)]
+        [
+            each
+            for each in current.outcomes
+            if (each.name == name or _is_inside(each.path, name)) and not each.is_superseded
+        ]
         for current in result.rounds
     ]
     found = next(filter(None, reversed(of_rounds)), None)

@@ -105,8 +105,8 @@ def executions_of(outcomes: Iterable[Outcome]) -> dict[int, Executions]:
     """Return the executions inside of each step, from the outcomes of a round."""
     found: dict[int, Executions] = {}
     for each in outcomes:
-        if each.path:
+        if each.path and not each.is_superseded:
             own = found.setdefault(each.plan_step, Executions(str(each.plan_step)))
-            if each.path not in own.ends:  # those of superseded steps are at the end
+            if each.path not in own.ends:  # those that a crash interrupted are at the end
                 own.take(each)
     return found

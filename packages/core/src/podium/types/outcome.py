@@ -144,6 +144,11 @@ class Outcome(Billed):
         return is_skipped and self.problem.code in (CONDITION, NO_BRANCH)  # type: ignore[union-attr]
 
     @property
+    def is_superseded(self) -> bool:
+        """Whether the step is of a plan that was replaced."""
+        return self.problem is not None and self.problem.code == "superseded"
+
+    @property
     def follows(self) -> bool:
         """Whether the step has no output because another step has none."""
         return self.status == "skipped" or (self.problem is not None and self.problem.code == "dependency")
@@ -246,7 +251,7 @@ class Round:
     proposals: tuple[Proposal, ...] = ()
     """The planner calls of the round, in order; empty if the user gave the plan."""
     outcomes: tuple[Outcome, ...] = ()
-    """One per step, in the plan's order, then the outcomes of steps that a repaired plan superseded."""
+    """One per step, in the plan's order, then those of items and turns, then those of replaced plans."""
     why: str = ""
     """Why the round began, or why it is the last round."""
     check: Outcome | None = None
