@@ -425,7 +425,8 @@ def test_plan_is_changed_in_an_editor(
 def test_plan_is_approved_at_the_terminal(
     spawn: Spawn, config: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, typed: str, code: int
 ) -> None:
-    """The plan is shown with what it may cost before it runs, and may be edited."""
+    """The plan is shown with what it may cost before it runs, and may be edited; nothing waits."""
+    config.write_text(f'{config.read_text()}[policy]\napprove = "later"\n')
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("VISUAL", editor(Path("edit.py"), "Think of a number.", "Think of a prime."))
     left, said = at_a_terminal(spawn, typed, "run", "What is it?", "--approve")

@@ -200,23 +200,35 @@ def test_failed_items_of_a_map_with_enough_are_named() -> None:
     assert "7 items: 6 failed, 1 ok (0[0], 0[1], 0[2] and 3 more)" in explained
 
 
-def test_the_output_that_stands_for_another() -> None:
-    """It is told at the step whose condition did not hold."""
+def test_the_output_that_stands_for_another(shown: Callable[..., str], journal: SqlJournal) -> None:
+    """It is told at the step whose condition did not hold, and its worker has answered."""
     given = {"worker": 0, "access": []}
     plan = Plan.from_json(
         {
             "schema": 1,
             "steps": [
                 {**given, "subtask": "List.", "returns": {"n": "integer"}},
-                {**given, "subtask": "Check.", "access": [0], "when": {"ref": "{{0.n}}", "is": 2}, "else": 0},
+                {
+                    **given,
+                    "worker": 1,
+                    "subtask": "Check.",
+                    "when": {"ref": "{{0.n}}", "is": 2},
+                    "else": 0,
+                },
             ],
         }
     )
-    worker = FunctionWorker(lambda step: '{"n": 1}', card=Card(name="w", price=FREE))
-    explained = anyio.run(Conductor(FixedPlanner(plan), [worker]).run, "What?").explain()
-    assert (
-        "Step 1, w, seeing 0: ok, with the output of step 0, because its condition does not hold" in explained
-    )
+    workers = [
+        FunctionWorker(lambda step: '{"n": 1}', card=Card(name=name, price=FREE))
+        for name in ("thinker", "speaker")
+    ]
+    explained = ran(Conductor(FixedPlanner(plan), workers, journal=journal)).explain()
+    told = "ok, with the output of step 0, because its condition does not hold"
+    assert f"Step 1, speaker, seeing no step: {told}" in explained
+    whole = shown("show", "flow")
+    assert f"step 1: {told}" in whole
+    assert "answered by thinker: " in whole
+    assert shown("show", "flow", "--step", "1").startswith(f"--- step 1 (speaker): {told} ---")
 
 
 @pytest.mark.long

@@ -28,13 +28,13 @@ from podium.errors import (
     PlannerError,
     PodiumError,
 )
-from podium.policy import ApprovalRequest, Policy
+from podium.policy import ApprovalRequest
 from podium.run.approval import REFUSED
 from podium.run.rounds import FALLBACK
 from podium.types.forecast import explain_forecast, within
 from podium.types.outcome import Outcome
 from podium.types.plan import Plan
-from podium.types.result import STALE, Result, last_of, missing, steps_of
+from podium.types.result import STALE, Result, missing, steps_of, writer_of
 
 if TYPE_CHECKING:
     from podium.cli.drawing import View
@@ -91,7 +91,7 @@ def step_outputs(result: Result) -> list[str]:
 def output_of(outcome: Outcome, result: Result) -> str:
     """Return the output of a step under a line that names it."""
     place = f"step {outcome.name}" if len(result.plans) < 2 else f"round {outcome.round}, step {outcome.name}"
-    return f"--- {place} ({outcome.worker}): {outcome.status} ---\n{outcome.text}"
+    return f"--- {place} ({outcome.worker}): {outcome.end} ---\n{outcome.text}"
 
 
 def status_line(result: Result) -> str:
@@ -118,9 +118,9 @@ def problem_line(result: Result) -> str:
 def _answered_by(result: Result) -> str:
     """Return ` by ` and the worker that wrote the answer; empty if there is no answer or no such step."""
     for current in reversed(result.rounds):
-        last = last_of(current)
-        if result.answer and last is not None and last.text == result.answer:
-            return f" by {last.worker}"
+        writer = writer_of(current)
+        if result.answer and writer is not None and writer.text == result.answer:
+            return f" by {writer.worker}"
     return ""
 
 
@@ -154,23 +154,28 @@ _HELP = """\
 _ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "": "no", "e": "edit", "edit": "edit"}
 
 
-def at_the_terminal(screen: Screen, view: "View | None", conductor: Conductor) -> Policy:
-    """Return a policy that asks the person at the terminal; the live view is hidden during the question."""
-    if not screen.interactive or not screen.can_ask:
-        raise ConfigError(
-            '--approve needs a terminal: without one, write approve = "later" in [policy] '
-            "and approve with `podium decide RUN approve`"
-        )
+class Approver:
+    """Asks the person at the terminal for approvals."""
 
-    async def ask(request: ApprovalRequest) -> bool | str | Plan:
-        with nullcontext() if view is None else view.aside():
-            if request.action is not None:
-                action = request.action
-                asked = f"{action.worker} {action.asked}".strip()
-                return await verdict_on_step(screen, action.name, asked, is_fan_out=not action.worker)
-            return await verdict_on(screen, request.plan, conductor)
+    conductor: Conductor
+    view: "View | None"
+    """The live view, which is hidden during a question."""
 
-    return Policy(approve=ask, ask=conductor.policy.ask, ask_above=conductor.policy.thresholds)
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        if not screen.interactive or not screen.can_ask:
+            raise ConfigError(
+                '--approve needs a terminal: without one, write approve = "later" in [policy] '
+                "and approve with `podium decide RUN approve`"
+            )
+
+    async def decide(self, request: ApprovalRequest) -> bool | str | Plan:
+        """Ask about a plan, an action, or items or a turn; see `Policy.approve`."""
+        with nullcontext() if self.view is None else self.view.aside():
+            if (action := request.action) is None:
+                return await verdict_on(self._screen, request.plan, self.conductor)
+            asked = f"{action.worker} {action.asked}".strip()
+            return await verdict_on_step(self._screen, action.name, asked, is_fan_out=not action.worker)
 
 
 async def verdict_on_step(screen: Screen, name: str, asked: str, *, is_fan_out: bool) -> bool | str:

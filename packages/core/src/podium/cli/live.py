@@ -255,6 +255,8 @@ def _of_round(run: RunRow, current: RoundState, place: str) -> Iterator[Note]:
 
 
 def _of_step(step: StepRow, name: str) -> Iterator[Note]:
+    if step.outcome is not None and step.outcome.stands_for is not None:
+        yield Note(f"{name}: {step.outcome.end}", "dim")
     if step.outcome is not None and step.outcome.action is not None:
         end = ACTION_ENDS[step.outcome.action]
         yield Note(f"{name} is an action (!): {end}", "dim" if step.outcome.action == "done" else "yellow")

@@ -328,9 +328,7 @@ class RunState:
             parts = [step.outcome for _, step in steps if step.path and step.outcome is not None]
             outcomes += sorted(parts, key=lambda each: positions(each.path))
         paths = {index: step.path for index, step in steps}
-        aside = [
-            interrupted((number, index), paths[index], calls) for index, calls in lost.items() if calls
-        ]
+        aside = [interrupted((number, index), paths[index], calls) for index, calls in lost.items() if calls]
         return Round(
             number=number,
             plan=plan,

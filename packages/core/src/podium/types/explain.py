@@ -47,9 +47,7 @@ def _outcome(outcome: Outcome, current: Round, inside: Executions | None) -> str
     step = steps[outcome.step] if outcome.step < len(steps) else None
     access = () if step is None else step.access
     number = str(outcome.step) if current.plan is None else current.plan.numbered(outcome.step)
-    head = f"Step {number}, {outcome.worker}, {_sees(access, outcome.shown)}: {outcome.status}"
-    if outcome.stands_for is not None:
-        head += f", with the output of step {outcome.stands_for}, because its condition does not hold"
+    head = f"Step {number}, {outcome.worker}, {_sees(access, outcome.shown)}: {outcome.end}"
     if outcome.problem is not None:
         head += f" ({_problem(outcome)})"
     if inside is not None and step is not None:

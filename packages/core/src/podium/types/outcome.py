@@ -144,6 +144,15 @@ class Outcome(Billed):
         return is_skipped and self.problem.code in (CONDITION, NO_BRANCH)  # type: ignore[union-attr]
 
     @property
+    def end(self) -> str:
+        """The status in words, with the step whose output stands for this one."""
+        if self.stands_for is None:
+            return self.status
+        return (
+            f"{self.status}, with the output of step {self.stands_for}, because its condition does not hold"
+        )
+
+    @property
     def is_superseded(self) -> bool:
         """Whether the step is of a plan that was replaced."""
         return self.problem is not None and self.problem.code == "superseded"

@@ -63,7 +63,9 @@ class Progress:
                 self._streamed.add(event.step)
                 return self._output(event, event.text)
             case StepEnded() if event.step in self._answers and event.outcome.status == "ok":
-                return ""  # its output is the answer, which the client has begun to read
+                # its output is the answer, which the client has begun to read
+                is_other = event.outcome.stands_for is not None
+                return self._line(f"Step {event.step}: {event.outcome.end}.") if is_other else ""
             case _ if line := self._line_of(event):
                 return self._whole(event) + self._line(line)
         return ""
@@ -111,6 +113,8 @@ def _of_step(event: StepStarted | AttemptFailed | StepEnded) -> str:
             return f"a call of {event.call.worker} failed{why}{_charge(event.call)}"
         case StepEnded(outcome=outcome):
             why = f" ({outcome.problem.code})" if outcome.problem is not None else ""
+            if outcome.stands_for is not None:
+                return outcome.end
             by = f"{outcome.worker}, {outcome.usage.total_tokens:,} tokens, {outcome.seconds:.1f} s"
             return f"{outcome.status}{why} ({by}){_charge(outcome)}"
 
