@@ -99,13 +99,26 @@ def test_failed_run_is_resumed_without_paying_twice(podium: Podium, config: Path
     assert json.loads(podium("show", known, "--json").stdout)["state"] == "ok"
 
 
-def test_a_resumed_run_is_refreshed(podium: Podium, config: Path, server: ChatServer) -> None:
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [
+            {"subtask": "Fail.", "access": []},
+            {"subtask": "Look.", "access": []},
+            {"subtask": "Join them.", "access": [0, 1]},
+        ],
+        [
+            {"subtask": "{{item}}", "access": [], "each": ["Fail.", "Look."]},
+            {"subtask": "Join them.", "access": [0]},
+        ],
+    ],
+    ids=["steps", "items"],
+)
+def test_a_resumed_run_is_refreshed(
+    podium: Podium, config: Path, server: ChatServer, steps: list[dict[str, object]]
+) -> None:
     """An answer that was made without a step is kept until `--refresh`, which the hint names."""
-    steps = ("Fail.", []), ("Look.", []), ("Join them.", [0, 1])
-    plan = "".join(
-        json.dumps({"worker": number % 2, "subtask": subtask, "access": access}) + "\n"
-        for number, (subtask, access) in enumerate(steps)
-    )
+    plan = "".join(json.dumps({"worker": n % 2, **step}) + "\n" for n, step in enumerate(steps))
     is_down = [True]
 
     def reply(call: Call) -> Reply:

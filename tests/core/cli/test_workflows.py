@@ -321,6 +321,11 @@ def test_actions_inside_of_a_map(shown: Callable[..., str], journal: SqlJournal)
     shown("decide", "flow", "refuse", "--action", "0[0]", "--why", "too much")
     shown("decide", "flow", "approve")
     result = ran(run, resumed=True)
+    whole = shown("show", "flow")
+    assert "step 0[1]: thinker Refund b: not known whether it is done" in whole
+    assert whole.count("done|not-done`") == 1
+    assert "not known whether it is done: Refund b" in shown("show", "flow", "--step", "0")
+    assert "thinker Refund b: not known whether it is done" in shown("show", "flow", "--step", "0[1]")
     assert sorted(refunds) == ["Refund b", "Refund c", "Refund d", "Refund e"]
     assert result.problem is not None
     assert "podium decide flow --action '0[1]' done|not-done" in result.problem.message

@@ -305,7 +305,9 @@ def _hint(result: Result, config: Path | None) -> str:
         return f": ask the planner again with `{resume}`" if is_asked else ""  # the policy forbids the call
     if code == LimitExceeded.code or (code == AnswerCut.code and "Limits." in told):
         return f": {_with_higher_limit(resume, told)}"
-    if result.answer and missing(result.rounds[-1]):
+    outcomes = [each for current in result.rounds[-1:] for each in current.outcomes]
+    failed = [each for each in outcomes if each.status == "failed" and each.attempts]
+    if result.answer and (code == STALE or missing(result.rounds[-1]) or any(each.path for each in failed)):
         resume += " --refresh"
     ends = ("failed", "unknown") if result.status in ("partial", "failed") else ("unknown",)
     for action in result.actions:
@@ -321,9 +323,11 @@ def _hint(result: Result, config: Path | None) -> str:
             refuse = command(f"decide {short} refuse --why TEXT", config)
             return f": see it with `{see}`, then `{approve}` or `{refuse}`"
         case _:
-            others = {STALE: "make these steps again", REFUSED: "change the plan"}
-            what = others.get(code, "retry the failed steps")
-            return f": {what} with `{resume}{' --edit' if code == REFUSED else ''}`"
+            refused = [each for each in outcomes if each.problem is not None and each.problem.code == REFUSED]
+            what = "make these steps again" if code == STALE else "retry the failed steps"
+            if refused and not failed:
+                what, resume = "change the plan", command(f"resume {short} --edit", config)
+            return f": {what} with `{resume}`"
 
 
 def _with_higher_limit(resume: str, message: str) -> str:

@@ -23,10 +23,13 @@ from podium.journal import Entry, Journal, RunRow
 from podium.run_state import fold
 from podium.types.events import RunStarted
 from podium.types.forecast import compare, explain_forecast
+from podium.types.outcome import ACTION_ENDS
 from podium.types.result import Result
 
 _WORDS = 60
 """Longest excerpt of an output in a list of executions, in characters."""
+_ACTIONS = 10
+"""The number of actions with an unknown end that are listed."""
 _EXCERPT = 200
 """Longest excerpt of a text that differs, in characters."""
 
@@ -109,10 +112,20 @@ def _show(
     screen.result(f"\n{status_line(result)}")
     for line in filter(None, [charge_line(result), problem_line(result)]):
         screen.result(line)
+    _show_unknown(screen, result)
     if result.forecast is not None and result.rounds:
         outcomes = result.rounds[0].outcomes
         began = any(outcome.started is not None for outcome in outcomes)
         screen.result(compare(result.forecast, outcomes) if began else explain_forecast(result.forecast))
+
+
+def _show_unknown(screen: Screen, result: Result) -> None:
+    """Show the actions of which nobody knows whether they were carried out."""
+    unknown = [action for action in result.actions if action.end == "unknown"]
+    for action in unknown[:_ACTIONS]:
+        screen.result(f"step {action.name}: {action}")
+    if len(unknown) > _ACTIONS:
+        screen.result(f"and {len(unknown) - _ACTIONS} more: see them with --step STEP")
 
 
 def _show_step(screen: Screen, journal: Journal, typed: str, name: str) -> None:
@@ -131,13 +144,19 @@ def _show_step(screen: Screen, journal: Journal, typed: str, name: str) -> None:
         raise ConfigError(f"run {result.run_id} has no outcome of step {name}: see `podium show {typed}`")
     own, inside = [[each for each in found if (each.name == name) is is_own] for is_own in (True, False)]
     screen.result(output_of(own[0], result) if own else f"--- step {name} ---")
-    if own and own[0].problem is not None:
-        screen.result(f"{own[0].problem.code}: {own[0].problem.message}")
+    asked = {(each.run_id, each.round, each.step): each for each in result.actions}
+    for each in own[:1]:
+        if (action := asked.get((result.run_id, each.round, each.step))) is not None:
+            screen.result(str(action))
+        if each.problem is not None:
+            screen.result(f"{each.problem.code}: {each.problem.message}")
     if not inside:
         return
     table = plain_table("execution", "worker", "status", Column("cost", justify="right"), "output")
     for each in inside:
         told = each.text if each.problem is None else f"{each.problem.code}: {each.problem.message}"
+        if (action := asked.get((result.run_id, each.round, each.step))) is not None:
+            told = f"{ACTION_ENDS[action.end]}: {action.asked}"
         cells = (each.name, each.worker, each.status, money(each.cost), _first_words(screen, told))
         table.add_row(*map(Text, cells))
     screen.draw(table)

@@ -202,6 +202,11 @@ class Action:
         """The name of the step; see `Outcome.name`."""
         return self.path or str(self.step)
 
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """The run, the round and the step of the plan that it is, or inside of which it is."""
+        return self.run_id, self.round, plan_step(self.path) if self.path else self.step
+
     def __str__(self) -> str:
         asked = self.asked if len(self.asked) <= _MOST_ASKED else self.asked[: _MOST_ASKED - 1] + "…"
         return f"{self.worker} {asked}: {ACTION_ENDS[self.end]}"
