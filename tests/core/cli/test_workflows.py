@@ -16,6 +16,7 @@ from podium.cli.drawing import RunTable
 from podium.cli.live import LiveState, follow
 from podium.errors import WorkerTimeout
 from podium.journal import SqlJournal
+from podium.plan_text import Change, edit_plan
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import Completion, Event, StepEnded
@@ -162,6 +163,21 @@ def test_counts_after_a_resume(shown: Callable[..., str], journal: SqlJournal) -
     told = resumed(100)
     assert "3 of 3 items: Read" in told
     assert "6 of 6 items: 2 steps" in told
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (0, "at least 3 recorded results are kept ($0.0300); at least 4 calls are expected, cost unknown: "),
+        (4, "9 recorded results are kept ($0.0900); at least 2 calls are expected, cost unknown"),
+    ],
+)
+def test_a_preview(journal: SqlJournal, step: int, told: str) -> None:
+    """What a changed plan keeps is known as far as its lists are."""
+    run = conductor(journal, 6)
+    ran(run)
+    plan = edit_plan(PLAN, Change(step=step, subtask="Otherwise."))
+    assert str(anyio.run(run.preview, "flow", plan)).startswith(told)
 
 
 @pytest.mark.long
