@@ -1,5 +1,6 @@
 """Calls without a complete answer and without usage: a response that was received bounds the charge."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -106,6 +107,19 @@ async def test_a_response_without_its_end_is_charged_at_the_reservation(reply: A
     assert outcome.cost == BOUND
 
 
+async def test_a_call_that_was_stopped_before_it_was_sent_costs_nothing() -> None:
+    """The server does not answer the TLS handshake, so it has no request."""
+    writers = list[asyncio.StreamWriter]()
+    async with await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1") as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        conductor = Conductor(FixedPlanner(ONE), [worker(url)], retry=Retry(attempts=1))
+        result = await conductor.run("What?", limits=Limits(attempt_seconds=0.1))
+        for writer in writers:
+            writer.close()
+    assert result.outcomes[0].status == "failed"
+    assert (result.usage, result.cost, result.maybe_paid, result.usage_note) == (Usage(), 0.0, False, "")
+
+
 async def test_an_effort_may_hide_reasoning() -> None:
     """The received text then bounds nothing."""
     outcome = await one_call(events(PIECE), stream=True, effort="high")
@@ -179,8 +193,8 @@ async def test_the_result_says_what_was_charged() -> None:
         result = await conductor.run("What?")
     assert result.status == "ok"
     note = (
-        "1 call charged at the reservation: no usage reported; "
-        "2 calls charged by the received text: no usage reported"
+        "1 call charged at the reservation: no usage reported, at most $500.0000; "
+        "2 calls charged by the received text: no usage reported, at most $21.0000"
     )
     assert result.usage_note == note
     assert note in result.explain()

@@ -10,6 +10,7 @@ from podium import ChatPlanner, Conductor, RulePlanner, ScriptedWorker
 from podium.cli.drawing import RunTable
 from podium.cli.live import LiveState, follow, run_notes
 from podium.execution.graph import SUPERSEDED
+from podium.planners import FixedPlanner
 from podium.types import (
     ApprovalAsked,
     ApprovalGiven,
@@ -88,6 +89,20 @@ async def test_nested_run_hangs_under_its_step() -> None:
     outside, inside = (line for line in drawn(board).splitlines() if "side" in line)
     assert re.match(r"✓ 0 team +outside +ok", outside)
     assert inside.index("✓ 0 hand") > outside.index("✓")
+
+
+async def test_nested_runs_of_items_are_counted() -> None:
+    """A map has one row, with the number of the runs inside of its items."""
+    inner = Conductor(
+        ChatPlanner(ScriptedWorker("small boss", rows("inside"))),
+        [ScriptedWorker("hand", "done")],
+        card=Card(name="team"),
+    )
+    board = LiveState()
+    outer = Conductor(FixedPlanner(Plan((Step(0, "outside {{item}}", each=(1, 2, 3)),))), [inner])
+    await followed(outer, board)
+    assert "3 of 3 items, 3 nested runs" in drawn(board)
+    assert "inside" not in drawn(board)
 
 
 async def test_plan_that_was_not_used_is_told() -> None:

@@ -1,6 +1,7 @@
 """What the commands show of maps, branches and loops, and decisions on them."""
 
 import json
+import re
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -8,10 +9,10 @@ from pathlib import Path
 import anyio
 import pytest
 from rich.console import Console
-from servers.chat_server import ChatServer
+from servers.chat_server import STALL, Call, ChatServer, Pause, Reply, says
 from typer.testing import Result as Ran
 
-from podium import Card, Conductor, FunctionWorker, Limits, Plan, Result, Retry
+from podium import Card, Conductor, FunctionWorker, Limits, Plan, Price, Result, Retry
 from podium.cli.drawing import RunTable
 from podium.cli.live import LiveState, follow
 from podium.errors import WorkerTimeout
@@ -20,7 +21,7 @@ from podium.plan_text import Change, edit_plan
 from podium.planners import FixedPlanner
 from podium.policy import Policy
 from podium.types import Completion, Event, StepEnded
-from podium.workers import FREE, StepInput
+from podium.workers import FREE, ChatWorker, Endpoint, StepInput
 
 Podium = Callable[..., Ran]
 LIST = {"items": [{"id": "integer", "name": "string"}]}
@@ -214,6 +215,27 @@ def test_failed_items_of_a_map_with_enough_are_named() -> None:
     worker = FunctionWorker(answer, card=Card(name="w", price=FREE))
     explained = anyio.run(Conductor(FixedPlanner(plan), [worker]).run, "What?").explain()
     assert "7 items: 6 failed, 1 ok (0[0], 0[1], 0[2] and 3 more)" in explained
+
+
+@pytest.mark.long
+def test_what_stopped_items_cost(shown: Callable[..., str], journal: SqlJournal, server: ChatServer) -> None:
+    """Their usage is unknown: the cost is told as the most that may be billed, also in sums."""
+    step = {"worker": 0, "subtask": "Ask {{item}}", "access": [], "each": list("abc"), "enough": 1}
+
+    def reply(call: Call) -> Reply:
+        waits = Pause(0.2) if b"Ask a" in call.raw else STALL
+        return Reply([waits, *says(call, "yes").parts])
+
+    server.reply = reply
+    card = Card(name="sceptic", price=Price(input=1.0, output=4.0))
+    plan = Plan.from_json({"schema": 1, "steps": [step]})
+    worker = ChatWorker("small", endpoint=Endpoint(server.url), card=card)
+    ran(Conductor(FixedPlanner(plan), [worker], journal=journal))
+    whole = shown("show", "flow")
+    assert re.search(r"3 of 3 items, 2 cancelled: .* ok ~[\d,]+ ≤\$0\.03", whole)
+    assert re.search(r"about [\d,]+ tokens, at most \$0\.03", whole)
+    assert "2 calls charged at the reservation: no usage reported, at most $0.03" in whole
+    assert "sceptic cancelled ≤$0.01" in shown("show", "flow", "--step", "0")
 
 
 def test_the_output_that_stands_for_another(shown: Callable[..., str], journal: SqlJournal) -> None:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from podium.types import Plan
-from podium.types.conditions import Condition
-from podium.types.references import Reference, parts_of, reference_of
+from podium.types.references import Condition, Reference, parts_of, reference_of
 from podium.types.steps import AnyStep, Block, branches, depends_on
 
 Answer = Callable[[int, str, tuple[str, ...]], str | None]

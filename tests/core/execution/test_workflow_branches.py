@@ -49,7 +49,7 @@ FAILS_TO_HOLD = [
     on_value(3, more=3),
     on_value(3, more=1, less=2),
     on_value(1, exists=False),
-    on_value("b", is_="b", in_=["a"]),
+    on_value("b", in_=["b", "c"], not_="b"),
 ]
 FAILS = [
     on_value("2", less=3),

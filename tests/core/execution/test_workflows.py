@@ -99,7 +99,9 @@ FILLED: dict[str, Case] = {
         asked=["go", '{"q":"say a \\"b\\" \\\\ c"}'],
     ),
     "once": Case(
-        [call("read {{item}}", each=["{{index}}", "{{0}}"])], asked=["read {{index}}", "read {{0}}"]
+        [LIST, READ],
+        {"list": FOUND | {"files": ["{{index}}", "{{0}}"]}},
+        asked=["list", "read {{index}}", "read {{0}}"],
     ),
     "a bare number is words": Case(
         [call("A"), call("see {{0}}", 0)],

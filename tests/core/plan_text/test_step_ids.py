@@ -102,7 +102,7 @@ def test_ids_count_from_the_first_row_that_arrives() -> None:
         (
             row("[]", id=1) + row("[3]", id=2) + row("[]", id=3),
             "forward_access",
-            "the step with the id 2 lists 3",
+            "(id 2) lists 3",
         ),
         (row("[4]", id=4), "forward_access", "not the id of an earlier step: write []"),
     ],

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 from podium import Conductor, Plan, ScriptedWorker, parse_plan
 from podium.errors import PlanInvalid
-from podium.plan_text import Spelling, edit_plan, write_plan
+from podium.plan_text import Change, Spelling, edit_plan, write_plan
 from podium.plan_text.edits import Remove
 from podium.plan_text.writer import plan_grammar, plan_schema
 from podium.planners import FixedPlanner
@@ -190,6 +190,8 @@ def test_edits_renumber_all_references() -> None:
     )
     with pytest.raises(PlanInvalid, match="step 1 cannot be removed while step 2 lists it"):
         edit_plan(plan, Remove(step=1))
+    with pytest.raises(PlanInvalid, match="step 0 has steps of its own, and no worker"):
+        edit_plan(read(LOOP), Change(step=0, worker=1))
 
 
 REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
@@ -231,11 +233,44 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
     "fraction": ([call(each=2.5)], "bad_each"),
     "truth": ([call(each=True)], "bad_each"),
     "text": ([call(each="abc")], "bad_each"),
+    "reference in a list": (
+        [FILES, call(each=["a", {"b": ["see {{0.verdict}}"]}])],
+        r"bad_each: .*has \{\{0.verdict}} in a literal list: write one reference",
+    ),
+    "item in a list": (
+        [{"steps": [call(each=["{{file.path}}"])], "access": [], "each": [{"path": "a"}], "as": "file"}],
+        "bad_each: step 0.0 has .*in a literal list",
+    ),
     "reserved item": ([call(each=2, as_="index")], "bad_each: .*reserved"),
     "too many wanted": ([call(each=["a"], enough=2)], "bad_enough: .*number of items"),
     "no test": ([FILES, call(when="{{0.verdict}}"), TEXT], "bad_condition"),
-    "never": ([FILES, call(when=when("{{0.verdict}}", is_="maybe")), TEXT], "bad_condition: .*never holds"),
+    "never": (
+        [FILES, call(when=when("{{0.verdict}}", is_="maybe")), TEXT],
+        r'bad_condition: .*never holds: "maybe" does not fit {.*"enum": \["ok", "bad"\]}',
+    ),
     "number never": ([FILES, call(when=when("{{0.verdict}}", is_=1)), TEXT], "bad_condition: .*never holds"),
+    "less and more": (
+        [FILES, call(when=when("{{0.count}}", less=3, more=5)), TEXT],
+        r"bad_condition: .*no value passes all tests of \{\{0.count}} less 3, more 5",
+    ),
+    "in and not": (
+        [FILES, call(when=when("{{0.verdict}}", in_=["ok"], not_="ok")), TEXT],
+        r'bad_condition: .*tests of .* in \["ok"\], not "ok"',
+    ),
+    "is and in": (
+        [FILES, call(when=when("{{0.count}}", is_=None, in_=[1])), TEXT],
+        r"bad_condition: .*tests of .* is null, in \[1\]",
+    ),
+    "is and less": (
+        [FILES, call(when=when("{{0.count}}", is_="7", less=9)), TEXT],
+        "bad_condition: .*no value",
+    ),
+    "in nothing": ([FILES, call(when=when("{{0.count}}", in_=[])), TEXT], "bad_condition: .*no value"),
+    "absent and true": (
+        [FILES, call(when=when("{{0.note}}", exists=False, is_=True)), TEXT],
+        "bad_condition: .*exists false, is true",
+    ),
+    "operand": ([FILES, call(when=when("{{0.count}}", less=None)), TEXT], "bad_condition: .*less is null: "),
     "no number": ([FILES, call(when=when("{{0.verdict}}", less=1)), TEXT], "bad_condition: .*not a number"),
     "unknown test": (
         [FILES, call(when=when("{{0.verdict}}", equals="ok")), TEXT],
@@ -279,11 +314,12 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str) -> None:
-    """Before anything is paid, with a code, the step and the remedy."""
+    """Before anything is paid, with a code, the step, the position and the remedy."""
     steps, told = REFUSED[name]
     with pytest.raises(PlanInvalid) as caught:
         read(*steps)
     assert caught.value.step is not None
+    assert caught.value.position is not None
     assert re.search(told, f"{caught.value.code}: {caught.value}")
 
 
@@ -313,7 +349,7 @@ def test_the_short_form_of_a_schema(short: Any, whole: dict[str, Any]) -> None:
     """A schema is taken as it is; further fields are allowed."""
     plan = read(call(returns=short))
     assert plan.calls[0].returns == whole
-    assert Form.of(whole).misfit(7.0) == "" or whole["type"] != "integer"
+    assert Form.of(whole).fits(7.0) or whole["type"] != "integer"
 
 
 def test_unknown_keys() -> None:

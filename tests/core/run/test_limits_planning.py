@@ -228,7 +228,7 @@ async def test_a_plan_text_is_bounded_where_it_could_exceed_a_limit(
         (Limits(output_tokens=23_456), ": 20,000 tokens for all that they write. A step"),
         (
             Limits(calls=7, steps=3, input_tokens=99_999),
-            ": 3 step(s); 7 call(s) of workers, those that fail included; 90,000 tokens for all",
+            ": 3 step(s); 6 call(s) of workers, those that fail included; 90,000 tokens for all",
         ),
     ],
 )

@@ -1,6 +1,7 @@
 """What a client is told about calls that are charged without a reported usage, and about failed runs."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,9 +49,9 @@ def test_an_answer_after_a_broken_call_says_what_was_charged(
     upstream.reply = broken(CUT_OFF, GARBAGE)
     answer = post(served, path)
     body = answer.json()
-    note = f"1 call {AT_RESERVATION}; 1 call {BY_TEXT}"
+    note = body["podium"]["usage_note"]
+    assert re.sub(r", at most \$[\d.]+", "", note) == f"1 call {AT_RESERVATION}; 1 call {BY_TEXT}"
     assert body["podium"]["status"] == "ok"
-    assert body["podium"]["usage_note"] == note
     assert body["usage"]["estimated"] is True
     assert answer.headers["x-podium-usage"] == "estimated"
     run_id = answer.headers["x-podium-run-id"]

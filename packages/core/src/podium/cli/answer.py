@@ -96,8 +96,8 @@ def output_of(outcome: Outcome, result: Result) -> str:
 
 def status_line(result: Result) -> str:
     """Return one line with the run's status, steps, tokens, cost and time."""
-    about = "about " if result.usage.estimated else ""
-    cost = "cost unknown" if result.cost is None else money(result.cost)
+    about, most = ("about ", "at most ") if result.usage.estimated else ("", "")
+    cost = "cost unknown" if result.cost is None else (most if result.cost else "") + money(result.cost)
     facts = [*_steps(result), f"{about}{result.usage.total_tokens:,} tokens", cost, duration(result.seconds)]
     return f"{_ENDS[result.status]}{_answered_by(result)}: {', '.join(facts)}"
 

@@ -116,10 +116,10 @@ class RunTable:
         outcome, tokens, cost, took = step.outcome, "", "", ""
         if outcome is not None and (outcome.attempts or outcome.reused or step.inside is not None):
             if step.tokens or not outcome.reused:
-                tokens, cost = self._tokens(step), money(step.cost)
+                tokens, cost = self._tokens(step), money(step.cost, at_most=step.is_estimated)
             took = "" if outcome.reused else duration(outcome.seconds)
         elif outcome is None and step.inside is not None:
-            tokens, cost = self._tokens(step), money(step.cost)
+            tokens, cost = self._tokens(step), money(step.cost, at_most=step.is_estimated)
         if outcome is None and step.since is not None and self.now is not None:
             took = duration(self.now - step.since)
         sees = (", ".join(map(str, step.sees)),) if self.width >= _WIDE else ()
@@ -137,7 +137,7 @@ class RunTable:
         return step.status if step.again is None else f"retry {max(0.0, step.again - self.now):.0f}s"
 
     def _tokens(self, step: StepRow) -> str:
-        about = "~" if step.outcome is not None and step.outcome.usage.estimated else ""
+        about = "~" if step.is_estimated else ""
         return about + (f"{step.tokens:,}" if self.width >= _WIDE else short_count(step.tokens))
 
     def _totals(self, root: RunRow) -> Text:

@@ -70,6 +70,12 @@ class StepRow:
         return own + (0 if self.inside is None else self.inside.tokens)
 
     @property
+    def is_estimated(self) -> bool:
+        """Whether some tokens are estimated, so that the cost is the most that may be billed."""
+        own = self.outcome is not None and self.outcome.usage.estimated
+        return own or (self.inside is not None and self.inside.estimated > 0)
+
+    @property
     def cost(self) -> float | None:
         """The cost in USD of the step, with the cost inside of it; `None` if it is unknown."""
         own = 0.0 if self.outcome is None else self.outcome.cost

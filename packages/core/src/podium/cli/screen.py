@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 
-def money(cost: float | None) -> str:
-    """Format a cost in USD; `None` as `unknown`."""
+def money(cost: float | None, *, at_most: bool = False) -> str:
+    """Format a cost in USD; `None` as `unknown`, and one that is `at_most` billed as in ≤$0.0123."""
     if cost is None:
         return "unknown"
     if not cost:
         return "$0"
     if cost < 0.00005:
         return "<$0.0001"
-    return f"${cost:.4f}" if cost < 0.99995 else f"${cost:,.2f}"
+    return ("≤" if at_most else "") + (f"${cost:.4f}" if cost < 0.99995 else f"${cost:,.2f}")
 
 
 def short_count(count: int) -> str:

@@ -23,7 +23,7 @@ from podium.journal import Entry, Journal, RunRow
 from podium.run_state import fold
 from podium.types.events import RunStarted
 from podium.types.forecast import compare, explain_forecast
-from podium.types.outcome import ACTION_ENDS
+from podium.types.outcome import ACTION_ENDS, Outcome
 from podium.types.result import Result
 
 _WORDS = 60
@@ -131,33 +131,30 @@ def _show_unknown(screen: Screen, result: Result) -> None:
 def _show_step(screen: Screen, journal: Journal, typed: str, name: str) -> None:
     """Show the output of a step of the latest round that has it, and one line for each execution inside."""
     _, _, result = look(journal, lambda: _read(journal, typed))
-    of_rounds = [
-        [
-            each
-            for each in current.outcomes
-            if (each.name == name or _is_inside(each.path, name)) and not each.is_superseded
-        ]
-        for current in result.rounds
-    ]
-    found = next(filter(None, reversed(of_rounds)), None)
-    if found is None:
+    own, inside = None, list[Outcome]()
+    for current in reversed(result.rounds):
+        outcomes = [each for each in current.outcomes if not each.is_superseded]
+        own = next((each for each in outcomes if each.name == name), None)
+        inside = [each for each in outcomes if _is_inside(each.path, name)]
+        if own is not None or inside:
+            break
+    else:
         raise ConfigError(f"run {result.run_id} has no outcome of step {name}: see `podium show {typed}`")
-    own, inside = [[each for each in found if (each.name == name) is is_own] for is_own in (True, False)]
-    screen.result(output_of(own[0], result) if own else f"--- step {name} ---")
-    asked = {(each.run_id, each.round, each.step): each for each in result.actions}
-    for each in own[:1]:
-        if (action := asked.get((result.run_id, each.round, each.step))) is not None:
-            screen.result(str(action))
-        if each.problem is not None:
-            screen.result(f"{each.problem.code}: {each.problem.message}")
+    screen.result(f"--- step {name} ---" if own is None else output_of(own, result))
+    actions = {(each.run_id, each.round, each.step): each for each in result.actions}
+    if own is not None and (action := actions.get((result.run_id, own.round, own.step))) is not None:
+        screen.result(str(action))
+    if own is not None and own.problem is not None:
+        screen.result(f"{own.problem.code}: {own.problem.message}")
     if not inside:
         return
     table = plain_table("execution", "worker", "status", Column("cost", justify="right"), "output")
     for each in inside:
         told = each.text if each.problem is None else f"{each.problem.code}: {each.problem.message}"
-        if (action := asked.get((result.run_id, each.round, each.step))) is not None:
+        if (action := actions.get((result.run_id, each.round, each.step))) is not None:
             told = f"{ACTION_ENDS[action.end]}: {action.asked}"
-        cells = (each.name, each.worker, each.status, money(each.cost), _first_words(screen, told))
+        cost = money(each.cost, at_most=each.usage.estimated)
+        cells = (each.name, each.worker, each.status, cost, _first_words(screen, told))
         table.add_row(*map(Text, cells))
     screen.draw(table)
 

@@ -1,5 +1,6 @@
 """One call of a worker: its reservation, its result and its cost."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -207,14 +208,18 @@ class Attempt:
         worker, middleware = self.context.settings.pool.workers[self.worker], self.context.request.middleware
         place, caller = self._place.values(), self.request.caller
         boundary = Boundary(f"worker {self.card.name!r}", _FAILED)
-        with self.context.during(*place), boundary, answering(caller):
-            called = worker.call(self.request) if middleware is None else middleware(worker, self.request)
-            call: AsyncGenerator[object, None] = pieces_of(called, "call")
-            async with aclosing(call):
-                async for piece in call:
-                    await emit(piece)
-                    if isinstance(piece, Completion):
-                        return
+        try:
+            with self.context.during(*place), boundary, answering(caller):
+                called = worker.call(self.request) if middleware is None else middleware(worker, self.request)
+                call: AsyncGenerator[object, None] = pieces_of(called, "call")
+                async with aclosing(call):
+                    async for piece in call:
+                        await emit(piece)
+                        if isinstance(piece, Completion):
+                            return
+        except asyncio.CancelledError as cancelled:
+            self.is_sent = getattr(cancelled, "unsent", None) is not self.request
+            raise
 
     def _in_time(self, completion: Completion) -> Completion:
         """Return a complete answer; raise `WorkerTimeout` if it arrived after its time limit."""

@@ -12,7 +12,7 @@ from podium.execution.node import Batch, Ending, Expansion, Frame, Lineage, Step
 from podium.types.outcome import CONDITION, NO_BRANCH, Outcome, Problem, StepStatus
 from podium.types.references import BadValue, compact, reference_of
 from podium.types.scope import chain_of, own_elements, source_of
-from podium.types.steps import Block, calls_in, inner_of, named_in_step
+from podium.types.steps import Block, calls_in, inner_of, uses_index
 
 NOT_NEEDED = Problem("enough", "enough other items of the map are ok")
 
@@ -44,7 +44,7 @@ class Items(Expansion):
         steps, self.inner = node.frame.steps, inner_of(node.step)
         self.chain = chain_of(steps, node.number)
         self._own = own_elements(steps, node.number)
-        self._uses_index = "index" in named_in_step(self.inner)
+        self._uses_index = uses_index(self.inner)
         self._inbox: deque[Item] = deque()
         self._arrived = 0
         self._elements: dict[Lineage, list[StepNode]] = {}

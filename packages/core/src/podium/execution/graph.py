@@ -12,9 +12,9 @@ from podium.execution.retry import OnFailure
 from podium.prompts.prompt import mentioned
 from podium.run_state.actions import AGAIN
 from podium.types.outcome import CONDITION, Problem
-from podium.types.plan import Plan, label_of
+from podium.types.plan import Plan
 from podium.types.references import BadValue, Reference, filled, parts_of
-from podium.types.scope import own_elements, source_of
+from podium.types.scope import label_of, own_elements, source_of
 from podium.types.steps import (
     AnyStep,
     Step,

@@ -8,7 +8,7 @@ from typing import Any
 from podium.errors import PlanInvalid
 from podium.plan_text.parser import parse_plan
 from podium.types.plan import Plan
-from podium.types.steps import PREVIOUS, Step, depends_on, numbered
+from podium.types.steps import PREVIOUS, Block, Step, depends_on, numbered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,9 @@ class Change:
         at = _index(self.step, len(plan.steps))
         names = ("worker", "subtask", "access", "enough", "previous")
         changes = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if isinstance(plan.steps[at], Block) and {"worker", "subtask"} & changes.keys():
+            told = f"step {at} has steps of its own, and no worker and subtask: write a new plan"
+            raise PlanInvalid("bad_block", told, step=at)
         step = replace(plan.steps[at], **changes)
         return replace(plan, steps=(*plan.steps[:at], step, *plan.steps[at + 1 :]))
 

@@ -7,6 +7,7 @@ from unicodedata import normalize
 
 from podium.errors import PlanInvalid, PlanInvalidCode
 from podium.plan_text.literals import Node
+from podium.types.references import renumbered
 from podium.types.scope import forward_access
 
 ID_KEYS = frozenset(
@@ -35,15 +36,43 @@ _SHOWN = 40
 
 
 class StepIds:
-    """The ids of a plan's steps: all steps have one under the same key, or none; access lists name them."""
+    """The steps of a plan or block that were read, the last of which is being read, and their ids.
 
-    def __init__(self) -> None:
-        self._steps = 0
+    All steps have an id under the same key, or none; access lists name them.
+
+    Args:
+        outer: the steps of the plan around a block.
+    """
+
+    def __init__(self, outer: "StepIds | None" = None) -> None:
+        self.outer = outer
+        self.own = -1
+        """The index of the last step."""
         self._keys: set[str] = set()
         self._positions: dict[int, int] = {}
 
+    @property
+    def name(self) -> str:
+        """The number of the last step for people, as in `2`, or `2.0` in a block."""
+        return str(self.own) if self.outer is None else f"{self.outer.name}.{self.own}"
+
+    def fault(self, code: PlanInvalidCode, position: int, message: str) -> PlanInvalid:
+        """Return the error of the last step."""
+        top = self
+        while top.outer is not None:
+            top = top.outer
+        return PlanInvalid(code, message, step=top.own, position=position)
+
+    def fail(self, code: PlanInvalidCode, position: int, fault: str) -> NoReturn:
+        """Raise `PlanInvalid` for the last step."""
+        raise self.fault(code, position, f"step {self.name} {fault}")
+
+    def begin(self) -> None:
+        """Begin the next step."""
+        self.own += 1
+
     def add(self, fields: Sequence[tuple[str, Node]], start: int) -> None:
-        """Add the next step: the keys of its object, as `field_key` returns them, and its start."""
+        """Add the id of the last step: the keys of its object, as `field_key` returns them, and its start."""
         ids = list[tuple[str, int, int]]()
         for key, node in fields:
             number = step_number(node)
@@ -52,20 +81,18 @@ class StepIds:
             elif key in ID_KEYS and isinstance(node.value, str) and _LIKE_A_NUMBER.match(_normal(node.value)):
                 # access lists could not name it
                 told = f"has the {key} {node.value!r:.60}, which is not a whole number"
-                fail("bad_id", self._steps, node.start, f"{told}: give every step a different number")
+                self.fail("bad_id", node.start, f"{told}: give every step a different number")
         keys, numbers = {key for key, _, _ in ids}, {number for _, _, number in ids}
         for key, node in () if keys else fields:
             if key not in ID_KEYS and _LIKE_AN_ID.fullmatch(key) and step_number(node) is not None:
-                told = (
-                    f'has a number under {key!r}, which may be its id: write the numbers of steps under "id"'
-                )
-                fail("bad_id", self._steps, node.start, f"{told}, or leave {key!r} out")
+                told = f"has a number under {key!r}, which may be its id"
+                rather = f'write the numbers of steps under "id", or leave {key!r} out'
+                self.fail("bad_id", node.start, f"{told}: {rather}")
         if fault := self._fault(keys, numbers):
             told = f"{fault}: give every step a different number, under the same key"
-            fail("bad_id", self._steps, ids[0][1] if ids else start, told)
-        self._positions |= dict.fromkeys(numbers, self._steps)
-        self._keys = self._keys & keys if self._steps else keys
-        self._steps += 1
+            self.fail("bad_id", ids[0][1] if ids else start, told)
+        self._positions |= dict.fromkeys(numbers, self.own)
+        self._keys = self._keys & keys if self.own else keys
 
     @property
     def latest(self) -> int | None:
@@ -76,7 +103,7 @@ class StepIds:
         """Return what is wrong with the ids of the next step; empty if they are valid."""
         if len(numbers) > 1:
             return f"has two ids, {' and '.join(map(str, sorted(numbers)))}"
-        if self._steps and keys and not self._keys:
+        if self.own and keys and not self._keys:
             return "has an id, and earlier steps have none"
         if self._keys and not keys:
             return "has no id, and earlier steps have one"
@@ -87,16 +114,23 @@ class StepIds:
 
     def position(self, number: int, at: int) -> int:
         """Return the position of an earlier step to which the last step refers, at `at` in the text."""
-        own, found = self._steps - 1, self.find(number)
-        if found is not None:
-            return found
-        message = forward_access(str(own), own, number)
-        if self._positions:
-            *earlier, last = self._positions
-            known = f" or ids of earlier steps ({', '.join(map(str, earlier[:_SHOWN]))})" if earlier else ""
-            fault = f"the step with the id {last} lists {number}, which is not the id of an earlier step"
-            message = f"{fault}: write []{known}"
-        raise PlanInvalid("forward_access", message, step=own, position=at)
+        found = self.find(number)
+        if found is None:
+            told = forward_access(self.own, number)
+            if self._positions:
+                *earlier, last = self._positions
+                known = (
+                    f" or ids of earlier steps ({', '.join(map(str, earlier[:_SHOWN]))})" if earlier else ""
+                )
+                told = f"(id {last}) lists {number}, which is not the id of an earlier step: write []{known}"
+            self.fail("forward_access", at, told)
+        return found
+
+    def renumbered(self, text: str, at: int) -> str:
+        """Return a text with the positions of steps in its references, which the last step has at `at`."""
+        outer = self.outer
+        around = None if outer is None else lambda number: outer.position(number, at)
+        return renumbered(text, lambda number: self.position(number, at), around)
 
     def any_position(self, number: int) -> int:
         """Return the position of any step by its number; -1 if there is no such step."""
@@ -104,14 +138,8 @@ class StepIds:
 
     def find(self, number: int) -> int | None:
         """Return the position of an earlier step by its number; `None` if there is no such step."""
-        own = self._steps - 1
-        found = self._positions.get(number, own) if self._positions else number
-        return found if 0 <= found < own else None
-
-
-def fail(code: PlanInvalidCode, step: int, position: int, fault: str) -> NoReturn:
-    """Raise `PlanInvalid` for a step."""
-    raise PlanInvalid(code, f"step {step} {fault}", step=step, position=position)
+        found = self._positions.get(number, -1) if self._positions else number
+        return found if 0 <= found < self.own else None
 
 
 def step_number(node: Node) -> int | None:

@@ -9,11 +9,11 @@ from podium.errors import PlanError, PlanInvalid, PlanSyntaxError
 from podium.plan_text.fields import (
     FIELDS,
     Field,
-    Place,
     Roster,
     field_key,
     is_row,
     plan_object,
+    plan_of,
     read_columns,
     read_object,
     read_row,
@@ -151,6 +151,7 @@ class PlanReader:
         self._waiting = 0
         self._position = 0
         self._rows: list[AnyStep] = []
+        self._starts: list[int] = []
         self._ids = StepIds()
         self._fences = [_Fence(0)]
         self._is_fenced = False
@@ -209,7 +210,7 @@ class PlanReader:
             if any(fence.is_plan for fence in self._fences) and len(self._rows) > len(self._fences):
                 message = "the text has rows of two plans, in different code fences: write one plan"
                 raise PlanSyntaxError("two_plans", message, position=self._object_end)
-            return Plan(tuple(self._rows))
+            return plan_of(self._rows, self._starts)
         if columns:
             return read_columns(columns, self._roster)
         if self._object:
@@ -341,7 +342,8 @@ class PlanReader:
     def _add_rows(self, nodes: Sequence[Node]) -> None:
         for node in () if self._row_failure else nodes:
             try:
-                self._rows.append(read_row(node, len(self._rows), self._roster, Place(self._ids)))
+                self._rows.append(read_row(node, self._roster, self._ids))
+                self._starts.append(node.start)
             except PlanInvalid as error:
                 self._failure = error
                 self._block_rows(error)
@@ -396,7 +398,7 @@ class _Fence:
         """Take the next row after the steps `before`, and return the rows that are further steps."""
         if self.is_plan:
             try:
-                step = read_row(node, self._count, roster, Place(self._ids))
+                step = read_row(node, roster, self._ids)
             except PlanInvalid:
                 self.is_plan = self._is_again = False
             else:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any, Literal, assert_never
 
-from podium.types.plan import Plan, label_of
-from podium.types.scope import MOST_DEPTH
-from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, Step, numbered, step_to_json
+from podium.types.plan import Plan
+from podium.types.scope import MOST_DEPTH, label_of
+from podium.types.steps import OUTER, PREVIOUS, AnyStep, Block, numbered, step_to_json
 
 Spelling = Literal["lists", "json", "rows"]
 """The form of a plan's text: three labelled lists, one JSON object, or one JSON object per step."""
@@ -48,13 +48,13 @@ def write_plan(plan: Plan, spelling: Spelling, *, workers: Sequence[str] | None 
 
 
 def _lists(plan: Plan, workers: Sequence[str] | None) -> str:
-    access: list[list[int | str]] = []
+    numbers, access = [step.worker for step in plan.calls], list[list[int | str]]()
     for index, step in enumerate(plan.steps):
         is_all = bool(step.access) and len(step.access) == index
         access.append([*step.access_list[: int(step.previous)], "all"] if is_all else step.access_list)
     return "\n".join(
         (
-            f"model_id = {_json([_who(step, workers) for step in plan.calls])}",
+            f"model_id = {_json(numbers if workers is None else [workers[each] for each in numbers])}",
             f"subtasks = {_json([step.subtask for step in plan.calls])}",
             f"access_list = {_json(access)}",
         )
@@ -73,10 +73,6 @@ def _object(step: AnyStep, workers: Sequence[str] | None) -> dict[str, Any]:
     if isinstance(step, Block):
         facts["steps"] = written_steps(step.steps, workers)
     return own | facts
-
-
-def _who(step: Step, workers: Sequence[str] | None) -> int | str:
-    return step.worker if workers is None else workers[step.worker]
 
 
 def _json(value: object) -> str:

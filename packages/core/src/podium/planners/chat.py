@@ -179,11 +179,12 @@ def _with_reasons(text: str, plan: Plan, needs: Sequence[str], spelling: Spellin
 _WORKER = re.compile(r'(?<="worker": )[0-9]+')
 
 
-def _workflows(spelling: Spelling, workers: int) -> str:
+def _workflows(spelling: Spelling, request: PlanRequest) -> str:
     """Return the prompt on the keys of workflows, with an example that has workers of this pool."""
-    rows = _WORKER.sub(lambda found: str(int(found[0]) % workers), read_prompt("workflow.jsonl").strip())
+    example, workers = read_prompt("workflow.jsonl").strip(), len(request.cards)
+    rows = _WORKER.sub(lambda found: str(int(found[0]) % workers), example)
     example = f'{{"steps": [{", ".join(rows.splitlines())}]}}' if spelling == "json" else rows
-    return "\n\n" + fill("workflows", example=example)
+    return "\n\n" + fill("workflows", example=example, items=request.map_items, turns=request.loop_turns)
 
 
 MAX_EXCERPT = 1_000
@@ -281,7 +282,7 @@ class ChatPlanner(Planner):
         self._show = show
         self._examples = _EXAMPLES[spelling] if examples is None else examples
         self._reasons = reasons
-        self._workflows = workflows
+        self.writes_workflows = workflows
         self._constrain = constrain and not reasons
         self._sampling = sampling or Sampling()
 
@@ -296,7 +297,7 @@ class ChatPlanner(Planner):
         task = fill(
             "conductor",
             sees=_SEES[request.shows_question],
-            spelling=fill(spelling) + (_workflows(spelling, len(request.cards)) if self._workflows else ""),
+            spelling=fill(spelling) + (_workflows(spelling, request) if self.writes_workflows else ""),
             examples=_examples(
                 spelling, len(request.cards), steps, count=self._examples, reasons=self._reasons
             ),
@@ -353,7 +354,7 @@ class ChatPlanner(Planner):
         # `asked_steps`, not `max_steps`: a grammar is sent with each call and grows with the square of
         # its steps (rows with 20 workers: 1.5 kB at 5 steps, 29 kB at 32).
         size, steps = len(request.cards), request.asked_steps
-        also = {"keep": request.may_keep, "workflows": self._workflows}
+        also = {"keep": request.may_keep, "workflows": self.writes_workflows}
         constraint = None
         if "grammar" in kinds:  # only a grammar can restrict access lists to earlier steps
             constraint = Constraint("grammar", plan_grammar(self.spelling, size, steps, **also))

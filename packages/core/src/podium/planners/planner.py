@@ -47,6 +47,10 @@ class PlanRequest:
     """The workers' cards; their order gives the numbers of the workers in the plan."""
     max_steps: int
     """Maximum number of steps; a longer plan is invalid."""
+    map_items: int = 256
+    """Maximum items of a map, of which planners of workflows are told."""
+    loop_turns: int = 20
+    """Maximum turns of a loop, of which planners of workflows are told."""
     turns: tuple[Turn, ...] = ()
     """Earlier texts of the planner, oldest first: a plan to repair, or the plans of earlier rounds."""
     may_keep: bool = False
@@ -107,6 +111,8 @@ class Planner(ResourceGroup, ABC):
     """The spelling of its plans."""
     worker: Worker | None = None
     """The worker that the planner calls; `None` if it calls none."""
+    writes_workflows: bool = False
+    """Whether its plans may have maps, conditions and blocks; it is then told how many calls are left."""
     reads_cards: bool = True
     """Whether the worker numbers in the plan are positions in the request's `cards`.
 
@@ -300,6 +306,7 @@ class PlannerAround(Planner):
     def __init__(self, planner: Planner, kind: str) -> None:
         self.spelling = planner.spelling
         self.reads_cards = planner.reads_cards
+        self.writes_workflows = planner.writes_workflows
         self.worker = planner.worker
         self.name = f"{kind} {planner.name}"
         self._planner = planner

@@ -15,7 +15,7 @@ call decides. For four calls in sequence, the simple interval is up to 1.6 times
 import json
 from asyncio import get_running_loop
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heapreplace
 from math import sqrt
 from random import Random
@@ -36,7 +36,7 @@ from podium.types.messages import Message, estimate_usage
 from podium.types.outcome import Round, total_cost
 from podium.types.plan import Plan
 from podium.types.result import answer_of, steps_of
-from podium.types.steps import AnyStep, Block, Step, calls_in, count_of, depends_on
+from podium.types.steps import AnyStep, Block, Step, calls_in, count_of, depends_on, inner_of
 from podium.usage import Usage
 from podium.workers.pool import CallRecord, Pool
 from podium.workers.worker import VisibleStep, Worker
@@ -299,7 +299,7 @@ class _Estimate(_Draws):
         """Yield the forecast of one item of each map over a list that is not known."""
         for place in self._plan.outline:
             if isinstance(place.step.each, str) and place.path[0] not in self._left_out:
-                item = replace(place.step, each=1, when=None, otherwise=None)
+                item = inner_of(place.step)
                 few, many = self._total([item], _FEWEST), self._total([item], _MOST)
                 cost = None if self._has_unknown_cost([item]) else Interval(few.cost, None, many.cost)
                 yield ItemForecast(step=place.name, calls=Interval(few.calls, None, many.calls), cost=cost)

@@ -249,7 +249,7 @@ class PlanRequester:
     ) -> Plan:
         """Reserve the call's worst case, make the call, and parse its text."""
         context, planner = self.context, written.planner
-        request = self._request(order, turns, deadline)
+        request = self._request(planner, order, turns, deadline)
         if planner.worst_case(request, context.settings.limits.answer_tokens).calls:
             await self._check_breaker(written)  # a cached plan needs no call
         else:
@@ -281,7 +281,9 @@ class PlanRequester:
         await self._read(written, request, reader, order)
         return self._judge(written, reader, order)
 
-    def _request(self, order: Sequence[int], turns: tuple[Turn, ...], deadline: float) -> PlanRequest:
+    def _request(
+        self, planner: Planner, order: Sequence[int], turns: tuple[Turn, ...], deadline: float
+    ) -> PlanRequest:
         """Return the request for one call of a planner, which sees the workers `order` of the pool."""
         context, workers = self.context, self.context.settings.pool.workers
         request = PlanRequest(
@@ -289,6 +291,8 @@ class PlanRequester:
             context=tuple((name, len(text)) for name, text in context.request.context.items()),
             cards=tuple(context.settings.pool.cards[number] for number in order),
             max_steps=context.most_steps,
+            map_items=context.settings.limits.items,
+            loop_turns=context.settings.limits.turns,
             turns=turns,
             may_keep=self.may_keep,
             shows_question=context.shows_question,
@@ -302,7 +306,10 @@ class PlanRequester:
         )
         left, ample = context.ledger.left, 2 * request.asked_steps
         steps = None if left.steps is None or left.steps >= ample else left.steps
-        calls = None if left.calls is None or left.calls >= ample else left.calls
+        calls = left.calls
+        if calls is not None:
+            calls = max(calls - (planner.worker is not None), 0)  # its own call
+            calls = None if calls >= ample and not planner.writes_workflows else calls
         scarce = replace(left, steps=steps, calls=calls)  # what a plan could exceed
         return request if scarce == Remaining() else replace(request, left=scarce.rounded)
 
@@ -323,7 +330,7 @@ class PlanRequester:
                 for piece in batch:
                     for step in self._take(written, piece, reader):
                         if self.early is not None:
-                            self.early.add(with_workers(step, order.__getitem__))
+                            self.early.add(*with_workers([step], lambda _, old: order[old]))
 
     def _take(self, written: PlannerCall, piece: object, reader: PlanReader) -> Sequence[AnyStep]:
         """Take a piece of the text, or the whole text; return the steps that the piece completes."""

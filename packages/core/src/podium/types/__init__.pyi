@@ -1,4 +1,3 @@
-from .conditions import Condition as Condition
 from .events import (
     ActionDecided as ActionDecided,
     AnswerDelta as AnswerDelta,
@@ -41,7 +40,7 @@ from .outcome import (
     StepStatus as StepStatus,
 )
 from .plan import Plan as Plan, PlannedBy as PlannedBy
-from .references import literal as literal
+from .references import Condition as Condition, literal as literal
 from .result import (
     Result as Result,
     RunStatus as RunStatus,

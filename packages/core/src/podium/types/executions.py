@@ -34,6 +34,8 @@ class Executions:
     """The sum of the costs that are known, in USD."""
     unknown: int = 0
     """The number of unknown costs."""
+    estimated: int = 0
+    """The number of estimated usages, whose cost is the most that may be billed."""
 
     def take(self, outcome: Outcome) -> None:
         """Add an outcome, or replace the earlier one of the execution; one that waits has not ended."""
@@ -42,15 +44,14 @@ class Executions:
             return
         self.ends[outcome.path] = outcome
         self._count(outcome, 1)
-        if (found := _TURN.match(outcome.path, len(self.name))) is not None:
-            self.turn = max(self.turn, int(found[1]))
+        self.begin(outcome.path)
 
     def drop(self, path: str) -> None:
         """Remove the outcome of an execution."""
         if (before := self.ends.pop(path, None)) is not None:
             self._count(before, -1)
 
-    def begin(self, path: str, at: float) -> None:
+    def begin(self, path: str, at: float | None = None) -> None:
         """Take note of an execution that begins, `at` seconds after the run."""
         self.since = at if self.since is None else self.since
         if (found := _TURN.match(path, len(self.name))) is not None:
@@ -61,6 +62,7 @@ class Executions:
         self.tokens += sign * outcome.usage.total_tokens
         self.known += sign * (outcome.cost or 0.0)
         self.unknown += sign * (outcome.cost is None)
+        self.estimated += sign * outcome.usage.estimated
 
     def is_part(self, path: str) -> bool:
         """Return whether a path is of an item, or of a step of the block, and not inside of one."""

@@ -99,4 +99,5 @@ def spent(usage: Usage, cost: float | None, estimated: Usage | None = None) -> s
         tokens += " (estimated)"
     if cost is None:
         return f"{tokens}, cost unknown"
-    return f"{tokens}, ${cost:.4f}" if cost else f"{tokens}, $0"
+    most = "at most " if usage.estimated else ""  # such calls are charged at their reservations
+    return f"{tokens}, {most}${cost:.4f}" if cost else f"{tokens}, $0"

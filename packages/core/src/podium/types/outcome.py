@@ -1,6 +1,5 @@
 """The results of a round, and their description in words. Pure data."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -294,11 +293,15 @@ def totals(calls: Sequence[Billed]) -> Bill:
     )
 
 
-def usage_note(calls: Iterable[Billed]) -> str:
-    """Return how many calls are charged without a reported usage, in words; empty if there are none."""
-    counts = Counter(call.charged for call in calls)
-    told = ((counts[charged], words) for charged, words in UNREPORTED.items() if counts[charged])
-    return "; ".join(f"{count} call{'s' if count > 1 else ''} {words}" for count, words in told)
+def usage_note(calls: Sequence[Billed]) -> str:
+    """Return how many calls are charged without a reported usage, and what; empty if there are none."""
+    told = []
+    for charged, words in UNREPORTED.items():
+        if costs := [call.cost for call in calls if call.charged == charged]:
+            cost = total_cost(costs)
+            most = f", at most ${cost:.4f}" if cost else ""
+            told.append(f"{len(costs)} call{'s' if len(costs) > 1 else ''} {words}{most}")
+    return "; ".join(told)
 
 
 def total_cost(costs: Iterable[float | None]) -> float | None:

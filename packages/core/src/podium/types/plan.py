@@ -8,14 +8,14 @@ from unicodedata import category, is_normalized, name as unicode_name, normalize
 
 from podium.errors import ConfigError, PlanInvalid, PlanInvalidCode, QueryError
 from podium.types.messages import Message, read_message
-from podium.types.outline import Place, outline
 from podium.types.schemas import Form
-from podium.types.scope import Scope, forward_access
+from podium.types.scope import Outline, Place, Scope, label_of, name_of
 from podium.types.steps import (
     PREVIOUS,
     AnyStep,
     Block,
     Step,
+    answers_of,
     branches,
     calls_in,
     count_of,
@@ -140,25 +140,11 @@ class Plan:
         object.__setattr__(self, "is_workflow", not all(step.is_plain for step in self.steps))
         object.__setattr__(self, "query", _conversation(self.query))
         _check_labels(self.steps)
-        if not self._is_flat:
-            self._scope(None).check()
-        for index, step in enumerate(self.steps if self._is_flat else ()):
-            for number in step.access:
-                if not 0 <= number < index:
-                    told = forward_access(_numbered(step, index), index, number)
-                    raise PlanInvalid("forward_access", told, step=index)
+        Scope(self.steps, is_workflow=self.is_workflow).check()
         last = branches(self.steps) if self.is_workflow else ()
         if len(last) == 1 and self.steps[-1].otherwise is None:
             told = "the last step has a condition and no else, so there may be no answer"
             raise PlanInvalid("bad_condition", f"{told}: write else, or a step after it", step=last[0])
-
-    def _scope(self, cards: Sequence[Form | None] | None) -> Scope:
-        return Scope(self.steps, cards, is_workflow=self.is_workflow)
-
-    @property
-    def _is_flat(self) -> bool:
-        """Whether no step refers to anything but by its access list."""
-        return not self.is_workflow and not any(step.outer or "{{" in step.subtask for step in self.calls)
 
     @property
     def calls(self) -> tuple[Step, ...]:
@@ -173,26 +159,17 @@ class Plan:
     @property
     def outline(self) -> tuple[Place, ...]:
         """All steps, first those of the plan in order, and then those of blocks."""
-        return outline(self.steps)
+        return Outline(self.steps).places()
 
     def with_worker(self, path: Sequence[int], worker: int) -> Self:
         """Return the plan with another worker for the step at a path of its outline."""
-
-        def changed(steps: Sequence[AnyStep], path: Sequence[int]) -> tuple[AnyStep, ...]:
-            step = steps[path[0]]
-            if isinstance(step, Block):
-                step = replace(step, steps=changed(step.steps, path[1:]))
-            else:
-                step = replace(step, worker=worker)
-            return (*steps[: path[0]], step, *steps[path[0] + 1 :])
-
-        return replace(self, steps=changed(self.steps, path))
+        at = tuple(path)
+        return replace(self, steps=with_workers(self.steps, lambda each, old: worker if each == at else old))
 
     @property
     def answers(self) -> tuple[int, ...]:
         """The indices of the steps that may give the answer: the last, or the row of branches at the end."""
-        last = tuple(range(len(self.steps))[-1:])
-        return tuple(branches(self.steps)) or last if self.is_workflow else last
+        return tuple(answers_of(self.steps))
 
     @property
     def labels(self) -> tuple[int, ...]:
@@ -201,7 +178,7 @@ class Plan:
 
     def numbered(self, index: int) -> str:
         """Return the index of a step as text, followed by the planner's number if that is different."""
-        return _numbered(self.steps[index], index) if index < len(self.steps) else str(index)
+        return name_of(self.steps[index], index) if index < len(self.steps) else str(index)
 
     @property
     def needed(self) -> frozenset[int]:
@@ -253,8 +230,7 @@ class Plan:
         Raises:
             PlanInvalid: a step refers to a part of an output that does not exist, or whose type is not known.
         """
-        if not self._is_flat:
-            self._scope(forms).check()
+        Scope(self.steps, forms, is_workflow=self.is_workflow).check()
 
     def check_flat(self) -> None:
         """Raise `PlanInvalid` for a plan with maps, branches or blocks, which a host's graph cannot run."""
@@ -278,7 +254,7 @@ class Plan:
 
     def renumbered(self, workers: Sequence[int]) -> Self:
         """Return the plan with worker `i` replaced by `workers[i]`."""
-        return replace(self, steps=tuple(with_workers(step, workers.__getitem__) for step in self.steps))
+        return replace(self, steps=with_workers(self.steps, lambda _, old: workers[old]))
 
     def to_json(self, workers: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the plan as plain JSON data, with the version of its schema.
@@ -334,7 +310,7 @@ def _drawn(
     """Yield the lines of a flowchart for steps; a block is a subgraph."""
     pad = "    " * depth
     for index, step in enumerate(steps):
-        name, shown = f"{prefix}{index}", _numbered(step, index)
+        name, shown = f"{prefix}{index}", name_of(step, index)
         if isinstance(step, Block):
             yield f'{pad}subgraph {name}["{_label(" ".join([shown + ":", *rules_of(step)]))}"]'
             yield from _drawn(step.steps, f"{name}_", depth + 1, workers, ())
@@ -350,10 +326,6 @@ def _drawn(
         yield from (f"{pad}{prefix}{seen} -.-> {name}" for seen in waited)
         if step.previous and depth == 1:
             yield f"{pad}before([the previous round]) --> {name}"
-
-
-def _numbered(step: AnyStep, index: int) -> str:
-    return str(index) if step.label in (None, index) else f"{index} (id {step.label})"
 
 
 def _conversation(query: object) -> tuple[Message, ...]:
@@ -375,11 +347,6 @@ def _planner_from_json(value: object) -> PlannedBy | None:
             return PlannedBy(name, why, is_fallback)
     told = 'write {"name": "…", "why": "…", "is_fallback": false}, or leave it out'
     raise PlanInvalid("bad_shape", f"the plan's planner is {value!r:.60}: {told}")
-
-
-def label_of(step: AnyStep, index: int) -> int:
-    """Return the number of a step as workers see it: its label, or its index."""
-    return index if step.label is None else step.label
 
 
 def no_previous(step: int) -> str:

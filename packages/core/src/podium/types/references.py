@@ -1,4 +1,4 @@
-r"""References in subtasks to outputs, items and named texts.
+r"""References in subtasks to outputs, items and named texts; conditions on outputs.
 
 `{{n}}` stands for the output of step n, `{{n.field}}` for a part of it, and `{{name}}` for a named text of
 the run. `{{item}}` and `{{index}}` stand for the item of a map and its number, `{{previous}}` for the turn
@@ -10,9 +10,10 @@ braces around a name are literal too, if nothing has this name.
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from podium.errors import PlanInvalid
 from podium.types.messages import storable
@@ -61,17 +62,22 @@ class Reference(NamedTuple):
     def __str__(self) -> str:
         return f"{{{{{'.'.join((str(self.root), *self.path))}}}}}"
 
+    @property
+    def outer(self) -> int | None:
+        """The number of a step of the plan around the block, as in `{{outer.0}}`; `None` for others."""
+        is_outer = self.root == "outer" and self.path and self.path[0].isdecimal()
+        return int(self.path[0]) if is_outer else None
 
-def references_in(subtask: str) -> tuple[int, ...]:
-    """Return the steps that a subtask refers to, sorted, each once."""
-    roots = {part.root for part in parts_of(subtask) if not isinstance(part, str)}
-    return tuple(sorted(root for root in roots if isinstance(root, int)))
+
+def references_in(subtask: str, names: Collection[str] = ()) -> list[Reference]:
+    """Return the references in a subtask to steps, reserved names and `names`, in order."""
+    return [part for part in parts_of(subtask, names) if not isinstance(part, str)]
 
 
 def parts_of(subtask: str, names: Collection[str] = ()) -> Iterator[str | Reference]:
     """Yield the parts of a subtask: literal texts, and references to steps, reserved names and `names`."""
     end = 0
-    for found in _FOUND.finditer(subtask) if "{{" in subtask else ():
+    for found in _matches(subtask):
         part = _reference(found)
         if part is None and not found["escape"]:
             continue
@@ -85,28 +91,29 @@ def parts_of(subtask: str, names: Collection[str] = ()) -> Iterator[str | Refere
         yield subtask[end:]
 
 
+def _matches(subtask: str) -> Iterable[re.Match[str]]:
+    return _FOUND.finditer(subtask) if "{{" in subtask else ()
+
+
 def _reference(found: re.Match[str]) -> Reference | None:
     """Return the reference of a match of `_FOUND`; `None` if it is none."""
-    if (step := found["step"]) is not None:
-        return Reference(int(step), _path(found["path"]))
-    if (name := found["name"]) is not None:
-        return Reference(name.lower() if name.lower() in RESERVED else name, _path(found["part"]))
+    step, name = found["step"], found["name"]
+    path = tuple((found["path"] or found["part"] or "").split(".")[1:])
+    if step is not None:
+        return Reference(int(step), path)
+    if name is not None:
+        return Reference(name.lower() if name.lower() in RESERVED else name, path)
     return None
-
-
-def _path(text: str) -> tuple[str, ...]:
-    return tuple(text.split(".")[1:])
 
 
 def malformed_reference(subtask: str) -> str:
     """Return the first malformed reference; empty if there is none."""
-    found = _FOUND.finditer(subtask) if "{{" in subtask else ()
-    return next((one["malformed"] for one in found if one["malformed"] is not None), "")
+    return next((found["malformed"] for found in _matches(subtask) if found["malformed"] is not None), "")
 
 
 def named_in(subtask: str) -> tuple[Reference, ...]:
     """Return the references to names in a subtask, also to names that nothing has, each once, in order."""
-    found = map(_reference, _FOUND.finditer(subtask) if "{{" in subtask else ())
+    found = map(_reference, _matches(subtask))
     return tuple(dict.fromkeys(one for one in found if one is not None and isinstance(one.root, str)))
 
 
@@ -130,12 +137,10 @@ def renumbered(
 
     def one(found: re.Match[str]) -> str:
         reference = _reference(found)
-        if new is not None and found["step"]:
-            return str(Reference(new(int(found["step"])), _path(found["path"])))
-        if outer is not None and reference is not None and reference.root == "outer":
-            first, *rest = reference.path or ("",)
-            if first.isdecimal():
-                return str(Reference("outer", (str(outer(int(first))), *rest)))
+        if reference is not None and new is not None and isinstance(reference.root, int):
+            return str(Reference(new(reference.root), reference.path))
+        if reference is not None and outer is not None and reference.outer is not None:
+            return str(Reference("outer", (str(outer(reference.outer)), *reference.path[1:])))
         return found[0]
 
     return _FOUND.sub(one, subtask)
@@ -187,6 +192,11 @@ def written(value: Any) -> str:
     if value is ABSENT:
         return ""
     return value if isinstance(value, str) else compact(value)
+
+
+def shown(value: object) -> str:
+    """Return any value as text for people, which is JSON if it can be."""
+    return json.dumps(value, ensure_ascii=False, default=repr, skipkeys=True)
 
 
 def value_at(value: Any, path: Sequence[str], reference: object) -> Any:
@@ -264,3 +274,127 @@ def is_object(subtask: str) -> bool:
     begin, end = json_in(subtask)
     around = subtask[:begin].strip(), subtask[end:].strip()
     return begin < end and around in (("", ""), ("```", "```"), ("```json", "```"))
+
+
+OPERATORS = ("is", "in", "not", "less", "more", "exists")
+"""The tests of a condition; all of them must hold."""
+_FORM = 'as in {"ref": "{{0.verdict}}", "is": "bad"}'
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are equal: 1 equals 1.0, and neither `"1"` nor `true`."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on a typed output. It holds if all its tests hold.
+
+    Raises:
+        PlanInvalid: there is no test, a test is unknown, its operand has the wrong type, or no value passes
+            all tests.
+    """
+
+    ref: str
+    """The reference to the value that is tested, as in `{{0.verdict}}`."""
+    tests: dict[str, Any]
+    """The operand of each operator: `is` and `not` have a value, `in` a list, `less` and `more` a number,
+    `exists` true or false."""
+
+    def __post_init__(self) -> None:
+        if reference_of(self.ref) is None:
+            told = f"ref is {shown(self.ref):.60}: write one reference, {_FORM}"
+            raise PlanInvalid("bad_condition", told)
+        if not self.tests:
+            told = f"the condition on {self.ref} has no test: write one, {_FORM}"
+            raise PlanInvalid("bad_condition", told)
+        for operator, operand in self.tests.items():
+            if wanted := _wrong_operand(operator, operand):
+                raise PlanInvalid("bad_condition", f"{operator} is {shown(operand):.60}: write {wanted}")
+        if self._never_holds():
+            raise PlanInvalid("bad_condition", f"no value passes all tests of {self}: correct them")
+
+    def _never_holds(self) -> bool:
+        tests = self.tests
+        if tests.get("exists") is False:
+            return len(tests) > 1  # the others need a value
+        return self.options == [] or ({"less", "more"} <= tests.keys() and tests["less"] <= tests["more"])
+
+    @property
+    def options(self) -> list[Any] | None:
+        """The only values for which the condition holds; `None` if there may be others."""
+        known = [self.tests["is"]] if "is" in self.tests else self.tests.get("in")
+        return None if known is None else [value for value in known if self._may_be(value)]
+
+    def _may_be(self, value: Any) -> bool:
+        try:
+            return self.holds(value)
+        except BadValue:
+            return False
+
+    @property
+    def reference(self) -> Reference:
+        """The value that is tested."""
+        found = reference_of(self.ref)
+        assert found is not None
+        return found
+
+    def holds(self, value: Any) -> bool:
+        """Return whether the condition holds for a value, or for `ABSENT` in place of one.
+
+        Raises:
+            BadValue: there is no value, or it has the wrong type for a test.
+        """
+        tests = dict(self.tests)
+        exists = value is not ABSENT
+        if tests.pop("exists", exists) is not exists:
+            return False
+        if tests and not exists:
+            raise BadValue(f"{self.ref} leads to nothing")
+        return all(self._passes(name, operand, value) for name, operand in tests.items())
+
+    def _passes(self, name: str, operand: Any, value: Any) -> bool:
+        if name in ("less", "more"):
+            if not _is_quantity(value):
+                raise BadValue(f"{self.ref} is {shown(value):.60}, and {name} compares numbers")
+            return bool(value < operand if name == "less" else value > operand)
+        if name == "in":
+            return any(same(value, one) for one in operand)
+        return same(value, operand) is (name == "is")
+
+    def __str__(self) -> str:
+        return f"{self.ref} {', '.join(f'{name} {shown(operand)}' for name, operand in self.tests.items())}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the condition as in plan text."""
+        return {"ref": self.ref, **self.tests}
+
+
+def _wrong_operand(operator: str, operand: object) -> str:
+    """Return what to write in place of an operand; empty if it is valid."""
+    if operator not in OPERATORS:
+        return f"one of the tests {', '.join(OPERATORS)}"
+    if operator == "in" and not isinstance(operand, list):
+        return "a list of values"
+    if operator in ("less", "more") and not _is_quantity(operand):
+        return "a number"
+    return "true or false" if operator == "exists" and not isinstance(operand, bool) else ""
+
+
+def _is_quantity(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def condition_from_json(value: object) -> Condition | None:
+    """Read a condition as in plan text; `None` for `None`; raise `PlanInvalid` for other data."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not isinstance(value.get("ref"), str):
+        raise PlanInvalid("bad_condition", f"a condition is {shown(value):.60}: write an object, {_FORM}")
+    return Condition(value["ref"], {str(key): each for key, each in value.items() if key != "ref"})

@@ -94,7 +94,7 @@ class Result:
 
     @property
     def usage_note(self) -> str:
-        """How many calls are charged without a reported usage, in words; empty if there are none."""
+        """How many calls are charged without a reported usage, and what; empty if there are none."""
         return usage_note(self.bills)
 
     @property

@@ -5,7 +5,7 @@ runs no regular expression: `pattern`, `patternProperties` and `format` are not 
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from threading import local
@@ -78,24 +78,28 @@ class Form(NamedTuple):
 
     def item(self) -> "Form | None":
         """Return the form of an item, if the value may be a list; else `None`."""
-        found = [one for one in map(_item, self.parts) if one is not None]
-        return _joined(found, self.root)
+        return self._joined(map(_item, self.parts))
 
     def field(self, key: str) -> "Form | None":
         """Return the form of a part of the value by its key or position; `None` if there is no such part."""
-        found = [one for one in (_field(part, key) for part in self.parts) if one is not None]
-        return _joined(found, self.root)
+        return self._joined(_field(part, key) for part in self.parts)
+
+    def _joined(self, forms: "Iterable[Form | None]") -> "Form | None":
+        found = [form for form in forms if form is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        return Form({"anyOf": [form.schema for form in found]}, self.root)
 
     def allows(self, kind: str) -> bool:
         """Return whether a value of a JSON type may have the form."""
         return any(kind in _types(part.schema) for part in map(Form.resolved, self.parts))
 
-    def misfit(self, value: Any) -> str:
-        """Return why a value does not have the form; empty if it has, or if that cannot be checked."""
+    def fits(self, value: Any) -> bool:
+        """Return whether a value has the form, or it cannot be checked."""
         try:
-            return fault_of(self.schema, self.root, value)
+            return not fault_of(self.schema, self.root, value)
         except NotChecked:
-            return ""
+            return True
 
 
 ANY = Form.of({})
@@ -166,12 +170,6 @@ def _field(form: Form, key: str) -> Form | None:
     return None
 
 
-def _joined(found: Sequence[Form], root: Any) -> Form | None:
-    if len(found) < 2:
-        return found[0] if found else None
-    return Form({"anyOf": [one.schema for one in found]}, root)
-
-
 def check_schema(given: Any) -> dict[str, Any]:
     """Return the JSON schema that is given, also in its short form.
 
@@ -215,8 +213,8 @@ def _read(given: Any, depth: int) -> Any:
     if not isinstance(given, dict):
         told = 'write a JSON schema, or fields as in {"verdict": "ok|bad"}'
         raise PlanInvalid("bad_returns", f"returns has {json.dumps(given):.60}: {told}")
-    fault = _fault(given)
-    if not fault and (not _DISTINCT.isdisjoint(given) or _is_one_type(given)):
+    fault, is_type = _fault(given), given.keys() == {"type"} and given["type"] in TYPES
+    if not fault and (is_type or not _DISTINCT.isdisjoint(given)):
         return given
     try:
         return _fields(given, depth)
@@ -256,10 +254,6 @@ def _keywords() -> frozenset[str]:
     return frozenset((*Draft202012Validator.VALIDATORS, *names))
 
 
-def _is_one_type(given: dict[str, Any]) -> bool:
-    return given.keys() == {"type"} and given["type"] in TYPES
-
-
 def _word(word: str) -> dict[str, Any]:
     options = [option.strip() for option in word.split("|")]
     if len(options) == 1:
@@ -296,7 +290,7 @@ def _is_impossible(form: Form, met: frozenset[int]) -> bool:
         return True  # only an endless value could satisfy it
     met |= {id(schema)}
     if "enum" in schema or "const" in schema:
-        return all(form.misfit(value) for value in schema.get("enum", [schema.get("const")]))
+        return not any(form.fits(value) for value in schema.get("enum", [schema.get("const")]))
     some = [schema[key] for key in ("anyOf", "oneOf") if key in schema]
     if any(all(_is_impossible(Form(each, form.root), met) for each in options) for options in some):
         return True

@@ -11,14 +11,13 @@ from re import compile as pattern, findall, split, sub
 from typing import Any, TypeGuard
 
 from podium.errors import PlanInvalid, PlanInvalidCode
-from podium.types.conditions import Condition, condition_from_json
 from podium.types.references import (
     RESERVED,
+    Condition,
     Reference,
     bad_reference,
+    condition_from_json,
     malformed_reference,
-    named_in,
-    parts_of,
     reference_of,
     references_in,
     renumbered,
@@ -98,7 +97,7 @@ class Step:
     @property
     def references(self) -> tuple[int, ...]:
         """The indices of the steps that the subtask names as `{{n}}`, sorted; all are on the access list."""
-        return references_in(self.subtask)
+        return tuple(sorted(_numbers(references_in(self.subtask))))
 
     @property
     def access_list(self) -> list[int | str]:
@@ -113,8 +112,7 @@ class Step:
     @property
     def has_values(self) -> bool:
         """Whether the subtask refers to parts of outputs, or to names such as `item`."""
-        parts = parts_of(self.subtask)
-        return any(isinstance(part, Reference) and (part.path or part.root in RESERVED) for part in parts)
+        return any(each.path or each.root in RESERVED for each in references_in(self.subtask))
 
     @property
     def is_plain(self) -> bool:
@@ -227,11 +225,22 @@ def count_of(each: int | tuple[Any, ...] | None) -> int:
     return each if isinstance(each, int) else len(each or ())
 
 
+def each_of(step: AnyStep) -> Reference | None:
+    """Return the reference to the list of a map; `None` for another list, and without `each`."""
+    return reference_of(step.each) if isinstance(step.each, str) else None
+
+
 def waits_of(step: AnyStep) -> list[Reference]:
     """Return the references of `each` and `when`, for whose steps a step waits, besides its access list."""
-    found = [reference_of(step.each)] if isinstance(step.each, str) else []
-    found += [] if step.when is None else [step.when.reference]
+    found = each_of(step), None if step.when is None else step.when.reference
     return [reference for reference in found if reference is not None]
+
+
+def inside_of(step: AnyStep) -> list[Reference]:
+    """Return the references of a subtask; of a block, those of `until`, with the numbers of its steps."""
+    if isinstance(step, Step):
+        return references_in(step.subtask)
+    return [] if step.until is None else [step.until.reference]
 
 
 def inner_of(step: AnyStep) -> AnyStep:
@@ -239,36 +248,26 @@ def inner_of(step: AnyStep) -> AnyStep:
     return replace(step, each=None, item_name="", when=None, otherwise=None, enough=None)
 
 
-def named_in_step(step: AnyStep) -> set[str]:
-    """Return the names to which a step and the steps inside of it refer, without those of inner maps."""
-    found = waits_of(step)
-    if isinstance(step, Block):
-        inside = set[str]().union(*map(named_in_step, step.steps))
-        found += [] if step.until is None else [step.until.reference]
-    else:
-        inside = {str(each.root) for each in named_in(step.subtask)}
-    if step.each is not None:
-        inside -= {"item", "index", step.item_name}
-    return inside | {each.root for each in found if isinstance(each.root, str)}
+def uses_index(step: AnyStep) -> bool:
+    """Return whether `index` of the map around a step is in the step, or in steps inside of it."""
+    if any(each.root == "index" for each in waits_of(step)):
+        return True
+    if step.each is not None:  # it has its own
+        return False
+    inner = step.steps if isinstance(step, Block) else ()
+    return any(each.root == "index" for each in inside_of(step)) or any(map(uses_index, inner))
 
 
 def depends_on(step: AnyStep) -> set[int]:
     """Return the indices of the steps of its plan whose output or status a step needs."""
-    found = {*step.access, *_numbers(waits_of(step)), *outside_of(step)}
-    return found if step.otherwise is None else {*found, step.otherwise}
-
-
-def outside_of(step: AnyStep) -> set[int]:
-    """Return the indices of the steps of its plan to which the steps inside of a block refer as `outer`."""
-    if isinstance(step, Step):
-        return set()
-    found: list[Reference] = [] if step.until is None else [step.until.reference]
-    for inner in step.steps:
-        found += waits_of(inner)
-        if isinstance(inner, Step):
-            found += [part for part in parts_of(inner.subtask) if isinstance(part, Reference)]
-    names = (each.path[0] for each in found if each.root == OUTER and each.path)
-    return {int(name) for name in names if name.isdecimal()}
+    found = {*step.access, *_numbers(waits_of(step))}
+    found |= set() if step.otherwise is None else {step.otherwise}
+    if isinstance(step, Block):
+        inside = inside_of(step)
+        for inner in step.steps:
+            inside += waits_of(inner) + (inside_of(inner) if isinstance(inner, Step) else [])
+        found |= {each.outer for each in inside if each.outer is not None}
+    return found
 
 
 def _numbers(references: Iterable[Reference]) -> set[int]:
@@ -279,6 +278,11 @@ def branches(steps: Sequence[AnyStep]) -> list[int]:
     """Return the unbroken row of steps with conditions at the end of a plan."""
     row = list(takewhile(lambda index: steps[index].when is not None, range(len(steps) - 1, -1, -1)))
     return row[::-1]
+
+
+def answers_of(steps: Sequence[AnyStep]) -> list[int]:
+    """Return the steps that may give the output of a plan: the row of branches at its end, or its last."""
+    return branches(steps) or [*range(len(steps))][-1:]
 
 
 def reaching(steps: Sequence[AnyStep], ends: Iterable[int]) -> frozenset[int]:
@@ -354,26 +358,17 @@ def _check_common(step: AnyStep) -> None:
 
 
 def _check_enough(step: AnyStep, least: int) -> None:
-    each = step.each
-    if each is None:
-        if not is_number(least) or not 1 <= least <= len(step.access):
-            raise PlanInvalid("bad_enough", _wrong_enough(least, len(step.access)))
-        if least == len(step.access):
-            object.__setattr__(step, "enough", None)
-        return
-    most = None if isinstance(each, str) else count_of(each)
+    inputs, most = len(step.access), None if isinstance(step.each, str) else count_of(step.each)
+    most = inputs if step.each is None else most
     if not is_number(least) or least < 1 or (most is not None and least > most):
-        told = "1" if most is None else f"1 to {most}, the number of items"
-        raise PlanInvalid("bad_enough", f"enough is {least!r:.60}: write a number from {told}")
-
-
-def _wrong_enough(enough: object, inputs: int) -> str:
-    """Return the error message for an `enough` that does not fit an access list of `inputs` steps."""
-    if not inputs:
-        return f"enough is {enough!r:.60}, and the access list is empty: leave out enough"
-    return (
-        f"enough is {enough!r:.60}: write a number from 1 to {inputs}, or leave it out to wait for all steps"
-    )
+        told = f": write a number from 1 to {inputs}, or leave it out to wait for all steps"
+        if step.each is not None:
+            told = ": write a number from 1" + ("" if most is None else f" to {most}, the number of items")
+        elif not inputs:
+            told = ", and the access list is empty: leave out enough"
+        raise PlanInvalid("bad_enough", f"enough is {least!r:.60}{told}")
+    if step.each is None and least == inputs:
+        object.__setattr__(step, "enough", None)
 
 
 def numbered(steps: Iterable[AnyStep], new: Callable[[int], int]) -> tuple[AnyStep, ...]:
@@ -403,96 +398,86 @@ def _numbered(step: AnyStep, own: Callable[[int], int] | None, outer: Callable[[
     return replace(step, steps=inner, until=until, **facts)
 
 
-def with_workers(step: AnyStep, new: Callable[[int], int]) -> AnyStep:
-    """Return a step with `new` applied to the numbers of its workers, also inside of blocks."""
-    if isinstance(step, Block):
-        return replace(step, steps=tuple(with_workers(each, new) for each in step.steps))
-    return step if new(step.worker) == step.worker else replace(step, worker=new(step.worker))
+def with_workers(
+    steps: Sequence[AnyStep], new: Callable[[tuple[int, ...], int], int], path: tuple[int, ...] = ()
+) -> tuple[AnyStep, ...]:
+    """Return steps with `new` applied to the path and the worker of each call, also inside of blocks."""
+    found: list[AnyStep] = []
+    for index, step in enumerate(steps):
+        at = (*path, index)
+        if isinstance(step, Block):
+            found.append(replace(step, steps=with_workers(step.steps, new, at)))
+        else:
+            found.append(replace(step, worker=new(at, step.worker)))
+    return tuple(found)
+
+
+_FIELDS = {"as": "item_name", "else": "otherwise"}
+"""The keys of JSON that are other words than the names of fields."""
+_SHARED = ("access", "enough", "label", "each", "as", "when", "else")
+_OF_CALL = ("worker", "subtask", *_SHARED, "returns")
+_OF_BLOCK = ("steps", *_SHARED, "until", "most")
+_NONE = type(None)
+_TYPES: Mapping[str, tuple[type[Any], ...]] = {
+    "worker": (int,),
+    "subtask": (str,),
+    "steps": (list,),
+    "access": (list,),
+    "enough": (int, _NONE),
+    "label": (int, _NONE),
+    "each": (str, int, list, _NONE),
+    "as": (str,),
+    "else": (int, _NONE),
+}
+"""The types of the values of keys; the values of others are checked where they are used."""
 
 
 def step_to_json(step: AnyStep, workers: Sequence[str] | None = None) -> dict[str, Any]:
     """Return a step as plain JSON data; `workers` are names that are written in place of numbers."""
-    facts: dict[str, Any] = {}
+    keys = _OF_BLOCK if isinstance(step, Block) else _OF_CALL
+    facts = {key: getattr(step, _FIELDS.get(key, key)) for key in keys}
+    facts |= {"access": step.access_list, "as": step.item_name or None}
     if isinstance(step, Block):
         facts["steps"] = [step_to_json(each, workers) for each in step.steps]
-    else:
-        facts["worker"] = step.worker if workers is None else workers[step.worker]
-        facts["subtask"] = step.subtask
-    facts["access"] = step.access_list
-    return facts | {key: value for key, value in _others(step).items() if value is not None}
-
-
-def _others(step: AnyStep) -> dict[str, Any]:
-    """Return the optional keys of a step; `None` for keys that are left out."""
-    facts: dict[str, Any] = {
-        "enough": step.enough,
-        "label": step.label,
-        "each": list(step.each) if isinstance(step.each, tuple) else step.each,
-        "as": step.item_name or None,
-        "when": None if step.when is None else step.when.to_json(),
-        "else": step.otherwise,
-    }
-    if isinstance(step, Block):
-        return facts | {"until": None if step.until is None else step.until.to_json(), "most": step.most}
-    return facts | {"returns": step.returns}
-
-
-_KEYS = ("access", "enough", "label", "each", "as", "when", "else")
+    elif workers is not None:
+        facts["worker"] = workers[step.worker]
+    for key, value in facts.items():
+        if isinstance(value, Condition):
+            facts[key] = value.to_json()
+        elif isinstance(value, tuple):
+            facts[key] = list(value)
+    return {key: value for key, value in facts.items() if value is not None}
 
 
 def step_from_json(row: object, index: int) -> AnyStep:
     """Read what `step_to_json` returned, with numbers of workers; raise `PlanInvalid` for other data."""
+    code: PlanInvalidCode = "bad_shape"
     if isinstance(row, Mapping):
         is_block = "steps" in row
-        known = (*_KEYS, *(("steps", "until", "most") if is_block else ("worker", "subtask", "returns")))
+        known = _OF_BLOCK if is_block else _OF_CALL
         if unknown := [str(key) for key in row if key not in known]:
             near = get_close_matches(unknown[0], known, n=1)
             rather = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(known)}"
             told = f"step {index} has the unknown key {unknown[0]!r:.60}: {rather}"
             raise PlanInvalid("unknown_key", told, step=index)
-        if is_block or row.keys() >= {"worker", "subtask", "access"}:
-            try:
-                return _of_json(row, is_block=is_block)
-            except _NotAStep:
-                pass
-    code: PlanInvalidCode = "bad_shape"
-    if isinstance(row, Mapping) and not row.keys() >= {"worker", "subtask", "access"}:
-        code = "missing_field"
+        if not is_block and not row.keys() >= {"worker", "subtask", "access"}:
+            code = "missing_field"
+        elif all(type(row[key]) in kinds for key, kinds in _TYPES.items() if key in row):
+            access = row.get("access", [])
+            seen = tuple(entry for entry in access if entry not in (PREVIOUS, OUTER))
+            if all(map(is_number, seen)):
+                words = {"previous": PREVIOUS in access, "outer": OUTER in access}
+                return _made({**row, "access": seen}, words)
     message = f"step {index} must have an integer worker, a text subtask and an access list of integers"
     raise PlanInvalid(code, message, step=index)
 
 
-class _NotAStep(Exception):
-    """JSON data has another type than a field of a step."""
-
-
-def _of_json(row: Mapping[str, Any], *, is_block: bool) -> AnyStep:
-    access = row.get("access", [])
-    if not isinstance(access, list):
-        raise _NotAStep
-    seen = tuple(entry for entry in access if entry not in (PREVIOUS, OUTER))
-    numbers = (*seen, *(row[key] for key in ("enough", "label", "else") if row.get(key) is not None))
-    name, each = row.get("as", ""), row.get("each")
-    if not all(map(is_number, numbers)) or not isinstance(name, str):
-        raise _NotAStep
-    if each is not None and not isinstance(each, str | list) and not is_number(each):
-        raise _NotAStep
-    facts: dict[str, Any] = {
-        "access": seen,
-        "enough": row.get("enough"),
-        "previous": PREVIOUS in access,
-        "label": row.get("label"),
-        "outer": OUTER in access,
-        "each": tuple(each) if isinstance(each, list) else each,
-        "item_name": name,
-        "when": condition_from_json(row.get("when")),
-        "otherwise": row.get("else"),
-    }
-    if is_block:
-        if not isinstance(row["steps"], list):
-            raise _NotAStep
-        steps = tuple(step_from_json(inner, number) for number, inner in enumerate(row["steps"]))
-        return Block(steps=steps, until=condition_from_json(row.get("until")), most=row.get("most"), **facts)
-    if not is_number(row["worker"]) or not isinstance(row["subtask"], str):
-        raise _NotAStep
-    return Step(row["worker"], row["subtask"], returns=row.get("returns"), **facts)
+def _made(row: Mapping[str, Any], words: Mapping[str, bool]) -> AnyStep:
+    """Return the step of JSON data whose keys and types are right."""
+    facts = {_FIELDS.get(key, key): value for key, value in row.items()} | {**words}
+    for key in {"when", "until"} & facts.keys():
+        facts[key] = condition_from_json(facts[key])
+    if "steps" not in facts:
+        return Step(**facts)
+    facts["steps"] = tuple(step_from_json(inner, number) for number, inner in enumerate(facts["steps"]))
+    return Block(**facts)

@@ -1,6 +1,6 @@
 """The HTTP errors of all APIs: the status and the code of each error of Podium, and the body of each API."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
@@ -240,7 +240,7 @@ def _of_result(error: RunFailed | RunWaiting, result: Result | None) -> Fault:
     return _billed(fault, result.bills, None if result.problem is None else result.problem.retry_after)
 
 
-def _billed(fault: Fault, bills: Iterable[Proposal | Call | Outcome], retry_after: float | None) -> Fault:
+def _billed(fault: Fault, bills: Sequence[Proposal | Call | Outcome], retry_after: float | None) -> Fault:
     """Return the error of a run with what its calls are charged for, and the wait that a worker asked for."""
     note = usage_note(bills)
     headers = {} if retry_after is None else {"retry-after": str(ceil(retry_after))}

@@ -1,5 +1,6 @@
 """A worker that calls a chat model of an endpoint, and its requests in both APIs."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import fields, replace
@@ -279,6 +280,10 @@ class ChatWorker(Worker):
                     yield piece
         except WorkerActs:
             self.acts = True
+            raise
+        except asyncio.CancelledError as cancelled:
+            if getattr(cancelled, "is_unsent", False):  # so that this call costs nothing
+                cancelled.unsent = request  # type: ignore[attr-defined]
             raise
 
     async def _call(self, request: Request) -> AsyncGenerator[str | Completion, None]:

@@ -186,6 +186,9 @@ class Exchange:
                 return await session.get(url, headers=headers, allow_redirects=False)
             headers["Content-Length"] = str(len(self._content))
             return await session.post(url, data=self, headers=headers, allow_redirects=False)
+        except asyncio.CancelledError as cancelled:
+            cancelled.is_unsent = not self._is_sent  # type: ignore[attr-defined]
+            raise
         except aiohttp.InvalidURL:  # its text is the URL
             fault: ConfigError | WorkerError = ConfigError(
                 "base_url is not a URL: write it as in https://api.openai.com/v1"
