@@ -356,8 +356,13 @@ def test_actions_inside_of_a_map(shown: Callable[..., str], journal: SqlJournal)
     waits = ran(run).problem
     assert waits is not None
     assert waits.message.endswith("step 0[2] waits for approval: thinker Refund c; and 2 more wait")
+    whole = shown("show", "flow")
+    assert "step 0[0] and 4 more wait" in whole
+    assert "0 thinker ! 5 wait for approval: Refund {{item}}" in whole
+    assert "skipped" not in whole
     shown("decide", "flow", "refuse", "--action", "0[0]", "--why", "too much")
     shown("decide", "flow", "approve")
+    assert "2 steps not ended" in shown("show", "flow")
     result = ran(run, resumed=True)
     whole = shown("show", "flow")
     assert "step 0[1]: thinker Refund b: not known whether it is done" in whole

@@ -1,6 +1,7 @@
 """Models of `[models]`: presets, workers as themselves, efforts, and the progress that clients see."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,7 @@ def test_what_a_client_sees_of_a_map(serve: Callable[..., Served], upstream: Cha
     counts = [line for line in told.splitlines() if line.startswith("Step 0: ") and "items" in line]
     assert counts == [f"Step 0: {at} of 40 items." for at in range(0, 41, 4)]
     assert told.count('["facts",') == 1
+    assert re.search(r"Step 0: ok \(one, [\d,]{5,} tokens, ", told)
     assert "0[" not in told
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import anyio
 import anyio.to_thread
@@ -31,8 +31,9 @@ from podium.errors import (
 from podium.policy import ApprovalRequest
 from podium.run.approval import REFUSED
 from podium.run.rounds import FALLBACK
+from podium.run_state.state import UNFINISHED
 from podium.types.forecast import explain_forecast, within
-from podium.types.outcome import Outcome
+from podium.types.outcome import Outcome, StepStatus
 from podium.types.plan import Plan
 from podium.types.result import STALE, Result, missing, steps_of, writer_of
 
@@ -83,9 +84,9 @@ def result_json(result: Result) -> dict[str, Any]:
 
 
 def step_outputs(result: Result) -> list[str]:
-    """Return the output of each step that has text, under a line that names the step."""
-    outcomes = [outcome for outcome in result.outcomes if outcome.text and not outcome.path]
-    return [output_of(outcome, result) for outcome in outcomes]
+    """Return the output of each step of the plans that has text, under a line that names the step."""
+    steps = [outcome for current in result.rounds for outcome in (*steps_of(current), current.check)]
+    return [output_of(outcome, result) for outcome in steps if outcome is not None and outcome.text]
 
 
 def output_of(outcome: Outcome, result: Result) -> str:
@@ -129,10 +130,10 @@ def _steps(result: Result) -> list[str]:
     steps = [outcome for current in result.rounds for outcome in steps_of(current)]
     if result.status == "waiting":  # the steps that have not begun are recorded as cancelled
         steps = [outcome for outcome in steps if outcome.started is not None]
-    ends = Counter(outcome.status for outcome in steps)
-    facts = [
-        f"{ends[status]} {status}" for status in ("ok", "failed", "skipped", "cancelled") if ends[status]
-    ]
+    ends = Counter(
+        "not ended" if each.is_waiting or each.problem == UNFINISHED else each.status for each in steps
+    )
+    facts = [f"{ends[end]} {end}" for end in (*get_args(StepStatus), "not ended") if ends[end]]
     if facts:
         first, _, end = facts[0].partition(" ")
         facts[0] = f"{first} step{'' if first == '1' else 's'} {end}"

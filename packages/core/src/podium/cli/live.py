@@ -177,9 +177,9 @@ class RunRow:
             counts = inside.told(step) + (f", {counted(nested, 'nested run')}" if nested else "")
             if status == "waiting" and inside.since is not None and self.state.end is None:
                 status, since = "running", inside.since
-        asked, waits = self.state.asked.get((current.number, index)), ""
-        if asked is not None and asked.is_fan_out:
-            status, outcome, waits = "waiting", None, asked.asked
+        waits = self._waits(current, index)
+        if waits or (outcome is not None and outcome.is_waiting):
+            status, outcome = "waiting", None
         return StepRow(
             number=str(index) if plan is None else plan.numbered(index),
             worker=worker if begun is None else begun.worker,
@@ -196,6 +196,16 @@ class RunRow:
             counts=counts,
             waits=waits,
         )
+
+    def _waits(self, current: RoundState, index: int) -> str:
+        """Return what of a step waits for an approval, in words; empty if nothing does."""
+        steps = [
+            asked for asked in self.state.waiting if asked.round == current.number and asked.step is not None
+        ]
+        own = [asked for asked in steps if plan_step(asked.name) == index]
+        if len(own) == 1:
+            return own[0].asked
+        return f"{len(own)} wait for approval" if own else ""
 
     def _is_inside(self, run: "RunRow", current: RoundState, index: int) -> bool:
         """Return whether a run is nested in an execution inside of a step."""

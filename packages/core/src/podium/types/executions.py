@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from re import compile as pattern
 
-from podium.errors import RunWaiting
 from podium.types.outcome import Outcome, StepStatus
 from podium.types.steps import AnyStep, Block
 
@@ -40,7 +39,7 @@ class Executions:
     def take(self, outcome: Outcome) -> None:
         """Add an outcome, or replace the earlier one of the execution; one that waits has not ended."""
         self.drop(outcome.path)
-        if outcome.problem is not None and outcome.problem.code == RunWaiting.code:
+        if outcome.is_waiting:
             return
         self.ends[outcome.path] = outcome
         self._count(outcome, 1)

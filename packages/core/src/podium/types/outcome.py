@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Literal, TypedDict
 
 from podium.budget.ledger import UNREPORTED, Charged, weakest
-from podium.errors import PodiumError, WorkerError, actions_told
+from podium.errors import PodiumError, RunWaiting, WorkerError, actions_told
 from podium.secrets import scrub
 from podium.types.messages import Completion, FinishReason, Part, storable
 from podium.types.plan import Plan, PlannedBy
@@ -150,6 +150,11 @@ class Outcome(Billed):
         return (
             f"{self.status}, with the output of step {self.stands_for}, because its condition does not hold"
         )
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the step has not begun, because the run waits for an approval."""
+        return self.problem is not None and self.problem.code == RunWaiting.code
 
     @property
     def is_superseded(self) -> bool:

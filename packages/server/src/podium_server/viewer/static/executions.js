@@ -16,7 +16,7 @@ export function statusOf(run, step) {
 export function countsOf(round, step) {
   const { step: planned, isMap } = partOf(round, step);
   if (!planned || (!step.children.length && !step.total)) return "";
-  const ended = step.children.filter((each) => !["pending", "running"].includes(each.status) && each.outcome?.problem?.code !== "waiting");
+  const ended = step.children.filter((each) => !["pending", "running", "waiting"].includes(each.status));
   const failed = ended.filter((each) => each.status === "failed").length;
   const cost = costIn(step);
   return [
