@@ -224,7 +224,7 @@ def last_of(current: Round) -> Outcome | None:
 
 
 def writer_of(current: Round) -> Outcome | None:
-    """Return the outcome of the step that wrote the round's answer: of `else`, the step that stands in."""
+    """Return the outcome of the step that wrote the round's answer: of `else`, the other step."""
     found, steps = last_of(current), {outcome.step: outcome for outcome in steps_of(current)}
     while found is not None and found.stands_for is not None:
         found = steps.get(found.stands_for)
