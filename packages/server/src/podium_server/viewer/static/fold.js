@@ -100,10 +100,7 @@ const HANDLERS = {
   approval_given(run, event) {
     const state = event.approved ? (event.plan ? "changed" : "approved") : "refused";
     const round = roundOf(run, event);
-    if (isOfStep(event)) {
-      const step = stepOf(run, event);
-      return void Object.assign(step, { approval: { state, by: event.by, why: event.why }, status: step.status === "waiting" ? "pending" : step.status });
-    }
+    if (isOfStep(event)) return void (stepOf(run, event).approval = { state, by: event.by, why: event.why });
     round.approval = { state, by: event.by, why: event.why };
     run.status = "running";
     if (event.plan) setPlan(round, event.plan);
@@ -142,10 +139,6 @@ const HANDLERS = {
     const step = stepOf(run, event);
     const outcome = event.outcome;
     if (outcome.problem?.code === "superseded") return reset(step);
-    if (outcome.problem?.code === "waiting") {
-      reset(step);
-      return void (step.status = step.approval?.state === "asked" ? "waiting" : "pending");
-    }
     for (const each of step.attempts) if (each.status === "running") each.status = outcome.status;
     for (const call of outcome.calls) Object.assign(attemptOf(step, call.attempt), call);
     Object.assign(step, { outcome, status: outcome.status, text: outcome.text, worker: outcome.worker });
