@@ -36,6 +36,7 @@ from podium.planners.chat import ChatPlanner
 from podium.planners.planner import CachedPlanner, FixedPlanner, Planner
 from podium.planners.rule import RulePlanner
 from podium.policy import Policy
+from podium.policy.policy import Asked
 from podium.workers.offline import Calculator, Documents
 from podium.workers.openai.chat import ChatWorker
 from podium.workers.openai.endpoint import Endpoint
@@ -64,6 +65,8 @@ class Variant:
     """See `Conductor`."""
     journal: Journal | None = None
     """Records the runs, so that several conductors can share a journal."""
+    approve: Asked | None = None
+    """Decides in place of the `approve` of `[policy]`."""
 
 
 def retry_within(retry: Retry, pool: Pool) -> Retry:
@@ -173,6 +176,7 @@ class Config:
         with self._source.at("retry"):
             retry.check(pool)
         policy = self._policy(pool.cards)
+        policy = policy if variant.approve is None else replace(policy, approve=variant.approve)
         if variant.workers is not None:
             pool = Pool([worker for name in variant.workers for worker in workers[name]], shares=pool)
             retry, policy = retry_within(retry, pool), policy_within(policy, pool, of_tables)
