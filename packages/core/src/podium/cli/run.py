@@ -13,12 +13,12 @@ import anyio
 import typer
 
 from podium.cli import arguments
-from podium.cli.answer import Answering, at_the_terminal, problem_line, show_answer, status_line
+from podium.cli.answer import Answering, Approver, problem_line, show_answer, status_line
 from podium.cli.arguments import check_journal, find_plan, names, read_question
 from podium.cli.live import LiveState, follow
 from podium.cli.screen import NO_ANSWER, PARTIAL, Screen, reporting
 from podium.conductor import Conductor
-from podium.config import find_config, load_config
+from podium.config import Variant, find_config, load_config
 from podium.errors import ConfigError
 from podium.types.events import Event
 from podium.types.messages import read_query
@@ -69,7 +69,9 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             check_journal(screen, journal)  # before MCP servers start
         limits = {"steps": steps, "calls": calls, "rounds": rounds, "seconds": seconds, "cost": cost}
         limits |= {"input_tokens": input_tokens, "output_tokens": output_tokens}
-        conductor = loaded.conductor(limits=limits, journaled=not no_journal)
+        approver = Approver(screen) if approve else None
+        variant = Variant(approve=approver.decide if approver else None)
+        conductor = loaded.conductor(limits=limits, journaled=not no_journal, variant=variant)
         is_recorded = journal is not None
         answering = Answering(
             screen=screen,
@@ -80,10 +82,11 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             if_recorded="the run had ended: this is its recorded result, and nothing was called",
         )
         screen.warn(conductor.warnings)
-        policy = at_the_terminal(screen, answering.view, conductor) if approve else None
+        if approver is not None:
+            approver.conductor, approver.view = conductor, answering.view
         asked = _asked(conductor, plan, arg or [], question, file or [])
         own = None if set(limits.values()) == {None} else conductor.limits  # also for a run that continues
-        go = partial(conductor.run, asked, run_id=run_id, labels=names(labels), policy=policy, limits=own)
+        go = partial(conductor.run, asked, run_id=run_id, labels=names(labels), limits=own)
         answering.carry_out(lambda listen: go(forecast=True, on_event=listen))
 
 

@@ -144,6 +144,7 @@ class Config:
         with self._source.at("retry"):
             retry.check(pool)
         policy = self._policy(pool.cards)
+        policy = policy if variant.approve is None else replace(policy, approve=variant.approve)
         if variant.workers is not None:
             pool = Pool([worker for name in variant.workers for worker in workers[name]], shares=pool)
             retry, policy = retry_within(retry, pool), policy_within(policy, pool, of_tables)

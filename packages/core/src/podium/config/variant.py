@@ -7,6 +7,7 @@ from podium.execution.retry import Retry
 from podium.journal.journal import Journal
 from podium.plan_text.saved import SavedPlan
 from podium.policy import Policy
+from podium.policy.policy import Asked
 from podium.workers.pool import Pool
 from podium.workers.worker import Worker
 
@@ -29,6 +30,8 @@ class Variant:
     """See `Conductor`."""
     journal: Journal | None = None
     """Records the runs, so that several conductors can share a journal."""
+    approve: Asked | None = None
+    """Decides in place of the `approve` of `[policy]`."""
 
 
 def retry_within(retry: Retry, pool: Pool) -> Retry:

@@ -472,8 +472,15 @@ _TOLD, _MOST_CHARS = 3, 160
 
 
 def told_items(nodes: Sequence[StepNode]) -> str:
-    """Return the names of steps with their problems, the first of many."""
+    """Return the names of steps with their problems, the first of many; of unknown actions the first."""
+    unknown = [each for each in nodes if each.outcome is not None and each.outcome.action == "unknown"]
     told = []
+    for node in unknown[:1]:
+        alike = [f"step {each.name}" for each in unknown[1:_TOLD]]
+        alike += [f"{len(unknown) - _TOLD} more"] if len(unknown) > _TOLD else []
+        same = f"; likewise {', '.join(alike)}" if alike else ""
+        told.append(f"step {node.name}: {node.outcome.problem.message}{same}")  # type: ignore[union-attr]
+    nodes = [each for each in nodes if each not in unknown]
     for node in nodes[:_TOLD]:
         problem = _problem(node) if node.is_good else node.outcome.problem if node.outcome else None
         message = problem.message if problem is not None else "it has no output"

@@ -308,7 +308,9 @@ def _optional(keys: Mapping[str, Node], ids: StepIds) -> dict[str, Any]:
         number, start = step_number(keys["else"]), keys["else"].start
         if number is None:
             ids.fail("bad_condition", start, "has an else that names no step")
-        facts["otherwise"] = ids.position(number, start)
+        if (found := ids.find(number)) is None:
+            ids.fail("bad_condition", start, f"has else {number}, which is not an earlier step")
+        facts["otherwise"] = found
     return facts
 
 

@@ -182,8 +182,9 @@ class Rounds:
     def _unknown(self, problem: Problem | None) -> Problem | None:
         """Return the problem of an action that another plan began, and whose end is unknown."""
         told = "" if problem is None else problem.message
-        found = (action for action in self.context.actions.actions if action.end == "unknown")
-        unnamed = next((action for action in found if remedy(action) not in told), None)
+        found = [action for action in self.context.actions.actions if action.end == "unknown"]
+        named = {action.place for action in found if remedy(action) in told}
+        unnamed = next((action for action in found if action.place not in named), None)
         return None if unnamed is None else undecided_problem(unnamed)
 
     @property

@@ -231,6 +231,14 @@ def last_of(current: Round) -> Outcome | None:
     return answering([ended[index] for index in current.plan.answers if index in ended])
 
 
+def writer_of(current: Round) -> Outcome | None:
+    """Return the outcome of the step that wrote the round's answer: of `else`, the other step."""
+    found, steps = last_of(current), {outcome.step: outcome for outcome in steps_of(current)}
+    while found is not None and found.stands_for is not None:
+        found = steps.get(found.stands_for)
+    return found
+
+
 def steps_of(current: Round) -> tuple[Outcome, ...]:
     """Return the outcomes of the steps of the round's plan, in the plan's order."""
     return () if current.plan is None else current.outcomes[: len(current.plan.steps)]

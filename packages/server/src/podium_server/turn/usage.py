@@ -1,7 +1,7 @@
 """The tokens of a turn, divided as Fugu divides them."""
 
 from podium.types import Plan, Result
-from podium.types.result import last_of
+from podium.types.result import writer_of
 from podium.usage import Usage
 
 
@@ -14,7 +14,7 @@ def answer_usage(result: Result) -> Usage:
     """
     total = result.usage
     current = next((r for r in reversed(result.rounds) if r.plan not in (None, Plan(()))), None)
-    answer = None if current is None else last_of(current)
+    answer = None if current is None else writer_of(current)
     own = Usage()
     if current is not None and current.plan is not None and current.plan.answer is not None:
         own = current.proposals[-1].usage
