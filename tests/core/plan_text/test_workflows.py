@@ -306,7 +306,10 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
         "bad_condition: .*no answer",
     ),
     "else alone": ([FILES, call(else_=0)], "bad_condition: .*write when"),
-    "later else": ([FILES, call(when=when("{{0.count}}", more=1), else_=1)], "forward_access"),
+    "later else": (
+        [FILES, call(when=when("{{0.count}}", more=1), else_=1)],
+        "bad_condition: .*has else 1, which is not an earlier step",
+    ),
     "until alone": ([call(until=when("{{0}}", is_=1), most=2)], "bad_block: .*only a step with steps"),
     "no most": ([{key: value for key, value in LOOP.items() if key != "most"}], "bad_block: .*lacks most"),
     "no until": ([{key: value for key, value in LOOP.items() if key != "until"}], "bad_block: .*lacks until"),
