@@ -31,10 +31,11 @@ _IDS = ID_KEYS | {"title", "name", "taskname"}
 _ANCHOR = re.compile(
     rf"<(?P<close>/?){THOUGHT}>"
     r"|^[ \t>*-]*+(?P<number>[0-9]{1,6})[.)][ \t]++(?P<name>[^\s()\[\]{}\"'`=,:;]{1,80})(?=\()"
-    r"|(?=[\[{]\s*+(?>(?:\{\s*+)?)[\"'“‘]?(?P<key>[^\W\d][\w -]{0,40}+)[\"'”’]?\s*+[:：])",
+    r"|(?=[\[{]\s*+(?>(?:\{\s*+)?)[\"'“‘]?[^\W\d][\w -]{0,40}+[\"'”’]?\s*+[:：])",
     re.IGNORECASE | re.MULTILINE,
 )
 _THOUGHT_ENDS = re.compile(rf"</{THOUGHT}>", re.IGNORECASE)
+_LIKE_A_TASK = re.compile(r"[\"“](?:agent|assignee|tasks?|depends_?on|arguments)[\"”]\s*+:", re.IGNORECASE)
 _NEXT_CALL = re.compile(r"\n[ \t>*-]*+[0-9]{1,6}[.)][ \t]++[^\s()]{1,80}\(")
 _CALL_END = re.compile(CALL_END)
 _DOLLAR = re.compile(r"\$(?:\{([0-9]{1,6})\}|([0-9]{1,6})(?![0-9]|[.,][0-9]))")
@@ -144,8 +145,7 @@ class _Finder:
             self._bad_call = self._bad_call or error
         else:
             self._bad_object = self._bad_object or error
-            key = field_key(anchor["key"])
-            self._is_like |= key in _OTHERS or key in _IDS or key in ("tasks", "toolcalls")
+            self._is_like |= _LIKE_A_TASK.search(self._text, start, reached) is not None
         self._literals.spend(start, reached - start)
         return after
 
@@ -219,7 +219,7 @@ def _task_of(node: Node, place: int) -> Task:
     """Return the task of an object."""
     task, fields = Task(node.start, {}, []), _fields_of(node)
     if not fields:
-        told = 'is no step: write {"id": …, "agent": …, "task": …, "depends_on": […]}'
+        told = 'is not a step: write {"id": …, "agent": …, "task": …, "depends_on": […]}'
         fail("bad_shape", place, node.start, told)
     has_worker = "worker" in map(_field_of, fields)
     for key, value in fields.items():
@@ -274,7 +274,9 @@ def _task_of_call(call: _Call, place: int, numbers: set[int], roster: Roster) ->
     def refer(found: re.Match[str]) -> str:
         number = int(found[1] or found[2])
         if number not in numbers:
-            roster.notes.append(f"step {place} has {found[0]}, which is no call's number and stays text")
+            roster.notes.append(
+                f"step {place} has {found[0]}, which is not the number of a call and stays text"
+            )
             return found[0]
         seen.append(Node(first.start, number))
         return f"{{{{{number}}}}}"

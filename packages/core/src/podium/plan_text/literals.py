@@ -81,7 +81,7 @@ _FOLLOWS = {
     ")": rf"{_BLANK}(?:\)|{_COMMA}{_BLANK}(?:{_ENTRY_NEXT}))",
     "}": rf"{_BLANK}(?:\}}|{_KEY_NEXT}|{_COMMA}{_BLANK}(?:\}}|{_KEY_NEXT}|{_BARE_KEY_NEXT}|{_COMMENT}))",
     ":": "",
-    "=": rf"{_BLANK}(?:\){CALL_END}|{_COMMA}{_BLANK}(?:{_ENTRY_NEXT}|{_NAME_NEXT}))",
+    "=": rf"{_BLANK}(?:\){CALL_END}|{_COMMA}{_BLANK}(?:{_ENTRY_NEXT}|{_NAME_NEXT}|\$[0-9]))",
 }
 """The text that may follow a string, for each closing bracket of a list or object; the colon stands for keys,
 the equals sign for arguments of a call. A key may follow without a comma, so that the error for a missing

@@ -12,7 +12,7 @@ from podium.plan_text.ids import StepIds, step_number
 from podium.plan_text.literals import Node, Word
 from podium.types.plan import Plan
 from podium.types.references import RESERVED
-from podium.types.steps import PREVIOUS
+from podium.types.steps import PREVIOUS, answers_of, reaching
 
 _NOTHING = ("", "none", "null")
 _REFERENCE = re.compile(r"(?<!\\)\{\{\s{0,9}([^{}\s](?:[^{}]{0,98}[^{}\s])?)\s{0,9}\}\}")
@@ -46,32 +46,36 @@ def read_tasks(tasks: Sequence[Task], roster: Roster, *, form: str, join: int | 
     """
     names = _Names(tasks)
     seen = [names.seen(place, task) for place, task in enumerate(tasks)]
-    used = set[int]().union(*seen)
-    if not names.are_written and min(used, default=0) > 0:
-        told = "the steps have no ids, and none depends on step 0: write ids"
-        raise PlanInvalid(
-            "bad_id", f"{told}, because numbers may count from 0 or from 1", position=tasks[0].start
+    if not names.are_written and min(set[int]().union(*seen), default=0) > 0:
+        told = (
+            "the steps have no ids, and none depends on step 0: write ids, because numbers count from 0 or 1"
         )
+        raise PlanInvalid("bad_id", told, position=tasks[0].start)
     order = _order(seen, tasks, names)
-    unused = ", ".join(names.told(place) for place in order[:-1] if place not in used)
-    if unused and join is not None:
-        told = f"join() has no worker, and no step uses the output of {unused}"
-        message = f"{told}: write a last call whose worker joins them, and refer to them as $n"
-        raise PlanInvalid("missing_field", message, position=join)
     numbers = {place: at for at, place in enumerate(order)} if names.labels is None else names.labels
     if names.labels is None and (names.are_written or order != sorted(order)):
         names.check_numbered()
     ids = StepIds()
     steps = [read_row(names.row(place, seen[place], numbers), roster, ids) for place in order]
-    roster.notes.insert(0, f"the steps are {form}")
-    if unused:
-        roster.notes.append(
-            f"no step uses the output of {unused}; the answer is that of {names.told(order[-1])}"
+    plan = plan_of(steps, [tasks[place].start for place in order])
+    used = reaching(steps, answers_of(steps))
+    unused = ", ".join(names.told(place) for at, place in enumerate(order) if at not in used)
+    if unused and join is not None:
+        told = f"join() has no worker, and call {names.told(order[-1])} does not use the output of {unused}"
+        message = f"{told}: write a last call whose worker joins the outputs, with $n for each"
+        raise PlanInvalid("missing_field", message, position=join)
+    if unused and order[-1] != len(order) - 1:
+        told = (
+            f"no step uses the output of {names.told(order[-1])}, and it does not use the output of {unused}"
         )
+        message = f"{told}: write last the step whose output is the answer"
+        raise PlanInvalid("bad_access", message, position=tasks[order[-1]].start)
+    roster.notes.insert(0, f"the steps are {form}")
     if names.labels is None and names.are_written:
-        told = ", ".join(f"{names.told(place)} is step {at}" for at, place in enumerate(order))
-        roster.notes.append(told)
-    return plan_of(steps, [tasks[place].start for place in order])
+        roster.notes.append(", ".join(f"{names.told(place)} is step {at}" for at, place in enumerate(order)))
+    if unused:
+        roster.notes.append(f"the answer does not use the output of {unused}")
+    return plan
 
 
 def _order(seen: Sequence[set[int]], tasks: Sequence[Task], names: "_Names") -> list[int]:
@@ -136,7 +140,7 @@ class _Names:
             if target is not None:
                 shown.add(target[0])
             elif inner.partition(".")[0].isdecimal():
-                fail("bad_reference", place, subtask.start, f"refers to {{{{{inner}}}}}, which is no step")
+                fail("bad_reference", place, subtask.start, f"refers to {{{{{inner}}}}}, which is not a step")
         seen = shown if access is None else self._entries(place, access)
         for unseen in sorted(shown - seen):
             told = f"refers to {self.told(unseen)}, and does not depend on it"
@@ -155,7 +159,7 @@ class _Names:
             elif word not in (PREVIOUS, *_NOTHING):
                 value = entry.value if isinstance(entry.value, str | int) else "…"
                 every = ", ".join(map(self.told, range(len(self._tasks))))
-                told = f"depends on {value!r:.60}, which is no step: write {every:.400}"
+                told = f"depends on {value!r:.60}, which is not a step: write {every:.400}"
                 fail("bad_access", place, entry.start, told)
         return seen
 
