@@ -322,11 +322,7 @@ def joined(draw: st.DrawFn) -> Plan:
 def test_tasks_in_any_order(data: st.DataObject, plan: Plan) -> None:
     """Tasks with names, numbers or titles give the plan, whatever their order."""
     size = len(plan.steps)
-    name = (
-        st.text("abcxyz_ é", min_size=1, max_size=8)
-        .map(str.strip)
-        .filter(lambda text: text not in ("", "all", "previous", "none", "null", "item", "index", "outer"))
-    )
+    name = st.text("abcxyz_ é", min_size=1, max_size=8).map("t {}".format).map(str.strip)
     ids: Any = st.lists(name, min_size=size, max_size=size, unique_by=str.casefold) | st.lists(
         st.integers(0, 99), min_size=size, max_size=size, unique=True
     )
