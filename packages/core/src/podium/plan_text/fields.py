@@ -146,7 +146,7 @@ def read_object(node: Node, roster: Roster) -> Plan:
     if rows is None:
         return read_columns(_lists(node), roster, {k: v for k, v in lists if k in ID_KEYS})
     assert isinstance(rows.value, list)
-    _check_length(len(rows.value), roster, rows.start)
+    check_length(len(rows.value), roster, rows.start)
     for key, value in node.value.items() if roster.is_strict else ():
         if field_key(key) not in _STEPS:
             message = f"the plan has the unknown key {key!r:.60} beside steps: leave it out"
@@ -179,7 +179,7 @@ def read_columns(columns: Mapping[Field, Node], roster: Roster, ids: Mapping[str
         told = ", ".join(f"{length} for {field}" for field, length in lengths.items())
         message = f"the lists have different lengths ({told}): write one entry per step in each"
         raise PlanInvalid("unequal_lists", message, position=start)
-    _check_length(lengths["worker"], roster, start)
+    check_length(lengths["worker"], roster, start)
     known, steps = StepIds(), list[AnyStep]()
     for index, worker in enumerate(lists["worker"]):
         known.begin()
@@ -193,7 +193,7 @@ def read_row(node: Node, roster: Roster, ids: StepIds) -> AnyStep:
     ids.begin()
     if not isinstance(node.value, dict):
         ids.fail("bad_shape", node.start, 'is not an object: write {"worker": …, "subtask": …, "access": …}')
-    _check_length(ids.own + 1, roster, node.start)
+    check_length(ids.own + 1, roster, node.start)
     named = [(field_key(key), value) for key, value in node.value.items()]
     ids.add([(key, value) for key, value in named if key not in FIELDS], node.start)
     is_block = not dict(named).keys().isdisjoint(_STEPS)
@@ -359,7 +359,8 @@ def _lists(node: Node) -> dict[Field, Node]:
     return found
 
 
-def _check_length(steps: int, roster: Roster, position: int) -> None:
+def check_length(steps: int, roster: Roster, position: int) -> None:
+    """Raise `PlanInvalid` if a plan has too many steps."""
     if steps > roster.max_steps:
         allowed = f"the maximum is {roster.max_steps} (Limits.plan_steps or Policy.steps)"
         message = f"the plan has {steps} or more steps; {allowed}: merge steps"
@@ -424,6 +425,8 @@ def _read_access(node: Node, roster: Roster, ids: StepIds) -> dict[str, Any]:
             raise ids.fault("no_previous", entry.start, no_previous(ids.own))
         elif word == PREVIOUS or (word == OUTER and not is_top):
             found.add(word)
+        elif (named := ids.named(word)) is not None:
+            seen.add(named)
         else:
             words = ["[]", '"all"', *['"previous"'] * (roster.previous or not is_top)]
             words += [] if is_top else ['"outer"']
