@@ -185,7 +185,10 @@ def _own(answer: Outcome | None) -> Problem | None:
 
 
 def _undone(rounds: Sequence[Round]) -> Problem | None:
-    """Return the actions that were not carried out, whose end is unknown, or which an agent did twice."""
+    """Return the actions that were not carried out, whose end is unknown, or which an agent did twice.
+
+    An action that its condition skipped is none of them.
+    """
     plans = [current for current in rounds if current.plan is not None and current.plan.steps]
     found = [
         outcome
@@ -193,6 +196,7 @@ def _undone(rounds: Sequence[Round]) -> Problem | None:
         for outcome in steps_of(current)
         if (outcome.action == "unknown" or (outcome.action is not None and current is plans[-1]))
         and (outcome.status != "ok" or outcome.problem is not None)
+        and not outcome.is_dropped
     ]
     return Problem(_code(found), _list(found)) if found else None
 
