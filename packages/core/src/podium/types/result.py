@@ -38,7 +38,7 @@ class Result:
     answer: str
     """The output of the plan's last step, verbatim; empty if the run has no answer."""
     status: RunStatus
-    """`ok`: the last step, all steps that it depends on, and all actions of the plan are `ok`.
+    """`ok`: the last step, all steps that it depends on, and all actions whose condition holds are `ok`.
 
     `partial`: there is an answer, but it is incomplete. `failed`: there is no answer; `outcomes` has the
     outputs of the steps. `waiting`: the plan, or an action, waits for approval.
