@@ -93,7 +93,7 @@ def _keys(model: Any) -> Iterator[Key]:
 
 def _heading(table: Table) -> str:
     kind = next((key.kind for key in table.keys if key.name == "type"), None)
-    told = f" of type {get_args(kind)[0]}" if kind is not None else ""
+    told = f" of type {', '.join(get_args(kind))}" if kind is not None else ""
     return f"`[{table.name}]`{told}"
 
 

@@ -257,15 +257,15 @@ def test_records_are_read_from_their_tables(path: Path) -> None:
 
 def test_every_worker_and_the_planner_carry_labels(path: Path) -> None:
     """What rules refer to can be said of each kind of worker, and of a planner of its own."""
-    workers = ('type = "documents"\nfolder = "."', 'type = "calculator"', 'type = "gather"')
+    workers = ('type = "documents"\nfolder = "."', 'type = "calculator"', 'type = "join"', 'type = "vote"')
     more = "".join(
         f'[workers.{name}]\n{table}\nlabels = ["{name}-label"]\n'
-        for name, table in zip("abc", workers, strict=True)
+        for name, table in zip("abcd", workers, strict=True)
     )
     own = 'endpoint = "local"\nmodel = "big"\nlabels = ["eu"]\n'
     path.write_text(GOOD.replace('worker = "solver"', own) + more)
     config = load_config(path)
-    assert [config.worker(name).card.labels for name in "abc"] == [{f"{name}-label"} for name in "abc"]
+    assert [config.worker(name).card.labels for name in "abcd"] == [{f"{name}-label"} for name in "abcd"]
     planner = config.planner()
     assert planner.card is not None
     assert planner.card.labels == {"eu"}

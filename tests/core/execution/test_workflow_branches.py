@@ -231,6 +231,14 @@ BRANCHES: dict[str, Case] = {
         ["go", "A", "B"],
         acts=True,
     ),
+    "an action whose condition does not hold": Case(
+        [TYPED, call("A", worker=1, when=NOT), call("B", when=IS)],
+        HAS_X,
+        {"1": "skipped condition"},
+        "ok = did B",
+        ["go", "B"],
+        acts=True,
+    ),
     "none": Case(
         [TYPED, call("A", when=NOT), call("B", when=NOT)],
         HAS_X,

@@ -15,7 +15,7 @@ from podium.planners import DirectPlanner, FixedPlanner, Planner, PlanRequest, P
 from podium.types import Message, Plan, Query
 from podium.types.messages import read_query
 from podium.usage import Usage
-from podium.workers import Calculator, Card, Documents, Gather
+from podium.workers import Calculator, Card, Documents, Gather, Join, Vote
 from podium.workers.offline import find_expressions
 
 pytestmark = pytest.mark.anyio
@@ -390,6 +390,8 @@ async def test_parts_that_nobody_can_gather_stay_one_step() -> None:
     [
         ("Who wrote the journal?", (OFFLINE[0], OFFLINE[2])),
         ("Gather it.", (OFFLINE[2],)),
+        ("Join the outputs.", (Join().card,)),
+        ("Which output is the most frequent?", (Vote().card,)),
         ("What is 2026-03-31 minus 2026-01-15?", OFFLINE),
         ("2026-03-31 minus 2026-01-15", OFFLINE),
         ("5 km + 3 miles", OFFLINE),

@@ -17,10 +17,12 @@ from podium.workers import (
     Calculator,
     Documents,
     Gather,
+    Join,
     Request,
     ScriptedWorker,
     StepInput,
     VisibleStep,
+    Vote,
     Worker,
 )
 from podium.workers.simple import FunctionWorker
@@ -140,6 +142,41 @@ class TestGather(WorkerContract):
     def slow_worker(self) -> Worker:
         """Have none."""
         pytest.skip("joining waits for nothing")
+
+
+class TestJoin(WorkerContract):
+    """Joining, with a text that needs none."""
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Join."""
+        return Join()
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Have none."""
+        pytest.skip("joining waits for nothing")
+
+
+class TestVote(WorkerContract):
+    """Voting, whose questions are what two of three steps say."""
+
+    def asking(self, text: str, *, stream: bool = False) -> Request:
+        """Show three steps, two of which agree."""
+        shown = tuple(VisibleStep(n, "judge", text if n else "no") for n in range(3))
+        return Request(
+            messages=(Message("user", "vote"),), step_input=StepInput("vote", shown), stream=stream
+        )
+
+    @pytest.fixture
+    def worker(self) -> Worker:
+        """Vote on texts."""
+        return Vote()
+
+    @pytest.fixture
+    def slow_worker(self) -> Worker:
+        """Have none."""
+        pytest.skip("counting waits for nothing")
 
 
 class TestConductor(WorkerContract):

@@ -1,4 +1,4 @@
-"""The offline workers: calculator, documents, gather."""
+"""The offline workers: calculator, documents, gather, join, vote."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ import anyio
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from podium.conductor import Conductor
+from podium import Conductor, FunctionWorker, Plan, Step
 from podium.errors import ConfigError, WorkerRefused, WorkerUnavailable
 from podium.planners import RulePlanner
 from podium.types import Message
@@ -17,9 +17,11 @@ from podium.workers import (
     Calculator,
     Documents,
     Gather,
+    Join,
     Request,
     StepInput,
     VisibleStep,
+    Vote,
     Worker,
     complete,
 )
@@ -373,6 +375,44 @@ async def test_gather_joins_the_visible_steps(visible: tuple[VisibleStep, ...], 
         return
     with pytest.raises(WorkerRefused, match="nothing to gather"):
         await ask(Gather(), "gather")
+
+
+@pytest.mark.parametrize(
+    ("worker", "subtask", "outputs", "answer"),
+    [
+        pytest.param(Join(), "Join.", ["b\n", "1.50"], "b\n\n1.50", id="outputs, word for word"),
+        pytest.param(Join(), "Join.", ['["b", null, 1]'], "b\n\n1", id="the items of a map"),
+        pytest.param(Join(), '["b", {"c": 1}]', ["x", "y"], 'b\n\n{"c":1}', id="a list as subtask"),
+        pytest.param(Join(), '{"b": 1.50}', ["x", "y"], '{"b": 1.50}', id="an object as subtask"),
+        pytest.param(Join(), "[null]", ["x", "y"], None, id="nothing to join"),
+        pytest.param(Vote(), "Vote.", ["b", " a", "a\n"], "a", id="votes of texts"),
+        pytest.param(Vote(), "Vote.", ["b", "a", "a", "b"], "b", id="a tie is to the first"),
+        pytest.param(Vote(), "Vote.", ['["b", null, null, "a", "a"]'], "a", id="the items of a map vote"),
+        pytest.param(Vote(), '[true, 1, "1", 1.0]', [], "1", id="votes are JSON"),
+        pytest.param(Vote(), '[{"b": [1, 2]}, {"b": [1.0, 2]}, "x"]', [], '{"b":[1,2]}', id="objects"),
+        pytest.param(Vote(), "Vote.", [""], None, id="no vote"),
+    ],
+)
+async def test_what_is_joined_and_elected(
+    worker: Worker, subtask: str, outputs: list[str], answer: str | None
+) -> None:
+    """A gap, and the null of a failed item, is neither a text nor a vote."""
+    seen = [VisibleStep(n, "x", text, "" if text else "it failed") for n, text in enumerate(outputs)]
+    if answer is not None:
+        assert await ask(worker, subtask, *seen) == answer
+        return
+    with pytest.raises(WorkerRefused, match="nothing to join or to vote on"):
+        await ask(worker, subtask, *seen)
+
+
+async def test_join_returns_a_text_with_its_values() -> None:
+    """A step that only puts values together needs no model."""
+    steps = (
+        Step(0, "Find it.", (), returns={"what": "string"}),
+        Step(1, "It is {{0.what}}.", (0,)),
+    )
+    finder = FunctionWorker(lambda _: {"what": "blue"})
+    assert (await Conductor(RulePlanner(), [finder, Join()]).run(Plan(steps))).answer == "It is blue."
 
 
 async def test_a_run_that_finds_nothing_is_partial(folder: Path) -> None:

@@ -126,7 +126,7 @@ def _walk(location: Sequence[str | int], model: type[BaseModel]) -> tuple[KeyPat
         tables = [keys for kind in kinds if (keys := keys_of(kind))]
         tagged = [kind for kind in kinds if part in get_args(keys_of(kind).get("type"))]
         if len(tables) > 1 and tagged:
-            kinds = tagged
+            kinds = list(dict.fromkeys(tagged))  # a table of several types is found once for each
             continue
         if part == "[key]" or (
             len(kinds) > 1 and not tables and all(isinstance(kind, type) for kind in kinds)

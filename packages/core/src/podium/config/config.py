@@ -14,15 +14,14 @@ from podium.config.section import price_of
 from podium.config.sections import (
     A2aSection,
     AddedPlanner,
-    CalculatorSection,
     ChatPlannerSection,
     ChatSection,
     CommandSection,
     DocumentsSection,
     FixedPlannerSection,
-    GatherSection,
     HostedSection,
     McpSection,
+    PlainSection,
     RulePlannerSection,
     Sections,
     SingleSection,
@@ -45,7 +44,7 @@ from podium.workers.openai.chat import ChatWorker
 from podium.workers.openai.endpoint import Endpoint
 from podium.workers.pool import Pool
 from podium.workers.rates import put_on_cards, read_measured
-from podium.workers.simple import Gather
+from podium.workers.simple import Gather, Join, Vote
 from podium.workers.worker import Card, Worker
 
 if TYPE_CHECKING:
@@ -56,6 +55,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _SAME = Variant()
 NO_PLANS: Mapping[str, SavedPlan] = MappingProxyType({})
 ModelSection = ChatSection | ChatPlannerSection | HostedSection
+_PLAIN = {"calculator": Calculator, "gather": Gather, "join": Join, "vote": Vote}
 _ALL_PARTS = ("image_url", "input_audio", "file")
 _OF_PLACE = {"off", "path", "url", "url_env"}
 """Keys of `[journal]` that define its place."""
@@ -269,13 +269,11 @@ class Config:
                         price=price_of(section.price),
                         labels=section.labels,
                     )
-                case CalculatorSection():
-                    return Calculator(name, labels=section.labels)
                 case DocumentsSection():
                     folder, said = self._source.near(section.folder), section.description
                     return Documents(folder, name=name, description=said, labels=section.labels)
-                case GatherSection():
-                    return Gather(name, labels=section.labels)
+                case PlainSection():
+                    return _PLAIN[section.type](name, labels=section.labels)
 
     def has_mcp_server(self, name: str) -> bool:
         """Return whether `[workers.NAME]` is an MCP server, whose tools are the workers."""

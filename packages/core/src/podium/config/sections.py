@@ -100,10 +100,12 @@ class ChatSection(WorkerTable):
     """Sampling of each call."""
 
 
-class CalculatorSection(WorkerTable):
-    """`[workers.NAME]` of type `calculator`: arithmetic on this machine."""
+class PlainSection(WorkerTable):
+    """`[workers.NAME]` of a worker on this machine that has no further key."""
 
-    type: Literal["calculator"]
+    type: Literal["calculator", "gather", "join", "vote"]
+    """What the worker does: computes arithmetic; gathers the outputs of earlier steps under their subtasks;
+    joins them; or returns the most frequent of them."""
 
 
 class DocumentsSection(WorkerTable):
@@ -114,12 +116,6 @@ class DocumentsSection(WorkerTable):
     """Folder of the documents, relative to `podium.toml`."""
     description: str | None = None
     """Shown to the planner; default: a description that names the folder."""
-
-
-class GatherSection(WorkerTable):
-    """`[workers.NAME]` of type `gather`: joins the outputs of earlier steps."""
-
-    type: Literal["gather"]
 
 
 class McpSection(RemoteTable):
@@ -420,15 +416,15 @@ def _type_of(table: object) -> object:
     return table.get("type", "chat") if isinstance(table, Mapping) else "chat"
 
 
-SingleSection = (
-    ChatSection | CalculatorSection | DocumentsSection | GatherSection | A2aSection | CommandSection
-)
+SingleSection = ChatSection | PlainSection | DocumentsSection | A2aSection | CommandSection
 """The tables of one worker."""
 WorkerSection = Annotated[
     Annotated[ChatSection, Tag("chat")]
-    | Annotated[CalculatorSection, Tag("calculator")]
+    | Annotated[PlainSection, Tag("calculator")]
+    | Annotated[PlainSection, Tag("gather")]
+    | Annotated[PlainSection, Tag("join")]
+    | Annotated[PlainSection, Tag("vote")]
     | Annotated[DocumentsSection, Tag("documents")]
-    | Annotated[GatherSection, Tag("gather")]
     | Annotated[McpSection, Tag("mcp")]
     | Annotated[A2aSection, Tag("a2a")]
     | Annotated[CommandSection, Tag("command")],

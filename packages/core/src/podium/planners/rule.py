@@ -153,8 +153,10 @@ def best_fit(part: str, workers: Workers, *, back: bool = False) -> Match | None
 
 def _can(card: Card, text: str, *, back: bool) -> bool:
     """Return whether a worker can do a subtask; Podium's offline workers and search workers cannot do all."""
-    if card.description == gather.GATHERS:
+    if card.description in (gather.GATHERS, gather.JOINS):
         return back
+    if card.description == gather.VOTES:
+        return False
     if card.description == offline.CALCULATES:
         return bool(find_expressions(text, that="1" if back else None))
     told = _told(card)

@@ -38,7 +38,7 @@ class Result:
     answer: str
     """The output of the plan's last step, verbatim; empty if the run has no answer."""
     status: RunStatus
-    """`ok`: the last step, all steps that it depends on, and all actions of the plan are `ok`.
+    """`ok`: the last step, all steps that it depends on, and all actions whose condition holds are `ok`.
 
     `partial`: there is an answer, but it is incomplete. `failed`: there is no answer; `outcomes` has the
     outputs of the steps. `waiting`: the plan, or an action, waits for approval.
@@ -185,7 +185,10 @@ def _own(answer: Outcome | None) -> Problem | None:
 
 
 def _undone(rounds: Sequence[Round]) -> Problem | None:
-    """Return the actions that were not carried out, whose end is unknown, or which an agent did twice."""
+    """Return the actions that were not carried out, whose end is unknown, or which an agent did twice.
+
+    An action that its condition skipped is none of them.
+    """
     plans = [current for current in rounds if current.plan is not None and current.plan.steps]
     found = [
         outcome
@@ -193,6 +196,7 @@ def _undone(rounds: Sequence[Round]) -> Problem | None:
         for outcome in steps_of(current)
         if (outcome.action == "unknown" or (outcome.action is not None and current is plans[-1]))
         and (outcome.status != "ok" or outcome.problem is not None)
+        and not outcome.is_dropped
     ]
     return Problem(_code(found), _list(found)) if found else None
 

@@ -4,7 +4,7 @@ from .openai.chat import ChatWorker as ChatWorker
 from .openai.endpoint import Endpoint as Endpoint
 from .openai.providers import PROVIDERS as PROVIDERS, Provider as Provider, Timeouts as Timeouts
 from .pool import Pool as Pool
-from .simple import Gather as Gather, ScriptedWorker as ScriptedWorker
+from .simple import Gather as Gather, Join as Join, ScriptedWorker as ScriptedWorker, Vote as Vote
 from .worker import (
     FREE as FREE,
     Caller as Caller,

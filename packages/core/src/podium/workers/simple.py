@@ -1,6 +1,7 @@
-"""Workers of a few lines: a Python function, scripted answers, and joined outputs."""
+"""Workers of a few lines: a Python function, scripted answers, and outputs gathered, joined or voted on."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
@@ -12,7 +13,7 @@ import anyio.to_thread
 from podium.errors import ConfigError, WorkerFailed, WorkerRefused
 from podium.secrets import Boundary
 from podium.types.messages import Completion, estimate_usage, storable
-from podium.types.references import compact
+from podium.types.references import compact, is_object, read_json, written
 from podium.workers.worker import FREE, Card, Price, Request, StepInput, VisibleStep, Worker, step_input_of
 
 Returned = str | Completion | dict[str, Any] | list[Any] | float
@@ -150,6 +151,10 @@ class ScriptedWorker(Worker):
 
 
 GATHERS = "Gathers the outputs of earlier steps into one answer, word for word; adds nothing of its own."
+JOINS = "Joins the outputs of earlier steps, or the texts of a list in its subtask, in order; adds nothing."
+VOTES = (
+    "Returns the most frequent of the outputs of earlier steps, or of the values of a list in its subtask."
+)
 
 
 class Gather(FunctionWorker):
@@ -180,3 +185,93 @@ def _section(shown: VisibleStep) -> str:
     # Bold text, because headings in the output would end a real heading.
     text = f"(no output: {shown.gap})" if shown.gap else shown.output.strip()
     return f"**{heading.replace('*', chr(92) + '*')}**\n\n{text}"
+
+
+class Join(FunctionWorker):
+    """Joins texts in order, with an empty line between them, and adds nothing.
+
+    The texts are the items of the list that is its subtask, as in `{{1.summary}}`. A subtask that has other
+    references, or is a JSON object, or sees no step, is returned with the values in it. For any other
+    subtask, the texts are the outputs of its visible steps; of a single one, the items of its list. `null`,
+    the output of a failed item, is left out.
+
+    Args:
+        name: its name in plans.
+        labels: labels for the rules of a policy.
+    """
+
+    def __init__(self, name: str = "join", *, labels: Iterable[str] = ()) -> None:
+        card = Card(name=name, description=JOINS, price=FREE, labels=frozenset(labels))
+        super().__init__(_joined, card=card)
+
+
+class Vote(FunctionWorker):
+    """Returns the most frequent of several values; of equally frequent values, the first.
+
+    The values are the items of the list that is its subtask, as in `{{1.verdict}}`; for any other subtask,
+    the outputs of its visible steps, or of a single one the items of its list. They are compared as JSON.
+    `null`, the output of a failed item, is not a vote.
+
+    Args:
+        name: its name in plans.
+        labels: labels for the rules of a policy.
+    """
+
+    def __init__(self, name: str = "vote", *, labels: Iterable[str] = ()) -> None:
+        card = Card(name=name, description=VOTES, price=FREE, labels=frozenset(labels))
+        super().__init__(_elected, card=card)
+
+
+async def _joined(step_input: StepInput) -> str:
+    values = _listed(step_input.subtask)
+    if values is None:
+        sees, subtask = step_input.visible, step_input.subtask
+        is_text = not sees or "{{" in step_input.template or is_object(subtask)
+        values = [subtask] if is_text else _visible_values(step_input)
+    return "\n\n".join(written(each).strip() for each in _known(values))
+
+
+async def _elected(step_input: StepInput) -> str:
+    found = _listed(step_input.subtask)
+    votes = _known(map(_value, _visible_values(step_input)) if found is None else found)
+    keys = [_key(vote) for vote in votes]
+    most, _ = Counter(keys).most_common(1)[0]
+    return written(votes[keys.index(most)])
+
+
+def _visible_values(step_input: StepInput) -> list[Any]:
+    """Return the outputs of the visible steps; of a single one, the items of its list."""
+    texts = [shown.output.strip() for shown in step_input.visible if not shown.gap]
+    found = _listed(texts[0]) if len(step_input.visible) == 1 and texts else None
+    return texts if found is None else found
+
+
+def _known(values: Iterable[Any]) -> list[Any]:
+    """Return the values without those that are `null`; raise `WorkerRefused` if there are none."""
+    if not (known := [value for value in values if value is not None]):
+        told = "there is nothing to join or to vote on: give this step access to earlier ones with an output"
+        raise WorkerRefused(told)
+    return known
+
+
+def _listed(text: str) -> list[Any] | None:
+    """Return the items of a text that is a JSON list; `None` for other texts."""
+    value = _value(text)
+    return value if isinstance(value, list) else None
+
+
+def _value(text: Any) -> Any:
+    """Return the value of a text that is JSON; other values as they are."""
+    try:
+        return read_json(text)
+    except (TypeError, ValueError):
+        return text
+
+
+def _key(value: Any) -> Hashable:
+    """Return what equal JSON values have in common: 1 equals 1.0, and not `true`."""
+    if isinstance(value, list):
+        return (list, *map(_key, value))
+    if isinstance(value, dict):
+        return frozenset((name, _key(each)) for name, each in value.items())
+    return (bool, value) if isinstance(value, bool) else value

@@ -1,0 +1,319 @@
+"""The saved plans of `examples/plans`, with scripted models: answers, calls, costs, and what goes wrong."""
+
+import json
+import shutil
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers.chat_server import Call, ChatServer, Reply, says, whole
+
+from podium import Conductor, Result
+from podium.config import load_config
+from podium.errors import PlanForbidden
+from podium.plan_text import SavedPlan
+
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
+
+PLANS = Path(__file__).parents[2] / "examples" / "plans"
+FAILS = object()
+"""An answer that is an error of the server."""
+STANDS = {"stands": True, "why": "It is so."}
+FALLS = {"stands": False, "why": "It is not so."}
+Script = dict[str, Any]
+"""Answers, or iterators of them, by words of the subtask; the first that fits counts."""
+
+
+class Desk:
+    """A copy of the folder, whose models answer as scripted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.script: Script = {}
+        self.prompts: list[str] = []
+        """The prompts of all calls of models."""
+
+    def reply(self, call: Call) -> Reply:
+        """Answer as the script says, with a token for four characters."""
+        prompt = str(call.body["messages"][-1]["content"])
+        self.prompts.append(prompt)
+        subtask = prompt.rpartition("Your part:\n")[2]
+        answer = next((each for words, each in self.script.items() if words in subtask), FAILS)
+        if isinstance(answer, list):
+            answer = answer.pop(0)
+        if answer is FAILS:
+            return whole({"error": {"message": "no"}}, status=400)
+        text = answer if isinstance(answer, str) else json.dumps(answer)
+        usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(text) // 4 or 1}
+        return says(call, text, usage={**usage, "total_tokens": sum(usage.values())})
+
+    def conductor(self) -> Conductor:
+        """Return the conductor of the file."""
+        made = load_config(self.folder / "podium.toml").conductor()
+        assert isinstance(made, Conductor)
+        return made
+
+    async def run(self, name: str, script: Script, **args: Any) -> Result:
+        """Run a plan."""
+        self.script = script
+        async with self.conductor() as conductor:
+            return await conductor.run(conductor.plans[name], args=args, run_id="one")
+
+    async def decided(self, **decision: Any) -> Result:
+        """Decide what the run waits for, and resume it twice."""
+        async with self.conductor() as conductor:
+            await conductor.decide("one", by="ann", **decision)
+            await conductor.resume("one")
+            return await conductor.resume("one")
+
+    def edit(self, old: str, new: str) -> None:
+        """Change the config."""
+        path = self.folder / "podium.toml"
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    def without_tools(self) -> None:
+        """Remove the server of the tools, which some plans need, and which takes time to start."""
+        text = (self.folder / "podium.toml").read_text()
+        begin = text.index("[workers.tools]")
+        self.edit(text[begin : text.index("[journal]")], "")
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    """Return a desk, whose server runs."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    folder = tmp_path / "plans"
+    shutil.copytree(PLANS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    desk = Desk(folder)
+    async with ChatServer(desk.reply) as server:
+        desk.edit("https://api.openai.com/v1", server.url)
+        desk.edit("[planner]\n", '[journal]\npath = "runs.db"\n[planner]\n')
+        desk.edit('command = "python"', f'command = "{sys.executable}"')
+        yield desk
+
+
+def check(result: Result, desk: Desk, status: str, answer: str, calls: int) -> None:
+    """Check how a run ended, and that its cost is known."""
+    assert (result.status, result.answer) == (status, answer), result.explain()
+    assert len(desk.prompts) == calls
+    assert result.cost is not None
+
+
+def told(result: Result) -> str:
+    """Return the problem of a run."""
+    return "" if result.problem is None else result.problem.message
+
+
+def faults(*found: str) -> dict[str, Any]:
+    """Return the faults that an angle found."""
+    return {"faults": [{"file": "a.py", "line": 3, "what": each, "when": "Always."} for each in found]}
+
+
+REVIEW: Script = {
+    "one angle only: correctness": faults("It divides by zero.", "It is slow."),
+    "one angle only: safety": faults("It leaks a file."),
+    "one angle only: consistency": faults(),
+    "It is slow.": FALLS,
+    "Try to prove the reviewer wrong.": STANDS,
+    "Write the review": "The review.",
+}
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "calls", "shown", "lacks"),
+    [
+        pytest.param({}, "ok", 3 + 3 * 3 + 1, ["It divides by zero.", "It leaks a file."], "", id="votes"),
+        pytest.param(
+            {"Follow it line by line": FAILS, "Can the situation occur": STANDS, "Is it new": STANDS},
+            "partial",
+            3 + 3 * 3 + 1,
+            ["It divides by zero.", "It is slow.", "It leaks a file."],
+            "step 1[0.0].0[0]",
+            id="a sceptic that fails has no vote",
+        ),
+        pytest.param({"one angle only": faults()}, "ok", 3 + 1, [], "", id="no fault"),
+    ],
+)
+async def test_review(
+    desk: Desk, script: Script, status: str, calls: int, shown: Sequence[str], lacks: str
+) -> None:
+    """The writer sees the faults that most sceptics let stand."""
+    desk.without_tools()
+    result = await desk.run("review_change", script | REVIEW, diff="+ x = 1 / n\n")
+    check(result, desk, status, "The review.", calls)
+    assert lacks in told(result)
+    known = "It divides by zero.", "It is slow.", "It leaks a file."
+    assert [each for each in known if each in desk.prompts[-1]] == shown
+
+
+@pytest.mark.parametrize(
+    ("texts", "status", "calls", "log"),
+    [
+        (["x = 1)", "x = 1"], "ok", 5, "compiles"),
+        (["x = 1)", "x = 2)", "x = 3)"], "partial", 6, "unmatched ')'"),
+    ],
+    ids=["the second try", "no try"],
+)
+async def test_migration(desk: Desk, texts: list[str], status: str, calls: int, log: str) -> None:
+    """Each file is changed until its check is green, at most three times."""
+    for name in "abc":
+        (desk.folder / f"{name}.py").write_text(f"{name} = 0\n")
+    last = texts[-1]
+    script = {
+        "Change the file b.py": [{"text": text} for text in texts],
+        "Change the file": {"text": "y = 1"},
+        "Report on a migration": "The report.",
+    }
+    result = await desk.run("migrate_files", script, pattern="[abc].py", change="0 becomes 1")
+    check(result, desk, status, "The report.", calls)
+    assert [(desk.folder / f"{name}.py").read_text() for name in "abc"] == ["y = 1", last, "y = 1"]
+    assert log in desk.prompts[-1]
+    assert ("1[1]" in told(result)) is (status == "partial")
+    assert any("what the report names: b.py:1: unmatched ')'" in prompt for prompt in desk.prompts)
+
+
+CLAIMS = [
+    "Heat pumps reach a factor of 3.1.",
+    "A heat pump costs 30,000 euros.",
+    "Radiators need 55 degrees.",
+]
+RESEARCH: Script = {
+    "Name two to four angles": {"angles": ["heat pumps study", "factor of heat pumps", "costs"]},
+    "Extract up to four claims": [
+        {"claims": [{"claim": claim, "source": "heat_pumps.md"}]} for claim in CLAIMS
+    ],
+    f"{CLAIMS[1]}\n": FALLS,
+    "Try to refute": STANDS,
+    "Answer the question": "The answer.",
+}
+SEARCH = """[workers.sources]
+endpoint = "models"
+model = "SEARCH"
+price = { input = 0, output = 0 }
+"""
+
+
+@pytest.mark.parametrize(
+    ("fails", "status", "standing"),
+    [
+        pytest.param([], "ok", [0, 2], id="all vote"),
+        pytest.param(["evidence against"], "ok", [0, 2], id="one abstains"),
+        pytest.param(["evidence against", "newer figures"], "partial", [0], id="too few votes"),
+    ],
+)
+async def test_research(desk: Desk, fails: list[str], status: str, standing: list[int]) -> None:
+    """A sceptic whose search fails abstains, and three votes decide."""
+    desk.without_tools()
+    desk.edit('[workers.sources]\ntype = "documents"\nfolder = "folders/sources"\n', SEARCH)
+    script = dict.fromkeys((f"{CLAIMS[2]} {each}" for each in fails), FAILS)
+    researched = {key: [*each] if isinstance(each, list) else each for key, each in RESEARCH.items()}
+    result = await desk.run(
+        "research_question", script | researched | {"": "A passage."}, question="Do they work?"
+    )
+    assert (result.status, result.answer) == (status, "The answer."), result.explain()
+    shown = desk.prompts[-1].partition("Your part:")[0]
+    assert [number for number, claim in enumerate(CLAIMS) if claim in shown] == standing
+    assert ("and enough is 3" in told(result)) is (status == "partial")
+    sceptics = [prompt for prompt in desk.prompts if "Your part:\nTry to refute" in prompt]
+    assert len(sceptics) <= len(CLAIMS) * 4
+    assert all("A passage." in prompt for prompt in sceptics)
+
+
+def message(kind: str) -> Script:
+    """Return the answers to a message of a kind."""
+    return {
+        "Sort this message": {"kind": kind, "order": "4711", "amount": 12.5},
+        "Answer the customer": "Thirty days.",
+        "What is the cause": "A solution.",
+        "A colleague proposes": "An objection.",
+        "Write the answer": "The answer of a team.",
+        "Tell the customer": "You have it.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "calls"), [("simple", "Thirty days.", 2), ("hard", "The answer of a team.", 4)]
+)
+async def test_triage(desk: Desk, kind: str, answer: str, calls: int) -> None:
+    """The branch of the kind answers, and the others are not called."""
+    result = await desk.run("support_triage", message(kind), message="How long is an export kept?")
+    check(result, desk, "ok", answer, calls)
+    assert any("A CSV export is kept for thirty days" in prompt for prompt in desk.prompts)
+    assert not (desk.folder / "refunds.txt").exists()
+
+
+async def test_a_refund_waits_and_is_done_once(desk: Desk) -> None:
+    """Nothing is refunded before the decision, and nothing twice after it."""
+    waiting = await desk.run("support_triage", message("refund"), message="12.50 of order 4711, please.")
+    assert (waiting.status, len(desk.prompts)) == ("waiting", 1)
+    assert 'tools.refund {"amount": 12.5, "order": "4711"}' in told(waiting)
+    assert not (desk.folder / "refunds.txt").exists()
+    result = await desk.decided(approved=True, action=4)
+    check(result, desk, "ok", "You have it.", 2)
+    assert (desk.folder / "refunds.txt").read_text() == "4711 12.50\n"
+
+
+async def test_a_refused_refund_is_not_done(desk: Desk) -> None:
+    """The run ends with the reason, and tells the customer nothing."""
+    await desk.run("support_triage", message("refund"), message="12.50 of order 4711, please.")
+    result = await desk.decided(approved=False, why="The order is too old.", action=4)
+    assert (result.status, len(desk.prompts)) == ("failed", 1)
+    assert "The order is too old." in told(result)
+    assert not (desk.folder / "refunds.txt").exists()
+
+
+def figures(name: str, *arithmetic: str) -> Mapping[str, Any]:
+    """Return what the reader found."""
+    ratios = [{"name": "Margin", "arithmetic": each, "source": f"{name}.md:3"} for each in arithmetic]
+    return {"figures": [{"name": "Revenue", "value": "1", "source": f"{name}.md:3"}], "ratios": ratios}
+
+
+@pytest.mark.parametrize(
+    ("arithmetic", "status", "shown"),
+    [
+        ("9 / 90 * 100", "ok", "Margin: 9 / 90 * 100 = 10 (from northam.md:3)"),
+        ("10 percent since 2026-01-01", "partial", "null"),
+    ],
+    ids=["arithmetic", "no arithmetic"],
+)
+async def test_filings(desk: Desk, arithmetic: str, status: str, shown: str) -> None:
+    """The calculator computes, the writer sees each result with its source, and the sections are joined."""
+    desk.without_tools()
+    script = {
+        "copy the figures of Brightwell": figures("brightwell", "78 / 520 * 100"),
+        "copy the figures of Northam": figures("northam", "1 + 1", arithmetic),
+        "Write the section on Brightwell": "# Brightwell",
+        "Write the section on Northam": "# Northam",
+    }
+    args = {"companies": ["Brightwell", "Northam"], "quarter": "Q3 2026"}
+    result = await desk.run("quarterly_filings", script, **args)
+    check(result, desk, status, "# Brightwell\n\n# Northam", 4)
+    northam = next(prompt for prompt in desk.prompts if "Write the section on Northam" in prompt)
+    assert shown in northam
+    assert "Brightwell" not in northam
+    assert ("0[1].2[1].0" in told(result)) is (status == "partial")
+
+
+async def test_silos(desk: Desk) -> None:
+    """No model is shown texts of both departments, and a plan that breaks the rules is refused."""
+    desk.without_tools()
+    script = {"concerns people, roles": "Two of five.", "Answer the technical part": "Version 7."}
+    question = "Who may use the new crane?"
+    result = await desk.run("knowledge_silos", script, question=question)
+    check(result, desk, "ok", "Personnel:\n\nTwo of five.\n\nTechnology:\n\nVersion 7.", 2)
+    for text in ("licence", "lifts 40 tonnes"):
+        assert sum(text in prompt for prompt in desk.prompts) == 1
+    assert not any("Two of five." in prompt or "Version 7." in prompt for prompt in desk.prompts)
+    assert {"personnel", "technical"} <= result.labels
+    async with desk.conductor() as conductor:
+        plan = conductor.plans["knowledge_silos"]
+        steps = [dict(step) for step in plan.steps]
+        steps[3]["access"] = [0, 1]
+        broken = SavedPlan(name="broken", steps=tuple(steps), parameters=plan.parameters)
+        with pytest.raises(PlanForbidden, match="engineer"):
+            await conductor.run(broken, args={"question": question})
+    assert len(desk.prompts) == 2
