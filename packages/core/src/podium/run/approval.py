@@ -6,12 +6,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
+from math import inf
+from time import time
 
 import anyio
 import anyio.to_thread
 
 from podium.aio.calls import foreign_batches
-from podium.errors import ConfigError, PodiumError, WorkerFailed
+from podium.errors import ConfigError, PodiumError, QueryError, WorkerFailed
 from podium.execution.context import Accept, ConductorSettings, RunContext
 from podium.execution.fit import Fit
 from podium.execution.graph import WAITING
@@ -20,6 +22,7 @@ from podium.execution.step import StepRunner
 from podium.journal.journal import Journal
 from podium.policy import ApprovalRequest
 from podium.policy.policy import Ask, Asked
+from podium.prompts.output import BadOutput, read_output
 from podium.prompts.prompt import judge_prompt
 from podium.run.forecast import forecast_plan
 from podium.run.request import check_plan
@@ -32,18 +35,22 @@ from podium.types.outcome import Action, Outcome, Problem
 from podium.types.plan import Plan
 from podium.types.references import literal
 from podium.types.steps import Step
+from podium.workers.person import PersonWorker
 from podium.workers.pool import Pool
 from podium.workers.worker import StepInput, Worker
 
 REFUSED = "refused"
 """Problem code: the plan was refused."""
+NO_ANSWER = "no_answer"
+"""Problem code: a question got no answer."""
 PAUSED = "paused"
 """Problem code: the step starter raised `Pause`; the run waits to be resumed."""
 
 
 def how_to_decide(run_id: str) -> str:
     """Return how a user decides on what a run waits for, in words."""
-    told = f"decide with `podium decide {run_id} approve` (or `refuse`) or `Conductor.decide`"
+    told = f"decide with `podium decide {run_id} approve` (or `refuse`, or `--answer TEXT`)"
+    told += " or `Conductor.decide`"
     return f"{told}, then continue with `podium resume {run_id}` or `Conductor.resume`"
 
 
@@ -65,7 +72,7 @@ async def decide(
         if isinstance(given, ActionDecided):
             decisions: Sequence[Event] = [_on_end(given, state, step)]
         else:
-            decisions = _on_waiting(given, state, step)
+            decisions = await _on_waiting(given, state, step)
             if given.plan is not None and state.started is not None:
                 settings.policy.verify(given.plan, settings.pool.cards, state.started.labels)
                 workers = settings.pool.names
@@ -78,9 +85,22 @@ async def decide(
         await log.aclose()
 
 
-def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -> Sequence[ApprovalGiven]:
-    """Return the decision for each approval that the run waits for, and that is meant."""
+async def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -> Sequence[ApprovalGiven]:
+    """Return the decision for each approval or answer that the run waits for, and that is meant."""
     waiting = [asked for asked in state.waiting if step in (None, asked.name, str(asked.step))]
+    if given.answer is not None:
+        waiting = [asked for asked in waiting if asked.question is not None]
+        if len(waiting) > 1:
+            steps = ", ".join(asked.name for asked in waiting)
+            raise ConfigError(
+                f"run {given.run_id} waits for answers to the steps {steps}: name one (--action)"
+            )
+        for asked in waiting:
+            given = replace(given, answer=await _in_time(asked, given.answer))
+    elif given.approved:
+        if waiting and all(asked.question is not None for asked in waiting):
+            raise ConfigError(f"step {waiting[0].name} asks a question: answer it with --answer TEXT")
+        waiting = [asked for asked in waiting if asked.question is None]
     if not waiting:
         what = "a decision" if step is None else f"a decision on step {step}"
         raise ConfigError(f"run {given.run_id} does not wait for {what}: see `podium show {given.run_id}`")
@@ -90,6 +110,15 @@ def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -> Sequ
         replace(given, at=asked.at, round=asked.round, step=asked.step, action=asked.action)
         for asked in waiting
     ]
+
+
+async def _in_time(asked: ApprovalAsked, answer: str | None) -> str:
+    """Return the answer to a question; raise `QueryError` if it is invalid or late."""
+    until = None if asked.question is None else asked.question.until
+    if until is not None and until < time():
+        told = f"the time to answer step {asked.name} is over"
+        raise QueryError(f"{told}: resume the run, which then continues without an answer")
+    return await read_answer(asked, answer or "")
 
 
 def _on_end(given: ActionDecided, state: RunState, step: str | None) -> ActionDecided:
@@ -137,7 +166,8 @@ async def request_approval(
             waits = f"step {action.name} waits for approval: {asked}"
         where |= {"step": action.step, "action": action.key}
         place = action.round, action.step, action.key
-        was_asked, decided = place in known.approvals, known.approvals.get(place)
+        latest = known.approvals.get(place)
+        was_asked, decided = latest is not None, latest if isinstance(latest, ApprovalGiven) else None
     kind = "plans" if action is None else kind
     asks = policy.approvers_of(kind)
     if not plan.steps or not (asks or was_asked or decided is not None):
@@ -204,6 +234,84 @@ async def _decide(
         elif verdict is not True:
             return given(approved=False, why=storable(verdict or ""))
     return given(approved=True, plan=None if current == plan else current)
+
+
+async def request_answer(context: RunContext, asked: Action, plan: Plan, step: Step) -> str | Problem:
+    """Return the answer to the question of a step, or why there is none."""
+    person = context.settings.pool.workers[step.worker]
+    assert isinstance(person, PersonWorker)
+    latest = context.paid_results.approvals.get((asked.round, asked.step, asked.key))
+    if not isinstance(latest, ApprovalGiven):
+        known = None if latest is None else latest.question
+        event = ApprovalAsked(
+            run_id=asked.run_id,
+            at=context.now(),
+            round=asked.round,
+            step=asked.step,
+            action=asked.key,
+            plan=plan,
+            path=asked.path,
+            asked=asked.asked,
+            question=known or person.question(step),
+        )
+        if context.emit is not None:
+            context.emit(event)
+        try:
+            answered = await _answered(context, person, event)
+        except QueryError as error:
+            return Problem("bad_output", str(error))
+        if answered is None:
+            return Problem(WAITING, f"{event.told}: {asked.asked}")
+        latest = replace(answered, at=context.now())
+        if context.emit is not None:
+            context.emit(latest)
+    if latest.answer is not None:
+        return latest.answer
+    who, why = f" by {latest.by}" if latest.by else "", f": {latest.why}" if latest.why else ""
+    return Problem(NO_ANSWER, f"the question of step {asked.name} was not answered{who}{why}")
+
+
+async def _answered(context: RunContext, person: PersonWorker, asked: ApprovalAsked) -> ApprovalGiven | None:
+    """Return the answer within the process, or after the deadline; `None` means to wait."""
+    assert asked.question is not None
+    left = inf if asked.question.until is None else asked.question.until - time()
+    given = partial(
+        ApprovalGiven, run_id=asked.run_id, at=0.0, round=asked.round, step=asked.step, action=asked.action
+    )
+    if left > 0 and person.ask is None:
+        if context.request.caller is None:
+            return None
+        return given(approved=False, why="a nested run cannot wait for a person")
+    if left > 0 and person.ask is not None:
+        with anyio.move_on_after(left):
+            with Boundary(f"worker {person.card.name!r}", WorkerFailed):
+                said = await person.ask(asked)
+            return given(approved=True, answer=await read_answer(asked, said), by=person.card.name)
+    why = f"nobody answered within {person.deadline:g} s" if person.deadline else "nobody answered in time"
+    if person.otherwise is None:
+        return given(approved=False, why=why)
+    return given(approved=True, answer=await read_answer(asked, person.otherwise), why=why)
+
+
+async def read_answer(asked: ApprovalAsked, said: str) -> str:
+    """Return an answer to the question of a step, as the output of the step.
+
+    Raises:
+        QueryError: the answer is empty, is none of the choices, or does not fit its type.
+    """
+    question = asked.question
+    assert question is not None
+    told = f"the answer to step {asked.name}"
+    if not (text := storable(said).strip()):
+        raise QueryError(f"{told} is empty: write a text")
+    if question.choices and text not in question.choices:
+        raise QueryError(f"{told} is {text!r:.80}: write one of {', '.join(map(repr, question.choices))}")
+    if question.returns is None:
+        return text
+    try:
+        return await read_output(text, question.returns, None)
+    except BadOutput as error:
+        raise QueryError(f"{told} {error}") from error
 
 
 async def _ask(approve: Asked, request: ApprovalRequest) -> bool | str | Plan:

@@ -30,7 +30,7 @@ from podium.planners.planner import Turn
 from podium.policy.policy import Ask
 from podium.policy.rules import after
 from podium.prompts.prompt import shown_step
-from podium.run.approval import PAUSED, AcceptanceCheck, request_approval
+from podium.run.approval import PAUSED, AcceptanceCheck, request_answer, request_approval
 from podium.run.forecast import remember
 from podium.run.planning import CODES, EarlyStart, PlanRequester, failures, order_of, planned_by
 from podium.run_state.actions import remedy, undecided_problem
@@ -193,6 +193,7 @@ class Rounds:
                 for kind in ("actions", "fan-outs")
                 if approvals or policy.approvers_of(kind)
             },
+            answer=partial(request_answer, context),
         )
         proposals: list[Proposal] = []
         plan, refused = given, None

@@ -2,6 +2,7 @@ from .offline import Calculator as Calculator, Documents as Documents
 from .openai.chat import ChatWorker as ChatWorker
 from .openai.endpoint import Endpoint as Endpoint
 from .openai.providers import PROVIDERS as PROVIDERS, Provider as Provider, Timeouts as Timeouts
+from .person import PersonWorker as PersonWorker
 from .pool import Pool as Pool
 from .simple import Gather as Gather, ScriptedWorker as ScriptedWorker
 from .worker import (

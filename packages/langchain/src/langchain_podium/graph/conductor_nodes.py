@@ -99,7 +99,7 @@ class ConductorNodes:
     @property
     def waits(self) -> bool:
         """Whether plans or actions wait for approval."""
-        return bool(self.approve) or self.conductor.policy.waits
+        return bool(self.approve) or self.conductor.waits
 
     @property
     def _policy(self) -> Policy | None:
