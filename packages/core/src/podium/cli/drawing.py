@@ -162,7 +162,8 @@ def _approval(current: RoundState) -> str:
         return ""
     if isinstance(event, ApprovalAsked):
         return "waits for approval" if event.step is None else f"step {event.name} waits"
-    said = ("approved" if event.approved else "refused") + ("" if event.plan is None else " with changes")
+    done = "approved" if event.answer is None else "answered"
+    said = (done if event.approved else "refused") + ("" if event.plan is None else " with changes")
     return said + (f" by {event.by}" if event.by else "") + (f": {event.why}" if event.why else "")
 
 

@@ -170,7 +170,7 @@ class RunRow:
             if status == "waiting" and inside.since is not None and self.state.end is None:
                 status, since = "running", inside.since
         asked, waits = self.state.asked.get((current.number, index)), ""
-        if asked is not None and asked.is_fan_out:
+        if asked is not None and (asked.is_fan_out or asked.question is not None):
             status, outcome, waits = "waiting", None, asked.asked
         return StepRow(
             number=str(index) if plan is None else plan.numbered(index),

@@ -14,7 +14,7 @@ import typer
 from podium import replay as replays
 from podium.budget.limits import OF_RUN, Limits
 from podium.cli import arguments
-from podium.cli.answer import Answering, at_the_terminal, verdict_on, verdict_on_step
+from podium.cli.answer import Answering, answer_to, at_the_terminal, verdict_on, verdict_on_step
 from podium.cli.arguments import PlanChange, command, exclude, find_run, look, short_id
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
@@ -81,6 +81,7 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
             again = partial(replays.replay, conductor, recorded.events, plan=new_plan)
             answering.carry_out(lambda listen: again(on_event=listen))
             return
+        answering.ask_persons(conductor)
         if approve:
             policy = at_the_terminal(screen, answering.view, conductor)
             for asked in state.waiting:
@@ -111,12 +112,15 @@ def _differences(own: Limits, config: Limits) -> str:
 def decide(  # noqa: PLR0913 - one parameter for each argument and option
     run: arguments.Run,
     verdict: Annotated[
-        Verdict,
+        Verdict | None,
         typer.Argument(
             help="`approve` or `refuse` what waits; `done` or `not-done` for the end of an action."
         ),
-    ],
+    ] = None,
     *,
+    answer: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Answer the question of a step, instead of a verdict.")
+    ] = None,
     action: Annotated[
         str | None,
         typer.Option(metavar="STEP", help="The step: its number, or a name as in '2[17]'. Default: all."),
@@ -135,13 +139,15 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
     why: Annotated[str, typer.Option(metavar="TEXT", help="Reason; a refusal needs one.")] = "",
     config: arguments.ConfigPath = None,
 ) -> None:
-    """Approve or refuse what a run waits for.
+    """Approve or refuse what a run waits for, or answer the question of a step.
 
     Or say whether an action happened. A run does not carry out an action whose end is unknown again. `done`
     takes it as carried out; after `not-done`, `podium resume` carries it out.
     """
     with reporting() as screen:
         change = PlanChange(file=plan, edit=edit, step=step, subtask=subtask, worker=worker)
+        if (verdict is None) == (answer is None):
+            raise ConfigError("give a verdict, such as `approve`, or --answer TEXT")
         if verdict == "refuse" and not why:
             raise ConfigError("a refusal needs a reason: add --why TEXT")
         if verdict in ("done", "not-done") and action is None:
@@ -150,16 +156,16 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
             told = "only an approved plan can be changed: leave out the options that change the plan"
             raise ConfigError(told)
         recorded = _find(config, run)
-        facts = (
-            {"approved": verdict == "approve", "plan": recorded.changed(change)}
-            if verdict in ("approve", "refuse")
-            else {"done": verdict == "done", "round": round_}
-        )
+        facts: dict[str, Any] = {"answer": answer}
+        if verdict in ("approve", "refuse"):
+            facts = {"approved": verdict == "approve", "plan": recorded.changed(change)}
+        elif verdict is not None:
+            facts = {"done": verdict == "done", "round": round_}
         decided = partial(recorded.conductor.decide, recorded.run_id, action=action, by=by, why=why, **facts)
         anyio.run(decided)
         resume = command(f"resume {quote(short_id(recorded.run_id))}", config)
-        what = "" if action is None else f", step {action}"
-        screen.note(f"podium: recorded {verdict} for run {recorded.run_id}{what}; continue with `{resume}`")
+        what = f"run {recorded.run_id}" + ("" if action is None else f", step {action}")
+        screen.note(f"podium: recorded {verdict or 'the answer'} for {what}; continue with `{resume}`")
 
 
 async def _decide_at_the_terminal(
@@ -167,6 +173,10 @@ async def _decide_at_the_terminal(
 ) -> None:
     """Show the changed or waiting plan of a run, or an action, ask for approval, and record the decision."""
     plan: Plan | None = None
+    if asked.question is not None:
+        answer = await answer_to(screen, asked)
+        await recorded.conductor.decide(recorded.run_id, answer=answer, action=asked.name, by=getuser())
+        return
     if asked.step is not None:
         step = step_at(recorded.plan.steps, asked.name)
         worker = "" if asked.is_fan_out else f"{worker_of(step, recorded.conductor.pool.names)} "

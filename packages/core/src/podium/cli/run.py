@@ -75,6 +75,7 @@ def run(  # noqa: PLR0913 - one parameter for each argument and option
             if_recorded="the run had ended: this is its recorded result, and nothing was called",
         )
         screen.warn(conductor.warnings)
+        answering.ask_persons(conductor)
         policy = at_the_terminal(screen, answering.view, conductor) if approve else None
         asked = _asked(conductor, plan, question, file or [])
         own = None if set(limits.values()) == {None} else conductor.limits  # also for a run that continues

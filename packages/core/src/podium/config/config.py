@@ -20,6 +20,7 @@ from podium.config.sections import (
     GatherSection,
     HostedSection,
     McpSection,
+    PersonSection,
     RulePlannerSection,
     Sections,
     SingleSection,
@@ -39,6 +40,7 @@ from podium.policy import Policy
 from podium.workers.offline import Calculator, Documents
 from podium.workers.openai.chat import ChatWorker
 from podium.workers.openai.endpoint import Endpoint
+from podium.workers.person import PersonWorker
 from podium.workers.pool import Pool
 from podium.workers.rates import put_on_cards, read_measured
 from podium.workers.simple import Gather
@@ -297,6 +299,11 @@ class Config:
                     return Documents(folder, name=name, description=said, labels=section.labels)
                 case GatherSection():
                     return Gather(name, labels=section.labels)
+                case PersonSection():
+                    card = Card(name=name, description=section.description, labels=frozenset(section.labels))
+                    return PersonWorker(
+                        card, choices=section.choices, deadline=section.deadline, otherwise=section.otherwise
+                    )
 
     def has_mcp_server(self, name: str) -> bool:
         """Return whether `[workers.NAME]` is an MCP server, whose tools are the workers."""

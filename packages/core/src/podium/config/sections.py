@@ -3,21 +3,19 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Discriminator,
     Field,
-    GetCoreSchemaHandler,
-    GetPydanticSchema,
     Tag,
     model_validator,
 )
-from pydantic_core import CoreSchema, core_schema
 
 from podium.budget.limits import MAX_COST, Limits
+from podium.config.source import RECORD
 from podium.errors import ConfigError
 from podium.execution.retry import OnFailure, Retry
 from podium.plan_text.writer import Spelling
@@ -28,6 +26,7 @@ from podium.types.messages import Sampling
 from podium.workers.openai.chat import Api
 from podium.workers.openai.endpoint import Endpoint
 from podium.workers.openai.providers import DEFAULT_PROVIDER, Timeouts
+from podium.workers.person import PERSON
 from podium.workers.worker import Price, Worker
 
 
@@ -37,22 +36,6 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-def _checked(value: Any) -> Any:
-    try:
-        value.__post_init__()
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
-    return value
-
-
-def _record(kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-    schema: Any = handler.resolve_ref_schema(handler(kind))
-    schema["post_init"] = False  # it raises `ConfigError`, which pydantic does not collect
-    return core_schema.no_info_after_validator_function(_checked, schema)
-
-
-RECORD = GetPydanticSchema(_record)
-"""Marks a field whose value is a dataclass that checks its fields and raises `ConfigError`."""
 VARIABLE = "^[A-Z_][A-Z0-9_]*$"
 """Names of environment variables; it rejects most API keys that are written here by mistake."""
 VariableName = Annotated[str, Field(pattern=VARIABLE)]
@@ -183,6 +166,20 @@ class GatherSection(WorkerTable):
     """`[workers.NAME]` of type `gather`: joins the outputs of earlier steps."""
 
     type: Literal["gather"]
+
+
+class PersonSection(WorkerTable):
+    """`[workers.NAME]` of type `person`: a person, for whose answers the run waits."""
+
+    type: Literal["person"]
+    description: str = PERSON
+    """Shown to the planner."""
+    choices: Names = ()
+    """The possible answers; default: any text."""
+    deadline: Seconds | None = None
+    """Seconds from a question until `otherwise` stands for the answer; default: no limit."""
+    otherwise: str | None = None
+    """Answer after the deadline; without it the step then fails."""
 
 
 class McpSection(RemoteTable):
@@ -452,13 +449,16 @@ def _type_of(table: object) -> object:
     return table.get("type", "chat") if isinstance(table, Mapping) else "chat"
 
 
-SingleSection = ChatSection | CalculatorSection | DocumentsSection | GatherSection | A2aSection
+SingleSection = (
+    ChatSection | CalculatorSection | DocumentsSection | GatherSection | PersonSection | A2aSection
+)
 """The tables of one worker."""
 WorkerSection = Annotated[
     Annotated[ChatSection, Tag("chat")]
     | Annotated[CalculatorSection, Tag("calculator")]
     | Annotated[DocumentsSection, Tag("documents")]
     | Annotated[GatherSection, Tag("gather")]
+    | Annotated[PersonSection, Tag("person")]
     | Annotated[McpSection, Tag("mcp")]
     | Annotated[A2aSection, Tag("a2a")],
     Discriminator(_type_of),

@@ -318,7 +318,8 @@ class PaidSteps:
         context.policy.guard(worker.card, state.labels)
         if not state.key:
             self._set_keys(state, state.visible or ())
-        shown = context.input_of(worker, state.call, state.visible or (), state.template)
+        step = replace(state.call, returns=None)  # people are shown the type of the answer apart
+        shown = context.input_of(worker, step, state.visible or (), state.template)
         return self._place(state, worker.asked(shown))
 
     def _place(self, state: StepNode, asked: str) -> Action:

@@ -236,6 +236,8 @@ def _of_result(error: RunFailed | RunWaiting, result: Result | None) -> Fault:
         path = f"/v1/runs/{result.run_id}"
         why = "the plan waits for approval" if result.problem is None else result.problem.message
         told = f"run {result.run_id}: {without_urls(why)}: POST {path}/approve, {path}/edit or {path}/refuse"
+        if "waits for an answer" in why:
+            told = f"run {result.run_id}: {without_urls(why)}: POST {path}/decide"
         fault = replace(fault, message=scrub(told))
     return _billed(fault, result.bills, None if result.problem is None else result.problem.retry_after)
 
