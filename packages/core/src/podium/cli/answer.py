@@ -1,6 +1,5 @@
 """Runs a job for a command, asks for approval, and shows the result."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ import anyio.to_thread
 import typer
 from pydantic_core import to_jsonable_python
 
-from podium.cli.arguments import OPTION_OF_LIMIT, command, edited, local_time, short_id
+from podium.cli.arguments import OPTION_OF_LIMIT, command, edited, short_id
 from podium.cli.live import Job, LiveState, follow
 from podium.cli.screen import NO_ANSWER, PARTIAL, WAITING, Screen, duration, money
 from podium.conductor import Conductor
@@ -32,7 +31,7 @@ from podium.errors import (
     QueryError,
 )
 from podium.policy import ApprovalRequest, Policy
-from podium.run.approval import REFUSED, read_answer
+from podium.run.approval import REFUSED, question_lines, read_answer
 from podium.run.rounds import FALLBACK
 from podium.types.events import ApprovalAsked
 from podium.types.forecast import explain_forecast, within
@@ -196,19 +195,6 @@ async def answer_to(screen: Screen, asked: ApprovalAsked) -> str:
         except QueryError as error:
             screen.note(f"podium: {error}")
     raise QueryError("the input ended before the answer")
-
-
-def question_lines(asked: ApprovalAsked) -> list[str]:
-    """Return the question of a step, and what may be answered."""
-    question, lines = asked.question, [f"step {asked.name} asks: {asked.asked}"]
-    assert question is not None
-    if question.choices:
-        lines.append(f"the answer is one of: {', '.join(question.choices)}")
-    if question.returns is not None:
-        lines.append(f"the answer is JSON of the schema {json.dumps(question.returns)}")
-    if question.until is not None:
-        lines.append(f"there is time until {local_time(question.until)}")
-    return lines
 
 
 def answer_command(asked: ApprovalAsked, config: Path | None) -> str:

@@ -139,10 +139,11 @@ def decide(  # noqa: PLR0913 - one parameter for each argument and option
     why: Annotated[str, typer.Option(metavar="TEXT", help="Reason; a refusal needs one.")] = "",
     config: arguments.ConfigPath = None,
 ) -> None:
-    """Approve or refuse what a run waits for, or answer the question of a step.
+    """Approve or refuse what a run waits for.
 
-    Or say whether an action happened. A run does not carry out an action whose end is unknown again. `done`
-    takes it as carried out; after `not-done`, `podium resume` carries it out.
+    Or answer the question of a step, or say whether an action happened. A run does not carry out an action
+    whose end is unknown again. `done` takes it as carried out; after `not-done`, `podium resume` carries it
+    out.
     """
     with reporting() as screen:
         change = PlanChange(file=plan, edit=edit, step=step, subtask=subtask, worker=worker)

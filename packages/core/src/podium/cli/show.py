@@ -17,7 +17,6 @@ from podium.cli.answer import (
     charge_line,
     output_of,
     problem_line,
-    question_lines,
     result_json,
     status_line,
     step_outputs,
@@ -30,6 +29,7 @@ from podium.config.add_ons import load_part
 from podium.config.load import find_journal
 from podium.errors import ConfigError
 from podium.journal import Entry, Journal, RunRow
+from podium.run.approval import question_lines
 from podium.run_state import fold
 from podium.types.events import ApprovalAsked, RunStarted
 from podium.types.forecast import compare, explain_forecast

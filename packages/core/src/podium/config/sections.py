@@ -15,13 +15,13 @@ from pydantic import (
 )
 
 from podium.budget.limits import MAX_COST, Limits
-from podium.config.source import RECORD
 from podium.errors import ConfigError
 from podium.execution.retry import OnFailure, Retry
 from podium.plan_text.writer import Spelling
 from podium.planners.chat import MAX_EXAMPLES, Show
 from podium.planners.planner import Planner
 from podium.policy import Ask, Pin, Policy, Rule
+from podium.types.codec import RECORD
 from podium.types.messages import Sampling
 from podium.workers.openai.chat import Api
 from podium.workers.openai.endpoint import Endpoint

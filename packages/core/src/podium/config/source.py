@@ -6,10 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from pydantic import GetCoreSchemaHandler, GetPydanticSchema
-from pydantic_core import CoreSchema, core_schema
 
 from podium.errors import ConfigError
 
@@ -32,24 +28,6 @@ _UNREADABLE: Mapping[type[Exception], str] = {
     PermissionError: "permission denied: change its permissions, or name another file",
     UnicodeDecodeError: "it is not UTF-8 text: name a text file",
 }
-
-
-def _checked(value: Any) -> Any:
-    try:
-        value.__post_init__()
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
-    return value
-
-
-def _record(kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-    schema: Any = handler.resolve_ref_schema(handler(kind))
-    schema["post_init"] = False  # it raises `ConfigError`, which pydantic does not collect
-    return core_schema.no_info_after_validator_function(_checked, schema)
-
-
-RECORD = GetPydanticSchema(_record)
-"""Marks a field whose value is a dataclass that checks its fields and raises `ConfigError`."""
 
 
 def in_toml(text: str) -> str:

@@ -1,9 +1,11 @@
 """Asks for the approval of a plan or an action, and judges answers."""
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from math import inf
@@ -291,6 +293,21 @@ async def _answered(context: RunContext, person: PersonWorker, asked: ApprovalAs
     if person.otherwise is None:
         return given(approved=False, why=why)
     return given(approved=True, answer=await read_answer(asked, person.otherwise), why=why)
+
+
+def question_lines(asked: ApprovalAsked) -> list[str]:
+    """Return the question of a step, and what may be answered."""
+    question, lines = asked.question, [f"step {asked.name} asks: {asked.asked}"]
+    assert question is not None
+    if question.choices:
+        lines.append(f"the answer is one of: {', '.join(question.choices)}")
+    if question.returns is not None:
+        lines.append(f"the answer is JSON of the schema {json.dumps(question.returns)}")
+    if question.until is not None:
+        lines.append(
+            f"there is time until {datetime.fromtimestamp(question.until).astimezone():%Y-%m-%d %H:%M:%S %Z}"
+        )
+    return lines
 
 
 async def read_answer(asked: ApprovalAsked, said: str) -> str:
