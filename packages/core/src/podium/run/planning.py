@@ -44,6 +44,7 @@ from podium.types.messages import storable
 from podium.types.outcome import Problem, Proposal, for_people
 from podium.types.plan import Plan, PlannedBy
 from podium.types.steps import AnyStep, Block, Step, calls_in, is_unconditional, with_workers
+from podium.workers.person import PersonWorker
 from podium.workers.worker import pieces_of
 
 
@@ -298,6 +299,9 @@ class PlanRequester:
             shows_question=context.shows_question,
             fills=tuple(place for place, number in enumerate(order) if not workers[number].reads_prose),
             acts=tuple(place for place, number in enumerate(order) if context.settings.acts(number)),
+            asks=tuple(
+                place for place, number in enumerate(order) if isinstance(workers[number], PersonWorker)
+            ),
             done=tuple(
                 str(each) for each in context.actions.actions if each.run_id == context.request.run_id
             ),
