@@ -11,8 +11,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel, RootModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from podium.config.section import VARIABLE
 from podium.config.sections import (
-    VARIABLE,
     A2aSection,
     ChatPlannerSection,
     ChatSection,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel
 
 from podium.conductor import CARD, Conductor
+from podium.config.section import price_of
 from podium.config.sections import (
     A2aSection,
     AddedPlanner,
@@ -24,7 +25,6 @@ from podium.config.sections import (
     RulePlannerSection,
     Sections,
     SingleSection,
-    price_of,
 )
 from podium.config.source import Findings, KeyPath, Source, read_text, why_unreadable
 from podium.errors import ConfigError

@@ -5,80 +5,33 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    model_validator,
-)
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from podium.budget.limits import MAX_COST, Limits
+from podium.budget.limits import Limits
+from podium.config.section import (
+    RECORD,
+    Count,
+    Names,
+    PriceSection,
+    SamplingSection,
+    Seconds,
+    Section,
+    VariableName,
+)
 from podium.errors import ConfigError
 from podium.execution.retry import OnFailure, Retry
 from podium.plan_text.writer import Spelling
 from podium.planners.chat import MAX_EXAMPLES, Show
 from podium.planners.planner import Planner
 from podium.policy import Ask, Pin, Policy, Rule
-from podium.types.codec import RECORD
 from podium.types.messages import Sampling
 from podium.workers.openai.chat import Api
 from podium.workers.openai.endpoint import Endpoint
 from podium.workers.openai.providers import DEFAULT_PROVIDER, Timeouts
 from podium.workers.person import PERSON
-from podium.workers.worker import Price, Worker
+from podium.workers.worker import Worker
 
-
-class Section(BaseModel):
-    """A table of the file. Unknown keys are errors, and types are not converted."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
-VARIABLE = "^[A-Z_][A-Z0-9_]*$"
-"""Names of environment variables; it rejects most API keys that are written here by mistake."""
-VariableName = Annotated[str, Field(pattern=VARIABLE)]
 Fallback = Literal["rule"]
-Count = Annotated[int, Field(gt=0)]
-Seconds = Annotated[float, Field(gt=0)]
-Usd = Annotated[float, Field(ge=0, lt=MAX_COST)]
-Names = tuple[str, ...]
-
-
-class PriceSection(Section):
-    """A price, in USD per million tokens."""
-
-    input: Usd
-    """Price of the tokens of a prompt."""
-    output: Usd
-    """Price of the tokens of an answer, including reasoning."""
-    cached_input: Usd | None = None
-    """Price of input from the provider's prompt cache; default: the price of other input."""
-
-
-def price_of(section: PriceSection | None) -> Price | None:
-    """Return the price of a table."""
-    return None if section is None else Price(**dict(section))
-
-
-class SamplingSection(Section):
-    """The sampling settings of a model; default: those of the server."""
-
-    temperature: Annotated[float, Field(ge=0)] | None = None
-    """Randomness of the text, from 0."""
-    top_p: Annotated[float, Field(ge=0)] | None = None
-    """Nucleus sampling, from 0 to 1."""
-    max_tokens: Annotated[int, Field(ge=0)] | None = None
-    """Maximum tokens of the answer, including reasoning."""
-    seed: Annotated[int, Field(ge=0)] | None = None
-    """Random seed, if the server supports one."""
-    effort: str | None = None
-    """Reasoning effort, in the provider's own words (`low`, `high`, `xhigh`, …)."""
-
-    def sampling(self) -> Sampling:
-        """Return the settings."""
-        return Sampling(**dict(self))
 
 
 class EndpointSection(Section):
@@ -114,9 +67,9 @@ class WorkerTable(Section):
 class RemoteTable(WorkerTable):
     """The keys of all workers of a server."""
 
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = Field(default_factory=dict)
     """HTTP headers of each request."""
-    headers_env: dict[str, VariableName] = {}
+    headers_env: dict[str, VariableName] = Field(default_factory=dict)
     """HTTP headers, each with the environment variable of its value."""
     price: PriceSection | None = None
     """USD per million tokens."""
@@ -195,7 +148,7 @@ class McpSection(RemoteTable):
     """Program that speaks MCP on stdio."""
     args: Names = ()
     """Arguments of `command`."""
-    env: dict[str, str] = {}
+    env: dict[str, str] = Field(default_factory=dict)
     """Environment variables of the server, with their values."""
     env_from: tuple[VariableName, ...] = ()
     """Environment variables that the server inherits from Podium's environment."""
@@ -450,7 +403,7 @@ def _type_of(table: object) -> object:
 
 
 SingleSection = (
-    ChatSection | CalculatorSection | DocumentsSection | GatherSection | PersonSection | A2aSection
+    ChatSection | CalculatorSection | DocumentsSection | GatherSection | A2aSection | PersonSection
 )
 """The tables of one worker."""
 WorkerSection = Annotated[
@@ -458,9 +411,9 @@ WorkerSection = Annotated[
     | Annotated[CalculatorSection, Tag("calculator")]
     | Annotated[DocumentsSection, Tag("documents")]
     | Annotated[GatherSection, Tag("gather")]
-    | Annotated[PersonSection, Tag("person")]
     | Annotated[McpSection, Tag("mcp")]
-    | Annotated[A2aSection, Tag("a2a")],
+    | Annotated[A2aSection, Tag("a2a")]
+    | Annotated[PersonSection, Tag("person")],
     Discriminator(_type_of),
 ]
 PlannerSection = Annotated[
@@ -478,9 +431,9 @@ OWN_PLANNERS = ("chat", "rule", "fixed")
 class Sections(Section):
     """The content of `podium.toml`."""
 
-    endpoints: dict[str, EndpointSection] = {}
+    endpoints: dict[str, EndpointSection] = Field(default_factory=dict)
     """Servers, by name."""
-    workers: dict[str, WorkerSection] = {}
+    workers: dict[str, WorkerSection] = Field(default_factory=dict)
     """Workers, by name."""
     pool: PoolSection = PoolSection()
     """Measurements of the workers."""

@@ -1,4 +1,4 @@
-"""Encodes events as JSON records, and decodes them; lets pydantic models have checked dataclasses.
+"""Encodes events as JSON records, and decodes them.
 
 A record has its schema version, the name of the event's type and the event's fields. A fixed table maps names
 to types, so that a record cannot name any other class. Decoding an invalid record raises an error.
@@ -8,17 +8,10 @@ import json
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Generic, TypeVar, get_args
 
-from pydantic import (
-    ConfigDict,
-    GetCoreSchemaHandler,
-    GetPydanticSchema,
-    TypeAdapter,
-    ValidationError,
-    with_config,
-)
-from pydantic_core import CoreSchema, PydanticSerializationError, core_schema
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic_core import PydanticSerializationError
 
-from podium.errors import ConfigError, JournalBroken, JournalVersion, PodiumError
+from podium.errors import JournalBroken, JournalVersion, PodiumError
 from podium.secrets import escaped
 from podium.types.events import PIECES, SCHEMA, Event, PlannerEnded, RunEnded, StepEnded
 from podium.types.messages import storable
@@ -134,21 +127,3 @@ def _plain(value: object) -> object:
     if hasattr(value, "items"):
         return {storable(str(key)): _plain(item) for key, item in value.items()}
     raise TypeError(f"{type(value).__name__} is not JSON data")
-
-
-def _checked(value: Any) -> Any:
-    try:
-        value.__post_init__()
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
-    return value
-
-
-def _record(kind: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-    schema: Any = handler.resolve_ref_schema(handler(kind))
-    schema["post_init"] = False  # it raises `ConfigError`, which pydantic does not collect
-    return core_schema.no_info_after_validator_function(_checked, schema)
-
-
-RECORD = GetPydanticSchema(_record)
-"""Marks a field whose value is a dataclass that checks its fields and raises `ConfigError`."""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from podium.config import Section
-from podium.types.codec import RECORD
+from podium.config.section import RECORD
 from podium_train.environments import RecordedSettings, Split
 from podium_train.guards import GuardSettings
 from podium_train.prompts import PromptStyle
