@@ -125,7 +125,7 @@ async def test_the_deadline_of_a_question() -> None:
             result = await conductor.resume("run")
             assert (result.status, result.outcomes[1].text) == (status, otherwise or "")
             problem = result.outcomes[1].problem
-            assert otherwise or (problem is not None and problem.code == "no_answer")
+            assert otherwise or (problem is not None and problem.code == "unanswered")
             assert not await waiting(journal)
 
 

@@ -43,7 +43,7 @@ from podium.workers.worker import StepInput, Worker
 
 REFUSED = "refused"
 """Problem code: the plan was refused."""
-NO_ANSWER = "no_answer"
+UNANSWERED = "unanswered"
 """Problem code: a question got no answer."""
 PAUSED = "paused"
 """Problem code: the step starter raised `Pause`; the run waits to be resumed."""
@@ -270,7 +270,7 @@ async def request_answer(context: RunContext, asked: Action, plan: Plan, step: S
     if latest.answer is not None:
         return latest.answer
     who, why = f" by {latest.by}" if latest.by else "", f": {latest.why}" if latest.why else ""
-    return Problem(NO_ANSWER, f"the question of step {asked.name} was not answered{who}{why}")
+    return Problem(UNANSWERED, f"the question of step {asked.name} was not answered{who}{why}")
 
 
 async def _answered(context: RunContext, person: PersonWorker, asked: ApprovalAsked) -> ApprovalGiven | None:

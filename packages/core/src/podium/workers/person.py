@@ -30,7 +30,7 @@ class PersonWorker(Worker):
             wait in its journal.
         deadline: seconds from the question until `otherwise` stands for the answer; `None` for no limit. A
             run that waits in its journal looks at the time when it is resumed.
-        otherwise: the answer after the deadline; with `None` the step then fails (`no_answer`).
+        otherwise: the answer after the deadline; with `None` the step then fails (`unanswered`).
 
     Raises:
         ConfigError: `deadline` is not positive, or `otherwise` is without `deadline`, or none of `choices`.
