@@ -14,7 +14,7 @@ import typer
 from podium import replay as replays
 from podium.budget.limits import OF_RUN, Limits
 from podium.cli import arguments
-from podium.cli.answer import Answering, answer_to, at_the_terminal, verdict_on, verdict_on_step
+from podium.cli.answer import Answering, at_the_terminal, verdict_on, verdict_on_step
 from podium.cli.arguments import PlanChange, command, exclude, find_run, look, short_id
 from podium.cli.screen import Screen, reporting
 from podium.conductor import Conductor
@@ -84,7 +84,7 @@ def resume(  # noqa: PLR0913 - one parameter for each argument and option
         answering.ask_persons(conductor)
         if approve:
             policy = at_the_terminal(screen, answering.view, conductor)
-            for asked in state.waiting:
+            for asked in (each for each in state.waiting if each.question is None):
                 anyio.run(_decide_at_the_terminal, screen, recorded, asked, new_plan)
                 new_plan = None
         if isinstance(state.end, RunEnded) and state.end.result.status == "ok":
@@ -174,10 +174,6 @@ async def _decide_at_the_terminal(
 ) -> None:
     """Show the changed or waiting plan of a run, or an action, ask for approval, and record the decision."""
     plan: Plan | None = None
-    if asked.question is not None:
-        answer = await answer_to(screen, asked)
-        await recorded.conductor.decide(recorded.run_id, answer=answer, action=asked.name, by=getuser())
-        return
     if asked.step is not None:
         step = step_at(recorded.plan.steps, asked.name)
         worker = "" if asked.is_fan_out else f"{worker_of(step, recorded.conductor.pool.names)} "

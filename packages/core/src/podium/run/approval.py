@@ -94,11 +94,12 @@ async def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -
         waiting = [asked for asked in waiting if asked.question is not None]
         if len(waiting) > 1:
             steps = ", ".join(asked.name for asked in waiting)
-            raise ConfigError(
-                f"run {given.run_id} waits for answers to the steps {steps}: name one (--action)"
-            )
+            raise ConfigError(f"run {given.run_id} waits for answers to steps {steps}: name one (--action)")
         for asked in waiting:
-            given = replace(given, answer=await _in_time(asked, given.answer))
+            if asked.is_late:
+                told = f"the time to answer step {asked.name} is over"
+                raise QueryError(f"{told}: resume the run, which then continues without an answer")
+            given = replace(given, answer=await read_answer(asked, given.answer))
     elif given.approved:
         if waiting and all(asked.question is not None for asked in waiting):
             raise ConfigError(f"step {waiting[0].name} asks a question: answer it with --answer TEXT")
@@ -112,15 +113,6 @@ async def _on_waiting(given: ApprovalGiven, state: RunState, step: str | None) -
         replace(given, at=asked.at, round=asked.round, step=asked.step, action=asked.action)
         for asked in waiting
     ]
-
-
-async def _in_time(asked: ApprovalAsked, answer: str | None) -> str:
-    """Return the answer to a question; raise `QueryError` if it is invalid or late."""
-    until = None if asked.question is None else asked.question.until
-    if until is not None and until < time():
-        told = f"the time to answer step {asked.name} is over"
-        raise QueryError(f"{told}: resume the run, which then continues without an answer")
-    return await read_answer(asked, answer or "")
 
 
 def _on_end(given: ActionDecided, state: RunState, step: str | None) -> ActionDecided:

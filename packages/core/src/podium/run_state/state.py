@@ -263,6 +263,11 @@ class RunState:
         return tuple(self.asked.values())
 
     @property
+    def waits(self) -> bool:
+        """Whether a person may still decide on what the run waits for."""
+        return any(not asked.is_late for asked in self.asked.values())
+
+    @property
     def has_ended(self) -> bool:
         """Whether the run has ended and was not resumed after that; a run that waits has not ended."""
         return isinstance(self.end, told.RunEnded) and self.end.result.status != "waiting"

@@ -6,6 +6,7 @@ An event has the ids of its run, round, step and attempt. A nested run has its o
 
 import re
 from dataclasses import dataclass, field, fields, is_dataclass
+from time import time
 from typing import Any, ClassVar, Literal
 
 from podium.budget.limits import Limits, Spend
@@ -194,6 +195,11 @@ class ApprovalAsked(_OfRound):
     def name(self) -> str:
         """The name of the step."""
         return self.path or str(self.step)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time to answer is over."""
+        return self.question is not None and self.question.until is not None and self.question.until <= time()
 
     @property
     def told(self) -> str:

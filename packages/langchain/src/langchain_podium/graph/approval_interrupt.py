@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from time import time
 
 from langgraph.types import interrupt
 
@@ -80,8 +79,8 @@ async def ask_approval(
 
 async def _ask_question(conductor: Conductor, journal: Journal, view: Data, asked: ApprovalAsked) -> None:
     """Ask the question of a step until the answer is valid; do nothing after its deadline."""
-    problem, question = "", asked.question
-    while question is not None and (question.until is None or time() < question.until):
+    problem = ""
+    while not asked.is_late:
         said = interrupt(shown_question(view, asked, problem))
         answer = said if isinstance(said, str) else json.dumps(said)
         try:
